@@ -1,7 +1,7 @@
-//! Lists the test files of the candle packages as modules, from the folders in which Cargo keeps what was published.
+//! Lists the test files of the candle packages as modules. The files are in the folders in which Cargo keeps published packages.
 //!
-//! It has no dependencies on purpose: what it shared with the build script of candle's kernels would have those compiled once
-//! more, for minutes.
+//! This script has no dependencies on purpose: if it shared one with the build script of candle's kernels, those would be compiled
+//! again, which takes minutes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,14 +23,14 @@ fn variable(name: &str) -> io::Result<String> {
     env::var(name).map_err(io::Error::other)
 }
 
-/// What Cargo knows of all packages, as JSON.
+/// The metadata of all packages from Cargo, as JSON.
 fn metadata(cargo: &str, target: &str) -> io::Result<String> {
     let arguments = ["metadata", "--format-version=1", "--locked", "--filter-platform", target];
     let output = Command::new(cargo).args(arguments).stderr(Stdio::inherit()).output()?;
     String::from_utf8(output.stdout).map_err(io::Error::other)
 }
 
-/// The folder of a package's tests: beside its manifest, whose path is one of the strings of the metadata.
+/// The folder of a package's tests. It is beside the manifest, whose path is one of the strings in the metadata.
 fn tests_of(metadata: &str, package: &str) -> io::Result<PathBuf> {
     let is_manifest = |path: &Path| {
         let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
@@ -40,7 +40,7 @@ fn tests_of(metadata: &str, package: &str) -> io::Result<PathBuf> {
     manifest.map(|path| path.with_file_name("tests")).ok_or_else(|| io::Error::other(format!("{package} is missing")))
 }
 
-/// One module for each file. Files of other backends leave themselves out.
+/// One module for each file. Files for other backends compile to nothing.
 fn files(folder: &Path) -> io::Result<String> {
     let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));

@@ -1,9 +1,9 @@
-//! What the programs here share: their error type and the choice of a device on the command line.
+//! Code that several examples share: their error type, and the choice of a device on the command line.
 
 use std::error::Error;
 use std::str::FromStr;
 
-/// A result with any error: these are programs, they only print it.
+/// A result with any error type. The examples only print errors.
 pub(crate) type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// The argument of `--device`.
@@ -32,7 +32,7 @@ impl FromStr for DeviceChoice {
 
 impl DeviceChoice {
     /// # Errors
-    /// When a GPU was asked for by number, in a program that was built without the feature `cuda`.
+    /// If the command line names a GPU, in a program that was built without the feature `cuda`.
     #[cfg(not(feature = "cuda"))]
     pub(crate) fn refuse_gpu(self) -> Result<()> {
         match self {
@@ -41,10 +41,10 @@ impl DeviceChoice {
         }
     }
 
-    /// Opens the GPU that was asked for; `None` means the host, because it was asked for or because `auto` found no GPU.
+    /// Opens the GPU of the command line. `None` means the host, because the command line names it or because `auto` found no GPU.
     ///
     /// # Errors
-    /// What `open` says, if a GPU was asked for by number.
+    /// The error of `open`, if the command line names the GPU by its number.
     #[cfg(feature = "cuda")]
     pub(crate) fn open_gpu<G>(self, open: impl FnOnce(usize) -> Result<G>) -> Result<Option<G>> {
         match self {
@@ -55,7 +55,7 @@ impl DeviceChoice {
     }
 }
 
-/// An error unless the CUDA library that was looked for is `present`; cudarc would panic at its first use.
+/// Returns an error unless this CUDA library is `present`. Without this check, cudarc would panic at its first use.
 #[cfg(feature = "cuda")]
 pub(crate) fn library(name: &str, present: bool) -> Result<()> {
     if present {

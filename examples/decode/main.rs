@@ -1,4 +1,4 @@
-//! How much memory a decoder takes whose cache of keys and values grows: a whole answer is one entry of a scope, and each of its
+//! Measures how much memory a decoder needs whose cache of keys and values grows. A whole answer is one entry of a scope. Each of its
 //! tokens makes the cache of each layer anew, one row longer. Prompts differ in length and batch. Nothing is computed: the
 //! device has no memory.
 //!
@@ -14,52 +14,52 @@ use gpucache::device::{Device, Virtual};
 use gpucache::{Allocate, Array, Scope};
 use serde::Serialize;
 
-/// Tells how much memory a decoder with a growing cache takes.
+/// Reports how much memory a decoder needs whose cache of keys and values grows.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Prompts that are answered, one after the other.
+    /// Number of prompts, answered one after the other.
     #[arg(long, default_value = "10")]
     answers: NonZeroUsize,
-    /// Tokens of each answer.
+    /// Number of tokens in each answer.
     #[arg(long, default_value = "512")]
     tokens: NonZeroUsize,
-    /// Layers, each with a key and a value.
+    /// Number of layers, each with a key and a value.
     #[arg(long, default_value = "24")]
     layers: NonZeroUsize,
-    /// Numbers (f32) in a row of a key or a value.
+    /// Number of elements (f32) in a row of a key or a value.
     #[arg(long, default_value = "1024")]
     width: NonZeroUsize,
     /// The longest prompt, in tokens.
     #[arg(long, default_value = "256")]
     prompt: NonZeroUsize,
-    /// The largest batch.
+    /// The largest batch size.
     #[arg(long, default_value = "4")]
     batch: NonZeroUsize,
-    /// For the prompts' lengths and batches.
+    /// Seed of the random prompt lengths and batch sizes.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Print one JSON object.
+    /// Print one JSON object instead of a summary.
     #[arg(long)]
     json: bool,
 }
 
-/// What an answer took, or all of them.
+/// The memory use of the whole run.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     answers: usize,
-    /// Of the whole run.
+    /// Peaks of the whole run.
     peak_live_bytes: u64,
     peak_reserved_bytes: u64,
     reserved_over_live: f64,
-    /// What the second half of the answers reserved, over the most that any answer had alive.
+    /// The most memory reserved in the second half of the answers, divided by the peak of live memory.
     steady_reserved_over_live: f64,
-    /// Of the arrays of the second half, those that a plan served.
+    /// The fraction of the arrays of the second half that a plan served.
     steady_planned_share: f64,
 }
 
 type Bytes = Array<u8, Virtual>;
 
-/// Bytes that are alive now, and the most that ever were.
+/// Bytes that are alive now, and their peak.
 #[derive(Debug, Default)]
 struct Live {
     now: u64,
@@ -79,7 +79,7 @@ impl Live {
     }
 }
 
-/// One token: each layer's projections, its cache with one row more, and what attention makes of it.
+/// Allocates one token's arrays: each layer's projections, its cache with one more row, and the results of attention.
 fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize, rows: usize) -> gpucache::Result<()> {
     let mut hidden = live.born(device, row)?;
     for halves in cache {
@@ -90,7 +90,7 @@ fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize
             live.dies(new);
         }
         let query = live.born(device, row)?;
-        // One number of each head of 64 for each row.
+        // One number per row and head; a head has 64 numbers.
         let scores = live.born(device, (row / 64) * rows)?;
         live.dies(query);
         let mixed = live.born(device, row)?;
@@ -105,7 +105,7 @@ fn token(device: &Virtual, live: &mut Live, cache: &mut [[Bytes; 2]], row: usize
     Ok(())
 }
 
-/// A whole answer to a prompt of so many tokens, whose cache is dropped at its end.
+/// A whole answer to a prompt of `prompt` tokens. The cache is dropped at the end of the answer.
 fn answer(device: &Virtual, options: &Options, live: &mut Live, prompt: usize, batch: usize) -> gpucache::Result<()> {
     let row = batch * options.width.get() * size_of::<f32>();
     let mut cache = Vec::new();
@@ -132,16 +132,15 @@ fn measure(options: &Options) -> gpucache::Result<Report> {
     for number in 0..options.answers.get() {
         let prompt = random.usize(1..=options.prompt.get());
         let batch = random.usize(1..=options.batch.get());
-        let before = scope.plan_stats().unwrap_or_default();
-        let allocations = scope.stats().map_or(0, |stats| stats.hits + stats.misses);
+        let before = scope.stats().unwrap_or_default();
         let mut live = Live::default();
         scope.run(|| answer(&device, options, &mut live, prompt, batch))?;
         let reserved = device.memory().bytes;
         report.peak_live_bytes = report.peak_live_bytes.max(live.most);
         if 2 * number >= options.answers.get() {
-            let now = scope.plan_stats().unwrap_or_default();
-            served[0] += now.planned - before.planned;
-            served[1] += scope.stats().map_or(0, |stats| stats.hits + stats.misses) - allocations;
+            let since = scope.stats().unwrap_or_default().since(&before);
+            served[0] += since.served.planned.allocations;
+            served[1] += since.allocations();
             steady_reserved = steady_reserved.max(reserved);
         }
     }
@@ -157,7 +156,7 @@ fn main() -> ExitCode {
     match measure(&options) {
         Ok(report) if options.json => println!("{}", serde_json::to_string(&report).unwrap_or_default()),
         Ok(report) => println!(
-            "{} answers: {:.4} of what is alive reserved, {:.4} of it once warm; {:.4} of the arrays planned",
+            "{} answers: reserved / live memory {:.4}, once warm {:.4}; share of planned arrays {:.4}",
             report.answers, report.reserved_over_live, report.steady_reserved_over_live, report.steady_planned_share
         ),
         Err(error) => {

@@ -1,4 +1,4 @@
-//! How much memory a training will take on a GPU, found out without one: on a device that has addresses and no memory behind them.
+//! Finds out how much memory a training needs on a GPU, without a GPU: on a device that has addresses and no memory behind them.
 //!
 //! ```text
 //! cargo run --release --example dry_run
@@ -7,8 +7,8 @@
 //! cargo run --release --example dry_run -- run.csv
 //! ```
 //!
-//! Without a file it runs the training of the example `train`, whose code this is but for the arithmetic: `uncomputed.rs`. `report.rs`
-//! replays what was allocated there, or in the run that a file tells of, under each policy.
+//! Without a file it runs the training of the example `train`. The code is the same, except that `uncomputed.rs` computes nothing. Then
+//! `report.rs` replays the recorded allocations under each policy. With a file, it replays those of the file.
 
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "there is no device to choose")]
@@ -17,7 +17,7 @@ mod report;
 mod uncomputed;
 
 #[path = "../train/buffers.rs"]
-#[allow(dead_code, reason = "arrays are made one way alone")]
+#[allow(dead_code, reason = "arrays are allocated in one way only")]
 mod buffers;
 #[path = "../train/compute.rs"]
 #[allow(dead_code, reason = "nothing is computed, and the device has no name")]
@@ -31,7 +31,7 @@ mod shapes;
 #[path = "../train/step.rs"]
 mod step;
 #[path = "../train/training.rs"]
-#[allow(dead_code, reason = "how well it learns is not asked, as nothing does")]
+#[allow(dead_code, reason = "nothing is computed, so nothing is learned")]
 mod training;
 
 use std::path::{Path, PathBuf};
@@ -47,25 +47,25 @@ use crate::common::Result;
 use crate::report::Report;
 use crate::uncomputed::Uncomputed;
 
-/// Events of the training that are kept: far more than it has.
+/// How many events of the training are kept: far more than there are.
 const EVENTS: usize = 1 << 21;
 
-/// How much memory a training takes on a GPU, under each policy, and with how little it would do. No GPU is needed.
+/// Finds out how much memory a training needs on a GPU: under each policy, and at the smallest limit that suffices. No GPU is needed.
 ///
-/// Without a file it is the training of `train` with the same options. Bytes are those of a GPU's pages, of 2 MiB, and those of arrays
-/// outside of scopes.
+/// Without a file, it runs the training of `train` with the same options, and computes nothing. Reserved bytes are the GPU's pages of
+/// 2 MiB, plus the arrays outside of scopes.
 #[derive(Debug, Parser)]
 struct Options {
-    /// A trace of another run: what GPUCACHE_TRACE had written, or anything else that `replay` reads.
+    /// A trace of another run: a file of GPUCACHE_TRACE, or any other trace that `replay` reads.
     #[arg(value_name = "TRACE", conflicts_with_all = ["functional", "epochs"])]
     file: Option<PathBuf>,
-    /// Where the arrays of a step come from: this is what policies are compared for.
+    /// Arrays come from scopes, because the policies of scopes are compared.
     #[arg(skip = Alloc::Scoped)]
     alloc: Alloc,
-    /// Replace weights and running means in each step by new arrays, as `train --functional` does.
+    /// Allocate new weights and optimizer moments in each step, as `train --functional` does.
     #[arg(long)]
     functional: bool,
-    /// Passes over the training images, as of `train`.
+    /// How often to train on all images.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     epochs: u16,
     /// Print one JSON object instead of a table.
@@ -100,7 +100,7 @@ fn of_file(path: &Path) -> Result<Report> {
     Report::new(&History::read(path)?, None)
 }
 
-/// Runs the training of `train`, and replays what it allocated.
+/// Runs the training of `train`, and replays its allocations.
 fn of_training(options: &Options) -> Result<Report> {
     let compute = Uncomputed::new();
     trace::start(EVENTS);

@@ -1,14 +1,14 @@
 //! Draws the README's figure from measured data: `cargo run --example figure`.
 //!
-//! Reads `gpucache/docs/traces.csv`, a line for each trace, and writes `gpucache/docs/traces.svg`: on the left what each
-//! allocator reserves over what is alive, on the right what an operation takes, on a logarithmic scale.
+//! Reads `gpucache/docs/traces.csv`, which has a line for each trace, and writes `gpucache/docs/traces.svg`. Its left side shows reserved
+//! memory ÷ live memory for each allocator. Its right side shows the time of an operation, on a logarithmic scale.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Colours of the allocators, ours first.
+/// The colours of the allocators; gpucache's comes first.
 const COLOURS: [&str; 4] = ["#0a7d4f", "#c9504a", "#e0a03c", "#7d8ca3"];
 const WIDTH: usize = 880;
 const ROW: usize = 44;
@@ -31,7 +31,7 @@ fn trace(line: &str) -> Result<Trace> {
     Ok(Trace { name: name.into(), of_live: of_live.into(), nanoseconds: nanoseconds.into() })
 }
 
-/// Bars from `left`, one for each value, as long as `length` says of it.
+/// Draws one bar for each value, beginning at `left`. `length` returns a bar's length.
 fn bars(svg: &mut String, left: usize, top: usize, values: &[f64], length: impl Fn(f64) -> f64) -> Result<()> {
     for (place, (&value, colour)) in values.iter().zip(COLOURS).enumerate() {
         let (y, length) = (top + place * 9, length(value).max(1.0));

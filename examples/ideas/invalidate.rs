@@ -1,4 +1,4 @@
-//! `invalidate` gives a scope's memory back, and says what is still in use: `cargo run --example invalidate`.
+//! `invalidate` frees a scope's memory, and reports what is still in use: `cargo run --example invalidate`.
 
 use gpucache::{cache_scope, prelude::*};
 
@@ -9,12 +9,12 @@ fn main() -> gpucache::Result<()> {
         let _scratch = Array::<f32, _>::zeros(&host, 1 << 20)?;
         scores // leaves the scope, and stays valid
     });
-    println!("held: {} bytes", host.memory().bytes);
+    println!("reserved: {} bytes", host.memory().bytes);
 
-    let given_back = invalidate("eval");
-    println!("given back: {} bytes; arrays still in use: {}", given_back.bytes, given_back.busy_blocks);
+    let returned = invalidate("eval");
+    println!("returned: {} bytes; arrays still in use: {}", returned.bytes, returned.busy_blocks);
 
-    drop(kept); // the last block of the invalidated cache is freed now
-    println!("held: {} bytes", host.memory().bytes);
+    drop(kept); // this frees the last block of the invalidated cache
+    println!("reserved: {} bytes", host.memory().bytes);
     Ok(())
 }

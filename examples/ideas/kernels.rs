@@ -1,4 +1,4 @@
-//! Arrays go straight into kernel launches and cudarc's calls: `cargo run --example kernels` (needs a GPU).
+//! Arrays are arguments of kernel launches and of cudarc's calls: `cargo run --example kernels` (needs a GPU).
 #![allow(unsafe_code)]
 
 #[cfg(feature = "cuda")]
@@ -15,7 +15,7 @@ extern "C" __global__ void square(float *y, const float *x, size_t n) {
 
     #[cache_scope(forward)]
     fn forward(square: &CudaFunction, x: &Array<f32, Cuda>) -> Result<Array<f32, Cuda>, Box<dyn std::error::Error>> {
-        // SAFETY: the kernel writes every element of `y`, on the stream of both arrays, and reads within `x`.
+        // SAFETY: the kernel writes every element of `y`, on the stream of both arrays, and reads only within `x`.
         unsafe {
             let mut y = Array::uninit(x.device(), x.shape())?;
             let (n, launch) = (x.len(), LaunchConfig::for_num_elems(x.len() as u32));
@@ -26,7 +26,7 @@ extern "C" __global__ void square(float *y, const float *x, size_t n) {
 
     pub(crate) fn run() -> Result<(), Box<dyn std::error::Error>> {
         let gpu = Cuda::new(0)?;
-        // SAFETY: looks for a library, and calls nothing in it.
+        // SAFETY: this looks for a library, and calls none of its functions.
         if !unsafe { is_culib_present() } {
             return Err("NVRTC, which compiles the kernel, was not found: install the CUDA toolkit".into());
         }
@@ -45,8 +45,8 @@ extern "C" __global__ void square(float *y, const float *x, size_t n) {
 fn main() {
     #[cfg(feature = "cuda")]
     if let Err(error) = gpu::run() {
-        println!("no kernels today: {error}");
+        println!("kernels cannot run here: {error}");
     }
     #[cfg(not(feature = "cuda"))]
-    println!("no kernels today: this was built without the feature `cuda`");
+    println!("kernels cannot run here: the program was built without the feature `cuda`");
 }

@@ -1,4 +1,4 @@
-//! The innermost scope serves; `uncached!` leaves all of them: `cargo run --example nesting`.
+//! The innermost scope serves an allocation; `uncached!` leaves all scopes: `cargo run --example nesting`.
 
 use gpucache::{cache_scope, prelude::*, uncached};
 
@@ -13,7 +13,7 @@ fn main() -> gpucache::Result<()> {
                 let squares = activations.try_clone()?;
                 squares.iter().sum()
             });
-            // What is to be kept for long need not come out of a cache.
+            // Arrays that live long need not come from a cache.
             best = Some(uncached!({ Array::full(&host, 1, sum)? }));
         });
     }
@@ -21,6 +21,6 @@ fn main() -> gpucache::Result<()> {
         let stats = gpucache::stats(name).unwrap_or_default();
         println!("{name}: {} hits, {} recycled, {} misses", stats.hits, stats.recycled, stats.misses);
     }
-    println!("best: {:?}", best.map(|array| array.to_vec()).transpose()?);
+    println!("kept outside of scopes: {:?}", best.map(|array| array.to_vec()).transpose()?);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A data loader on a stream of its own, one batch ahead of the training step, on any machine.
+//! A data loader runs on its own stream, one batch ahead of the training step. This works on any machine.
 //!
 //! `cargo run --release --example overlap`
 
@@ -8,10 +8,10 @@ use gpucache::prelude::*;
 
 const BATCH: usize = 1 << 16;
 const STEPS: usize = 50;
-/// What reading a batch from a disk takes.
+/// The time to read a batch from a disk.
 const READING: Duration = Duration::from_millis(2);
 
-/// The next batch, read and scaled by work that is done later, on the loader's stream.
+/// Loads the next batch. Work on the loader's stream reads and scales it later.
 #[cache_scope(load)]
 fn load(loader: &Host, number: usize) -> gpucache::Result<Array<f32, Host>> {
     let mut batch = Array::zeros(loader, BATCH)?;
@@ -22,7 +22,7 @@ fn load(loader: &Host, number: usize) -> gpucache::Result<Array<f32, Host>> {
     Ok(batch)
 }
 
-/// Adds what the batch tells to the weights. The trainer's stream waits for the loader's work on this batch alone.
+/// Adds the gradient of a batch to the weights. The trainer's stream waits only for the loader's work on this batch.
 #[cache_scope(train_step)]
 fn train(trainer: &Host, weights: &mut Array<f32, Host>, batch: &Array<f32, Host>) -> gpucache::Result<()> {
     let mut gradient = Array::<f32, _>::zeros(trainer, BATCH)?;
@@ -32,10 +32,10 @@ fn train(trainer: &Host, weights: &mut Array<f32, Host>, batch: &Array<f32, Host
     trainer.launch((weights, &gradient), |(weights, gradient)| {
         weights.iter_mut().zip(gradient).for_each(|(w, g)| *w += g);
     })
-    // `gradient` is dropped while the work may still be under way; its memory is used again only behind that.
+    // `gradient` is dropped while the work may still be running. Its memory is reused only behind that work.
 }
 
-/// All steps; the next batch is loaded before or after each one is waited for.
+/// Runs all steps. With `ahead` the next batch is loaded during a step, otherwise after it.
 fn run(loader: &Host, trainer: &Host, ahead: bool) -> gpucache::Result<(Duration, f32)> {
     let start = Instant::now();
     let mut weights = Array::zeros(trainer, BATCH)?;
@@ -59,6 +59,8 @@ fn main() -> gpucache::Result<()> {
     let (one_by_one, expected) = run(&loader, &trainer, false)?;
     let (ahead, sum) = run(&loader, &trainer, true)?;
     assert_eq!(sum, expected, "the order of the work is the same");
-    println!("{STEPS} steps, one thing after the other: {one_by_one:.0?}; a batch ahead: {ahead:.0?}");
+    println!(
+        "{STEPS} steps: {one_by_one:.0?} if each batch is loaded after the step, {ahead:.0?} if it is loaded during the step"
+    );
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! A scope recycles what a repeated block allocates: `cargo run --example scope`.
+//! A scope recycles the arrays of a repeated block: `cargo run --example scope`.
 
 use gpucache::prelude::*;
 
-/// One "frame": two arrays, allocated anew each time it is called.
+/// One "frame" allocates two arrays each time.
 #[cache_scope(frame)]
 fn frame(host: &Host, brightness: f32) -> gpucache::Result<f32> {
     let pixels = Array::full(host, [720, 1280], brightness)?;
@@ -17,7 +17,7 @@ fn main() -> gpucache::Result<()> {
         assert_eq!(frame(&host, i as f32)?, i as f32);
     }
     let stats = gpucache::stats("frame").unwrap_or_default();
-    println!("100 frames: {} arrays were recycled, {} came from the device", stats.hits + stats.recycled, stats.misses);
+    println!("100 frames: {} arrays reused memory, {} did not", stats.hits + stats.recycled, stats.misses);
     println!("{stats}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Each thread has its own cache of a name, and arrays may change threads: `cargo run --example threads`.
+//! Each thread has its own cache for a scope's name, and arrays may move between threads: `cargo run --example threads`.
 
 use std::sync::mpsc;
 use std::thread;
@@ -9,7 +9,7 @@ fn main() -> gpucache::Result<()> {
     let host = Host::new();
     let (sender, receiver) = mpsc::sync_channel(2);
     let total: f32 = thread::scope(|scope| {
-        // The loader allocates batches in a scope of its own; a batch that the trainer drops goes home to the loader.
+        // The loader allocates batches in its own scope. When the trainer drops a batch, its memory returns to the loader.
         let loader = scope.spawn(move || -> gpucache::Result<()> {
             for step in 0..1000 {
                 let batch = cache_scope!(batches, { Array::full(&host, [32, 64], step as f32)? });

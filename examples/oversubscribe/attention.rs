@@ -1,4 +1,4 @@
-//! Causal attention with several heads (Vaswani et al. 2017): each token looks at itself and at those before it.
+//! Causal attention with several heads (Vaswani et al. 2017): each token attends to itself and to earlier tokens.
 
 use gpucache::prelude::*;
 
@@ -18,28 +18,28 @@ pub(crate) struct Attention<D: Device> {
     pub(crate) out: Linear<D>,
 }
 
-/// What the forward pass leaves for the backward pass.
+/// Values of the forward pass that the backward pass needs.
 #[derive(Debug)]
 pub(crate) struct Saved<D: Device> {
-    /// One row for each token, as is `merged`.
+    /// One row for each token, as in `merged`.
     input: Held<D>,
     split: Split<D>,
     merged: Held<D>,
 }
 
-/// What the heads compute with.
+/// The arrays that the heads compute with.
 #[derive(Debug)]
 struct Split<D: Device> {
-    /// For each sequence and head a table of context × head width, below each other.
+    /// A table of context × head width for each sequence and head; the tables are stored one below the other.
     query: Held<D>,
     key: Held<D>,
     value: Held<D>,
-    /// For each sequence and head a table of context × context, below each other.
+    /// A table of context × context for each sequence and head; the tables are stored one below the other.
     probabilities: Held<D>,
 }
 
 impl<D: Device> Attention<D> {
-    /// `out_scale` is that of the weights behind which the result is added to the tokens.
+    /// `out_scale` scales the weights of the last layer, whose result is added to the tokens.
     pub(crate) fn new<C: Compute<Device = D>>(init: &mut Init<'_, C>, width: usize, out_scale: f32) -> Result<Self> {
         Ok(Self {
             query: Linear::new(init, width, width, 1.0)?,
@@ -67,7 +67,7 @@ impl<D: Device> Attention<D> {
         Ok((out, Saved { input, split: Split { query, key, value, probabilities }, merged }))
     }
 
-    /// The gradient at the input, from that at the output. What was saved is dropped as soon as it was used.
+    /// Computes the gradient at the input from that at the output. Saved values are dropped as soon as they were used.
     pub(crate) fn backward<C: Compute<Device = D>>(
         &mut self,
         step: &Step<'_, C>,
@@ -91,7 +91,7 @@ impl<D: Device> Attention<D> {
 }
 
 impl<D: Device> Split<D> {
-    /// The gradients at query, key and value, from that at what each head has seen.
+    /// Computes the gradients at query, key and value from that at the heads' output.
     fn backward<C: Compute<Device = D>>(self, step: &Step<'_, C>, at_seen: Held<D>) -> Result<[Held<D>; 3]> {
         let Self { query, key, value, probabilities } = self;
         let shape @ [rows, width] = query.shape();
@@ -107,8 +107,8 @@ impl<D: Device> Split<D> {
     }
 }
 
-/// From the gradient at what was projected and split to that at the input, which is added to `beta` times what is there; and
-/// learns.
+/// Computes the gradient at the input from that at a split projection, and adds it to `beta` times `at_input`. Updates the layer's
+/// parameters.
 fn project_back<C: Compute>(
     step: &Step<'_, C>,
     linear: &mut Linear<C::Device>,
@@ -122,7 +122,7 @@ fn project_back<C: Compute>(
     linear.learn(step, input, &at_projected)
 }
 
-/// What scores are divided by has the size of their spread.
+/// Scores are multiplied by this, the inverse of their standard deviation.
 fn scale(head_width: usize) -> f32 {
     1.0 / (head_width as f32).sqrt()
 }

@@ -1,8 +1,8 @@
 //! Matrix products on a GPU, by cuBLAS.
 //!
-//! The same numbers give the same bits on the same GPU: cuBLAS uses no atomics unless it is told to, and which of its algorithms
-//! it takes is decided by the sizes, by the alignment of the arrays, which is always 256 bytes, and by its workspace, which is
-//! always the same.
+//! The same numbers give the same bits on the same GPU. cuBLAS uses no atomics by default. It chooses its algorithm by the sizes, by
+//! the alignment of the arrays, which is always 256 bytes, and by its workspace, which is always the
+//! same.
 #![allow(unsafe_code)]
 
 use cudarc::cublas::sys::cublasOperation_t::{self, CUBLAS_OP_N, CUBLAS_OP_T};
@@ -14,14 +14,14 @@ use crate::common::Result;
 use crate::compute::{Factor, Matrix};
 use crate::shapes::{self, Product};
 
-/// What cuBLAS may use besides its arguments: as much as NVIDIA names for its largest GPUs.
+/// The workspace of cuBLAS: as much as NVIDIA recommends for its largest GPUs.
 const WORKSPACE_BYTES: usize = 32 << 20;
 
 /// cuBLAS on the stream of a device.
 #[derive(Debug)]
 pub(crate) struct Blas {
     handle: CudaBlas,
-    /// Used by `handle`, and so dropped behind it.
+    /// `handle` uses it, so it is dropped after `handle`.
     _workspace: Array<u8, Cuda>,
 }
 
@@ -31,16 +31,16 @@ impl Blas {
     pub(crate) fn new(device: &Cuda) -> Result<Self> {
         let handle = CudaBlas::new(device.stream().clone())?;
         let workspace = Array::zeros(device, WORKSPACE_BYTES)?;
-        // SAFETY: the workspace has so many bytes, is aligned to 256, and is alive for as long as the handle, whose work is all on
-        // the stream that the workspace belongs to.
+        // SAFETY: the workspace has this many bytes, is aligned to 256, and lives as long as the handle. All work of the handle is on
+        // the workspace's stream.
         unsafe { cublasSetWorkspace_v2(*handle.handle(), workspace.address() as *mut _, WORKSPACE_BYTES) }.result()?;
         Ok(Self { handle, _workspace: workspace })
     }
 
-    /// `out = alpha · a · b + beta · out` for each of `batch` matrices, which stand below each other.
+    /// `out = alpha · a · b + beta · out` for each of `batch` matrices, which are stored one below the other.
     ///
-    /// cuBLAS reads column by column: to it, a row-major matrix is its transpose. So it is asked for `outᵀ = bᵀ · aᵀ`, with
-    /// b first and the sizes of `outᵀ`, and every leading dimension is the number of columns as stored.
+    /// cuBLAS stores matrices by column, so it sees a row-major matrix as its transpose. This function therefore computes `outᵀ = bᵀ · aᵀ`:
+    /// b comes first, the sizes are those of `outᵀ`, and every leading dimension is the number of columns as stored.
     pub(crate) fn multiply(
         &self,
         batch: usize,
@@ -68,8 +68,8 @@ impl Blas {
             stride_b: (m * k) as i64,
             stride_c: (m * n) as i64,
         };
-        // SAFETY: `product` has checked that all three tables are made of `batch` dense matrices, a of m×k, b of k×n and out of
-        // m×n; the config says so, see above. With `beta` 0 the old contents of `out` are not read.
+        // SAFETY: `product` has checked that all three tables consist of `batch` dense matrices, a of m×k, b of k×n and out of
+        // m×n, and the config says so, see above. With `beta` 0 the old contents of `out` are not read.
         unsafe { self.handle.gemm_strided_batched(strided, b.array(), a.array(), out) }?;
         Ok(())
     }
@@ -82,7 +82,7 @@ fn operation(factor: &Factor<'_, Cuda>) -> cublasOperation_t {
     }
 }
 
-/// cuBLAS counts in 32 bits.
+/// cuBLAS uses 32-bit sizes.
 fn int(n: usize) -> Result<i32> {
     Ok(i32::try_from(n).map_err(|_| format!("{n} is more than cuBLAS can count"))?)
 }

@@ -1,4 +1,4 @@
-//! One block of the network: attention and perceptron, each behind a norm, each added to what it was given.
+//! One block of the network: attention and perceptron. Each comes after a norm, and its result is added to its input.
 
 use gpucache::prelude::*;
 
@@ -19,12 +19,12 @@ pub(crate) struct Block<D: Device> {
     pub(crate) mlp: Mlp<D>,
 }
 
-/// What the forward pass leaves for the backward pass.
+/// Values of the forward pass that the backward pass needs.
 #[derive(Debug)]
 pub(crate) struct Saved<D: Device> {
     input: Held<D>,
     attention: attention::Saved<D>,
-    /// Between the two halves.
+    /// The values between attention and perceptron.
     middle: Held<D>,
     mlp: mlp::Saved<D>,
 }
@@ -53,7 +53,7 @@ impl<D: Device> Block<D> {
         Ok((out, Saved { input, attention, middle, mlp }))
     }
 
-    /// Turns the gradient at the output into that at the input, and learns.
+    /// Turns the gradient at the output into that at the input, and updates the parameters.
     pub(crate) fn backward<C: Compute<Device = D>>(
         &mut self,
         step: &Step<'_, C>,

@@ -1,11 +1,11 @@
-//! The arithmetic on a GPU: matrix products by cuBLAS, the rest by the kernels in `kernels.cu`, which the driver's run-time
-//! compiler builds at the start.
+//! The operations on a GPU: matrix products by cuBLAS, the others by the kernels in `kernels.cu`, which NVRTC compiles at
+//! the start.
 //!
-//! Everything is put on the device's one stream and nothing here waits. Soundness of the launches rests on two things: the
+//! All work is queued on the device's one stream, and nothing here waits. The launches are sound for two reasons. The
 //! argument lists below are those of `kernels.cu`, in order and in type (`float *` for a matrix, `unsigned *` for tokens, `u64`
-//! for `u64`, `float` for `f32`), and every length that a kernel gets has been checked by `shapes`.
+//! for `u64`, `float` for `f32`). And `shapes` has checked every length that a kernel gets.
 //!
-//! The same numbers give the same bits on the same GPU: the kernels have no atomics, and `blas.rs` says the same of cuBLAS.
+//! The same numbers give the same bits on the same GPU: the kernels use no atomics, and `blas.rs` explains why cuBLAS does the same.
 #![allow(unsafe_code)]
 
 use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
@@ -17,7 +17,7 @@ use crate::compute::{AdamW, Compute, Factor, Matrix};
 use crate::kernels::{Kernels, blocks, each_number, each_row};
 use crate::shapes::{self, Heads};
 
-/// A GPU with what computes on it.
+/// A GPU with its kernels and cuBLAS.
 #[derive(Debug)]
 pub(crate) struct CudaCompute {
     blas: Blas,
@@ -28,10 +28,10 @@ pub(crate) struct CudaCompute {
 
 impl CudaCompute {
     /// # Errors
-    /// Without the driver, the GPU, cuBLAS or the run-time compiler.
+    /// If the driver, the GPU, cuBLAS or NVRTC is missing.
     pub(crate) fn new(ordinal: usize) -> Result<Self> {
         let device = Cuda::new(ordinal)?;
-        // SAFETY: the probes only try to load the libraries, whose initialisers are safe to run.
+        // SAFETY: the probes only try to load the libraries, whose initializers are safe to run.
         unsafe {
             library("NVRTC", cudarc::nvrtc::sys::is_culib_present())?;
             library("cuBLAS", cudarc::cublas::sys::is_culib_present())?;
@@ -183,7 +183,7 @@ impl Compute for CudaCompute {
         let count = x.len() as u64;
         let mut launch = self.stream().launch_builder(&self.kernels.split_heads);
         launch.arg(out).arg(x).arg(&context).arg(&heads).arg(&width).arg(&count);
-        // SAFETY: `heads` has checked that both have `count` numbers, in rows of these sizes.
+        // SAFETY: `shapes::heads` has checked that both have `count` numbers, in rows of these sizes.
         unsafe { launch.launch(each_number(count)?) }?;
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Compute for CudaCompute {
         let count = x.len() as u64;
         let mut launch = self.stream().launch_builder(&self.kernels.merge_heads);
         launch.arg(out).arg(x).arg(&context).arg(&heads).arg(&width).arg(&count);
-        // SAFETY: `heads` has checked that both have `count` numbers, in rows of these sizes.
+        // SAFETY: `shapes::heads` has checked that both have `count` numbers, in rows of these sizes.
         unsafe { launch.launch(each_number(count)?) }?;
         Ok(())
     }
@@ -231,8 +231,8 @@ impl Compute for CudaCompute {
         let (columns, count) = (columns as u64, out.len() as u64);
         let mut launch = self.stream().launch_builder(&self.kernels.embed);
         launch.arg(out).arg(tokens).arg(table).arg(positions).arg(&vocabulary).arg(&context).arg(&columns).arg(&count);
-        // SAFETY: `out` has `count` numbers, and a token for each row of `columns` of them; `positions` has `context` times
-        // `columns`; the kernel checks the row of the table.
+        // SAFETY: `out` has `count` numbers in rows of `columns`, with a token for each row. `positions` has `context` times
+        // `columns` numbers. The kernel checks the row of the table.
         unsafe { launch.launch(each_number(count)?) }?;
         Ok(())
     }
@@ -242,7 +242,7 @@ impl Compute for CudaCompute {
         let (rows, columns, count) = (rows as u64, columns as u64, out.len() as u64);
         let mut launch = self.stream().launch_builder(&self.kernels.embed_gradient);
         launch.arg(out).arg(tokens).arg(gradient).arg(&rows).arg(&columns).arg(&count);
-        // SAFETY: `out` has `count` numbers, `gradient` has `rows` × `columns`, and there is a token for each of its rows.
+        // SAFETY: `out` has `count` numbers, `gradient` has `rows` × `columns`, and each of its rows has a token.
         unsafe { launch.launch(each_number(count)?) }?;
         Ok(())
     }
@@ -258,7 +258,7 @@ impl Compute for CudaCompute {
         let (share, columns) = (1.0 / rows as f32, columns as u64);
         let mut launch = self.stream().launch_builder(&self.kernels.cross_entropy);
         launch.arg(losses_out).arg(gradient_out).arg(logits).arg(targets).arg(&share).arg(&columns);
-        // SAFETY: logits and gradient have a row of `columns` numbers for each block, which has a target and a loss.
+        // SAFETY: logits and gradient have a row of `columns` numbers for each block, and each row has a target and a loss.
         unsafe { launch.launch(each_row(rows)?) }?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The backward pass against finite differences of the loss in `plain.rs`, and machines against each other.
+//! Checks the backward pass against finite differences of the loss in `plain.rs`, and machines against each other.
 
 use gpucache::prelude::*;
 
@@ -11,9 +11,9 @@ use crate::sizes::Sizes;
 use crate::step::Step;
 use crate::store::{Placement, Store};
 
-/// With it, the running mean of the gradient is the gradient, and the parameters stay.
+/// With these numbers the running mean of the gradient equals the gradient, and parameters do not change.
 const STILL: AdamW = AdamW { rate: 0.0, decay: 0.0, mean_decay: 0.0, square_decay: 0.0, epsilon: 1.0 };
-/// It moves the parameters by what is many times the error of the arithmetic, and evenly in the gradient.
+/// These numbers move parameters by much more than rounding errors, and smoothly in the gradient.
 const LIVELY: AdamW = AdamW { rate: 0.5, decay: 0.01, mean_decay: 0.5, square_decay: 0.5, epsilon: 1.0 };
 const SMALL: Sizes = Sizes { layers: 2, width: 12, heads: 3, context: 5, batch: 2, vocabulary: 7 };
 
@@ -21,11 +21,11 @@ struct Trained<D: Device> {
     model: Model<D>,
     inputs: Vec<u32>,
     targets: Vec<u32>,
-    /// Those of the last step.
+    /// The losses of the last step.
     losses: Vec<f32>,
 }
 
-/// A fresh network, the same for every machine, after some steps on the same tokens.
+/// A fresh network, the same on every machine, after some steps on the same tokens.
 fn trained<C: Compute>(compute: &C, sizes: &Sizes, steps: &[AdamW]) -> Trained<C::Device> {
     let (device, mut random) = (compute.device(), fastrand::Rng::with_seed(5));
     let store = Store::new(device, Placement::Device);
@@ -51,7 +51,7 @@ impl<D: Device> Trained<D> {
 
 #[test]
 fn the_backward_pass_is_the_gradient_of_the_loss() {
-    // After some steps gains are not all 1, and biases not all 0.
+    // After some steps not all gains are 1, and not all biases are 0.
     let trained = trained(&HostCompute::new(), &SMALL, &[LIVELY, LIVELY, LIVELY, STILL]);
     let mut values: Vec<Vec<f64>> =
         trained.values().iter().map(|values| values.iter().map(|&x| x.into()).collect()).collect();
@@ -84,7 +84,7 @@ fn as_many_numbers_are_trained_as_the_sizes_say() {
     assert_eq!(found, SMALL.parameters());
 }
 
-/// Rows longer than a block of threads, and no multiple of it.
+/// Tests rows that are longer than a block of threads, and not a multiple of it.
 #[cfg(feature = "cuda")]
 #[test]
 #[ignore = "needs a GPU with cuBLAS and NVRTC"]

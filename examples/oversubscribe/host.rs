@@ -1,6 +1,6 @@
-//! The arithmetic on plain host memory, shared between threads by rows.
+//! The operations in host memory. Threads share the work by rows.
 //!
-//! What a thread gets is decided by shapes alone, and each sum is one thread's: the number of threads changes no bit.
+//! Only the shapes decide which thread computes what, and one thread computes each sum. So the number of threads changes no bit.
 
 use gpucache::prelude::*;
 use rayon::prelude::*;
@@ -11,7 +11,7 @@ use crate::product::multiply;
 use crate::rows::{self, Moments};
 use crate::shapes;
 
-/// Numbers of an elementwise operation, or rows or columns of another, that one thread takes at least at a time.
+/// The least work of one thread at a time: numbers of an elementwise operation, or rows or columns of another one.
 const NUMBERS: usize = 4096;
 const ROWS: usize = 64;
 
@@ -26,7 +26,7 @@ impl HostCompute {
         Self { device: Host::new() }
     }
 
-    /// On a stream, whose memory is counted and limited apart.
+    /// On a stream, whose memory is counted and limited separately.
     #[cfg(test)]
     pub(crate) fn on(device: Host) -> Self {
         Self { device }
@@ -249,7 +249,7 @@ mod tests {
         Matrix::from_slice(&Host::new(), shape, &values).unwrap()
     }
 
-    /// Stale contents, as a cache hands them out: an operation that fails to write them is seen.
+    /// Stale contents, as a cache provides them. They reveal an operation that does not write all of its output.
     fn stale(shape: [usize; 2]) -> Matrix<Host> {
         matrix(shape, |_| f32::NAN)
     }
@@ -288,7 +288,7 @@ mod tests {
         let (host, mut numbers) = (HostCompute::new(), stale([100, 100]));
         host.uniform(3, 0.5, &mut numbers).unwrap();
         assert!(numbers.iter().all(|x| (-0.5..0.5).contains(x)));
-        // What the kernel gives.
+        // The kernel computes the same numbers.
         assert_eq!(numbers[..3], [-0.386_549_7, 0.200_293_48, 0.112_974_64]);
         let mean = numbers.iter().sum::<f32>() / 1e4;
         let square = numbers.iter().map(|x| x * x).sum::<f32>() / 1e4;

@@ -1,7 +1,7 @@
-// All work of the training step but the matrix products. All tables are dense and row-major; `count` is rows times columns.
-// Elementwise launches cover at least as many threads as there are numbers, so every such kernel looks first whether it has any;
-// the others have one block of THREADS threads for each row, in the grid's first dimension. Sums are added up in an order that
-// the shapes alone decide, never by atomics: the same numbers give the same bits.
+// The kernels of the training step, except matrix products. All tables are dense and row-major; `count` is rows times columns.
+// Elementwise launches have at least as many threads as there are numbers, so each of these kernels first checks whether its
+// thread has a number. The others have one block of THREADS threads for each row, in the grid's first dimension. The order of each
+// sum depends only on the shapes, and no atomics are used: the same numbers give the same bits.
 
 #define THREADS 256
 #define NORM_EPSILON 1e-5f
@@ -10,7 +10,7 @@ typedef unsigned long long u64;
 
 static __device__ u64 thread_index() { return blockIdx.x * (u64)blockDim.x + threadIdx.x; }
 
-// The sum of one number of each thread, for all of them.
+// Returns the sum of one number per thread to all threads.
 static __device__ float block_sum(float x) {
     __shared__ float parts[THREADS];
     parts[threadIdx.x] = x;
@@ -24,7 +24,7 @@ static __device__ float block_sum(float x) {
     return sum;
 }
 
-// The largest of one number of each thread, for all of them.
+// Returns the maximum of one number per thread to all threads.
 static __device__ float block_max(float x) {
     __shared__ float parts[THREADS];
     parts[threadIdx.x] = x;
@@ -38,7 +38,7 @@ static __device__ float block_max(float x) {
     return largest;
 }
 
-// Number `place` of SplitMix64, 24 bits of it around zero: exact in a float, and so is the product with a power of two.
+// Number `place` of SplitMix64, as 24 bits around zero: exact in a float, and so is the product with a power of two.
 extern "C" __global__ void uniform(float *out, u64 key, float limit, u64 count) {
     u64 i = thread_index();
     if (i >= count) return;
@@ -59,7 +59,7 @@ extern "C" __global__ void add_bias(float *x, const float *bias, u64 columns, u6
     if (i < count) x[i] += bias[i % columns];
 }
 
-// A block of 32 x 8 threads adds up 32 columns, each in 8 parts: neighbouring threads read neighbouring columns.
+// A block of 32 x 8 threads sums 32 columns, each in 8 parts. Neighbouring threads read neighbouring columns.
 extern "C" __global__ void sum_rows(float *out, const float *x, u64 rows, u64 columns) {
     __shared__ float parts[8][32];
     u64 column = blockIdx.x * (u64)32 + threadIdx.x;
@@ -93,7 +93,7 @@ extern "C" __global__ void gelu_gradient(float *gradient, const float *x, u64 co
     gradient[i] *= 0.5f * (1.0f + t) + 0.5f * at * (1.0f - t * t) * ROOT * (1.0f + 3.0f * CUBE * at * at);
 }
 
-// Mean of a row, and what its distances from the mean are multiplied by.
+// The mean of a row, and the factor that scales distances from the mean.
 struct Moments {
     float mean;
     float scale;
@@ -144,8 +144,8 @@ extern "C" __global__ void normalized_product(float *out, const float *x, const 
     }
 }
 
-// Number `i` is number `i % width` of row `i / width`: of the split table in the one kernel, of the merged one, a head a row, in
-// the other.
+// Number `i` is number `i % width` of row `i / width`. The rows are those of the split table in the first kernel. In the second one,
+// they are those of the merged table, with one row per head.
 extern "C" __global__ void split_heads(float *out, const float *x, u64 context, u64 heads, u64 width, u64 count) {
     u64 i = thread_index();
     if (i >= count) return;
@@ -164,7 +164,7 @@ extern "C" __global__ void merge_heads(float *out, const float *x, u64 context, 
     out[i] = x[((sequence * heads + head) * context + token) * width + i % width];
 }
 
-// Each thread writes and reads again its own columns only.
+// Each thread reads only columns that it wrote itself.
 extern "C" __global__ void causal_softmax(float *scores, u64 columns) {
     float *row = scores + blockIdx.x * columns;
     u64 seen = blockIdx.x % columns + 1;
@@ -190,7 +190,7 @@ extern "C" __global__ void softmax_gradient(float *gradient, const float *probab
     }
 }
 
-// A token outside the table counts as zeros: the host cannot look at the tokens.
+// A token outside the table counts as zeros, because the host cannot check tokens in device memory.
 extern "C" __global__ void embed(float *out, const unsigned *tokens, const float *table, const float *positions,
                                  u64 vocabulary, u64 context, u64 columns, u64 count) {
     u64 i = thread_index();
@@ -201,7 +201,7 @@ extern "C" __global__ void embed(float *out, const unsigned *tokens, const float
     out[i] = found + positions[row % context * columns + column];
 }
 
-// One thread for each number of the table goes through all tokens, in their order.
+// One thread for each number of the table visits all tokens, in their order.
 extern "C" __global__ void embed_gradient(float *out, const unsigned *tokens, const float *gradient, u64 rows, u64 columns,
                                           u64 count) {
     u64 i = thread_index();
@@ -228,7 +228,7 @@ extern "C" __global__ void cross_entropy(float *losses, float *gradient, const f
         float hit = j == target ? 1.0f : 0.0f;
         gradient[first + j] = share * (expf(logits[first + j] - largest) / sum - hit);
     }
-    // A target outside the vocabulary is none.
+    // A target outside the vocabulary counts as no target.
     if (threadIdx.x == 0) losses[blockIdx.x] = logf(sum) - (target < columns ? logits[first + target] - largest : 0.0f);
 }
 

@@ -1,4 +1,4 @@
-//! The kernels of `kernels.cu`, built by the driver's run-time compiler, and how many threads each kind of them wants.
+//! The kernels of `kernels.cu`, compiled by NVRTC, and the number of threads for each kind of kernel.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use cudarc::nvrtc::compile_ptx;
 use crate::common::Result;
 
 const SOURCE: &str = include_str!("kernels.cu");
-/// `THREADS` of `kernels.cu`.
+/// `THREADS` in `kernels.cu`.
 const THREADS: u32 = 256;
 
-/// One field for each kernel, under its name.
+/// One field for each kernel, with its name.
 #[derive(Debug)]
 pub(crate) struct Kernels {
     pub(crate) uniform: CudaFunction,
@@ -58,7 +58,7 @@ impl Kernels {
     }
 }
 
-/// So many blocks in the first dimension of a grid.
+/// Checks that a grid can have this many blocks in its first dimension.
 pub(crate) fn blocks(count: u64) -> Result<u32> {
     let fits = u32::try_from(count).ok().filter(|&count| count <= i32::MAX as u32);
     Ok(fits.ok_or_else(|| format!("{count} blocks are more than a launch can have"))?)

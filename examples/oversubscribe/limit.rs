@@ -1,12 +1,12 @@
-//! The argument of `--limit`: bytes, or a share of what training takes without a limit.
+//! The argument of `--limit`: bytes, or a fraction of the memory that training needs without a limit.
 
 use std::str::FromStr;
 
-/// How much of the device may be held.
+/// The most memory that may be reserved on the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Limit {
     Bytes(u64),
-    /// Of the most that was held in some steps without a limit.
+    /// A fraction of the most memory reserved in some steps without a limit.
     Share(f64),
 }
 
@@ -38,7 +38,7 @@ fn bytes(text: &str) -> Option<u64> {
     Some((number(digits)? * unit as f64) as u64)
 }
 
-/// A number above 0, of digits with a point or without.
+/// A number above 0, written as digits with or without a point.
 fn number(text: &str) -> Option<f64> {
     let text = text.trim_end();
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -46,7 +46,7 @@ fn number(text: &str) -> Option<f64> {
 }
 
 impl Limit {
-    /// In bytes, where `peak` bytes were held without a limit.
+    /// Converts to bytes; `peak` is the most memory reserved without a limit.
     pub(crate) fn bytes(self, peak: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,

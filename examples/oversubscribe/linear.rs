@@ -18,7 +18,7 @@ pub(crate) struct Linear<D: Device> {
 }
 
 impl<D: Device> Linear<D> {
-    /// Weights drawn evenly from ±`scale / √inputs`, and no bias.
+    /// Weights are uniform in ±`scale / √inputs`; biases are 0.
     pub(crate) fn new<C: Compute<Device = D>>(
         init: &mut Init<'_, C>,
         inputs: usize,
@@ -37,7 +37,7 @@ impl<D: Device> Linear<D> {
         Ok(y)
     }
 
-    /// `at_x = (gradient at x) + beta · at_x`, from the gradient at the output.
+    /// `at_x = (gradient at x) + beta · at_x`, computed from the gradient at the output.
     pub(crate) fn input_gradient<C: Compute<Device = D>>(
         &self,
         step: &Step<'_, C>,
@@ -48,7 +48,7 @@ impl<D: Device> Linear<D> {
         step.matmul((at_y, AsIs), (&self.weight.value, Transposed), beta, at_x)
     }
 
-    /// Moves weight and bias, each as soon as its gradient is known.
+    /// Updates weight and bias, each as soon as its gradient is computed.
     pub(crate) fn learn<C: Compute<Device = D>>(
         &mut self,
         step: &Step<'_, C>,

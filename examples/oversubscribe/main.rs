@@ -1,4 +1,4 @@
-//! Trains a small GPT whose arrays all rest in one store, under a limit of the device's memory if one is given.
+//! Trains a small GPT, optionally under a limit of the device's memory. One store keeps all of its arrays.
 //!
 //! ```text
 //! cargo run --release --example oversubscribe
@@ -6,10 +6,10 @@
 //! cargo run --release --example oversubscribe -- --layers 48 --width 2048 --heads 16 --context 512 --batch 2 --steps 20
 //! ```
 //!
-//! The reader's way: `store.rs`, through which all arrays are reached that outlive an operation; `training.rs`, the step with its
-//! scope and the loop; `model.rs`, `block.rs` and the parts of a block, `attention.rs`, `mlp.rs`, `norm.rs` and `linear.rs`;
-//! `parameter.rs`, what is trained. `compute.rs` says what is asked of a machine, `host.rs` and `cuda.rs` do it, and `train`
-//! below chooses one of the two at run time.
+//! Read the files in this order: `store.rs`, which keeps all arrays that outlive an operation; `training.rs`, the step with its
+//! scope and the loop; `model.rs`, `block.rs` and the parts of a block: `attention.rs`, `mlp.rs`, `norm.rs` and `linear.rs`;
+//! `parameter.rs`, the trained arrays. `compute.rs` defines the operations of a machine, and `host.rs` and `cuda.rs` implement
+//! them. `train` below chooses between the two at run time.
 
 mod attention;
 #[cfg(feature = "cuda")]
@@ -55,41 +55,41 @@ use crate::report::Report;
 use crate::sizes::Sizes;
 use crate::store::Placement;
 
-/// Trains a small GPT on plays of Shakespeare, letter by letter, and lets it write some text.
+/// Trains a small GPT on plays of Shakespeare, letter by letter, and then lets it write some text.
 ///
-/// With the same options on the same machine, losses and text are the same to the last bit, whatever the limit and the
+/// With the same options on the same machine, losses and text are equal to the last bit, whatever the limit and the
 /// placement.
 #[derive(Clone, Debug, Parser)]
 struct Options {
-    /// Where to train: auto (the first GPU, else the host), host or cuda:N.
+    /// Where to train: auto (the first GPU, or the host if there is none), host, or cuda:N.
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Training steps.
+    /// Number of training steps.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
-    /// Blocks of attention and perceptron: 2 on the host if nothing is said, 6 on a GPU.
+    /// Number of blocks, each with an attention and a perceptron. [default: 2 on the host, 6 on a GPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     layers: Option<u32>,
-    /// Numbers that stand for one letter between blocks: 64, or 512.
+    /// Number of elements per letter between blocks. [default: 64 on the host, 512 on a GPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     width: Option<u32>,
-    /// Heads of each attention, which share the width: 4, or 8.
+    /// Number of attention heads, which share the width. [default: 4 on the host, 8 on a GPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     heads: Option<u32>,
-    /// Letters in a sequence: 64, or 256.
+    /// Number of letters in a sequence. [default: 64 on the host, 256 on a GPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
-    /// Sequences in a step: 8, or 16.
+    /// Number of sequences in a step. [default: 8 on the host, 16 on a GPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
-    /// What parameters and batches are drawn from.
+    /// Seed of the random parameters and batches.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The most memory of the device that may be held: bytes, as 20GiB, or a share of what training takes without a limit, as
     /// 0.6x, which three steps without one tell.
     #[arg(long)]
     limit: Option<Limit>,
-    /// Where arrays rest while no operation uses them.
+    /// Where arrays are while no operation uses them.
     #[arg(long, value_enum, default_value = "auto")]
     placement: Placement,
     /// Print one JSON object instead of a summary.
@@ -97,17 +97,17 @@ struct Options {
     json: bool,
 }
 
-/// Sizes where nothing is said: layers, width, heads, context and batch.
+/// Default sizes: layers, width, heads, context and batch.
 type Defaults = [u32; 5];
 
-/// Seconds on two cores.
+/// Training takes seconds on two cores with these sizes.
 const ON_THE_HOST: Defaults = [2, 64, 4, 64, 8];
-/// About a gigabyte, so that pages of 2 MiB are a small part of it.
+/// About a gigabyte, so that pages of 2 MiB are a small fraction of it.
 #[cfg(feature = "cuda")]
 const ON_A_GPU: Defaults = [6, 512, 8, 256, 16];
 
 impl Options {
-    /// With all sizes.
+    /// The options with all sizes set.
     fn filled(&self, [layers, width, heads, context, batch]: Defaults) -> Options {
         let mut filled = self.clone();
         filled.layers.get_or_insert(layers);
@@ -152,7 +152,7 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The choice between a GPU and the host: all below is generic, and compiled for each of the two.
+/// Chooses between a GPU and the host. All code below is generic, and compiled for both.
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
     match options.device.open_gpu(cuda::CudaCompute::new)? {

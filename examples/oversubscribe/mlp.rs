@@ -1,4 +1,4 @@
-//! A perceptron for each token: up to four times the width, GELU, and down again.
+//! A perceptron for each token: a layer to four times the width, GELU, and a layer back to the width.
 
 use gpucache::prelude::*;
 
@@ -15,16 +15,16 @@ pub(crate) struct Mlp<D: Device> {
     pub(crate) down: Linear<D>,
 }
 
-/// What the forward pass leaves for the backward pass, which computes the GELU again.
+/// Values of the forward pass that the backward pass needs. The backward pass computes GELU again.
 #[derive(Debug)]
 pub(crate) struct Saved<D: Device> {
     input: Held<D>,
-    /// In front of the GELU.
+    /// The input of GELU.
     hidden: Held<D>,
 }
 
 impl<D: Device> Mlp<D> {
-    /// `out_scale` is that of the weights behind which the result is added to the tokens.
+    /// `out_scale` scales the weights of the last layer, whose result is added to the tokens.
     pub(crate) fn new<C: Compute<Device = D>>(init: &mut Init<'_, C>, width: usize, out_scale: f32) -> Result<Self> {
         let up = Linear::new(init, width, 4 * width, 1.0)?;
         Ok(Self { up, down: Linear::new(init, 4 * width, width, out_scale)? })
@@ -40,7 +40,7 @@ impl<D: Device> Mlp<D> {
         Ok((out, Saved { input, hidden }))
     }
 
-    /// The gradient at the input, from that at the output.
+    /// Computes the gradient at the input from that at the output.
     pub(crate) fn backward<C: Compute<Device = D>>(
         &mut self,
         step: &Step<'_, C>,

@@ -1,7 +1,7 @@
-//! A small GPT (Radford et al. 2019): tokens and their places, blocks, a norm, and a score for each token that may come next.
+//! A small GPT (Radford et al. 2019): embeddings of tokens and places, blocks, a norm, and a score for each possible next token.
 //!
-//! The backward pass goes through the same parts from the end. Each part learns as soon as its gradient is known, so that the
-//! gradients of few arrays are alive at a time.
+//! The backward pass visits the same parts in reverse order. Each part is updated as soon as its gradient is computed, so few
+//! gradients are alive at the same time.
 
 use gpucache::prelude::*;
 
@@ -15,14 +15,14 @@ use crate::step::Step;
 use crate::step::Turn::{AsIs, Transposed};
 use crate::store::Held;
 
-/// Tokens on the device, all sequences of a step one behind the other.
+/// Tokens on the device: all sequences of a step, one after the other.
 pub(crate) type Tokens<D> = Array<u32, D>;
 
 #[derive(Debug)]
 pub(crate) struct Model<D: Device> {
     /// Vocabulary × width.
     tokens: Parameter<D>,
-    /// One row: a part of the width for each place in a sequence.
+    /// One row, with a part of the width for each place in a sequence.
     positions: Parameter<D>,
     blocks: Vec<Block<D>>,
     norm: Norm<D>,
@@ -30,11 +30,11 @@ pub(crate) struct Model<D: Device> {
     head: Parameter<D>,
 }
 
-/// What the forward pass leaves for the backward pass.
+/// Values of the forward pass that the backward pass needs.
 #[derive(Debug)]
 pub(crate) struct Saved<D: Device> {
     blocks: Vec<block::Saved<D>>,
-    /// In front of the last norm, and behind it.
+    /// The input and the output of the last norm.
     last: Held<D>,
     normalized: Held<D>,
     pub(crate) logits: Held<D>,
@@ -43,7 +43,7 @@ pub(crate) struct Saved<D: Device> {
 impl<D: Device> Model<D> {
     pub(crate) fn new<C: Compute<Device = D>>(init: &mut Init<'_, C>, sizes: &Sizes) -> Result<Self> {
         let Sizes { layers, width, context, vocabulary, .. } = *sizes;
-        // As many times as this, something is added to each token.
+        // The number of results that are added to each token.
         let added = (2 * layers) as f32;
         Ok(Self {
             tokens: init.uniform([vocabulary, width], 0.1)?,
@@ -66,7 +66,7 @@ impl<D: Device> Model<D> {
         Ok(Saved { blocks, last, normalized, logits })
     }
 
-    /// The logits alone: what a block leaves for a backward pass is dropped.
+    /// Computes only the logits. Values for a backward pass are dropped after each block.
     pub(crate) fn logits<C: Compute<Device = D>>(&self, step: &Step<'_, C>, tokens: &Tokens<D>) -> Result<Held<D>> {
         let mut last = self.embed(step, tokens)?;
         for block in &self.blocks {
@@ -75,7 +75,7 @@ impl<D: Device> Model<D> {
         self.scores(step, &self.norm.forward(step, &last)?)
     }
 
-    /// The loss of each token goes to `losses`, and the network learns.
+    /// Writes the loss of each token to `losses`, and updates the network.
     pub(crate) fn learn<C: Compute<Device = D>>(
         &mut self,
         step: &Step<'_, C>,
@@ -111,7 +111,7 @@ impl<D: Device> Model<D> {
         Ok(out)
     }
 
-    /// The gradient in front of the head, from that behind it.
+    /// Computes the gradient at the head's input from that at its output.
     fn learn_head<C: Compute<Device = D>>(
         &mut self,
         step: &Step<'_, C>,
@@ -139,7 +139,7 @@ impl<D: Device> Model<D> {
         self.positions.learn(step, at_positions)
     }
 
-    /// All that is trained: embeddings, each block from its first norm on, the last norm, the head.
+    /// All trained arrays: embeddings, each block from its first norm on, the last norm, the head.
     #[cfg(test)]
     pub(crate) fn parameters(&self) -> Vec<&Parameter<D>> {
         let mut all = vec![&self.tokens, &self.positions];

@@ -1,4 +1,4 @@
-//! A layer norm: each row with mean 0 and variance 1, times a gain, plus a bias.
+//! A layer norm: scales each row to mean 0 and variance 1, multiplies it by a gain, and adds a bias.
 
 use gpucache::prelude::*;
 
@@ -28,7 +28,7 @@ impl<D: Device> Norm<D> {
         Ok(out)
     }
 
-    /// Adds the gradient at `x` to `sum`, from that at the output, and learns.
+    /// Adds the gradient at `x` to `sum`, computed from that at the output, and updates gain and bias.
     pub(crate) fn backward<C: Compute<Device = D>>(
         &mut self,
         step: &Step<'_, C>,

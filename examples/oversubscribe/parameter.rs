@@ -1,4 +1,4 @@
-//! What is trained, how it begins, and how it moves against its gradient.
+//! Trained arrays: their initial values, and their updates.
 
 use gpucache::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::compute::{COUNTED_IN, Compute, Matrix, mixed};
 use crate::step::Step;
 use crate::store::{Held, Store};
 
-/// A trained array with the two running means that AdamW keeps of its gradient.
+/// A trained array with AdamW's two running means of its gradient.
 #[derive(Debug)]
 pub(crate) struct Parameter<D: Device> {
     pub(crate) value: Held<D>,
@@ -17,7 +17,7 @@ pub(crate) struct Parameter<D: Device> {
     square: Held<D>,
 }
 
-/// Makes parameters one after the other, each from the seed and its place in the order.
+/// Creates parameters one after the other. Each is determined by the seed and its place in the order.
 pub(crate) struct Init<'a, C: Compute> {
     compute: &'a C,
     store: &'a Store<C::Device>,
@@ -29,7 +29,7 @@ impl<'a, C: Compute> Init<'a, C> {
         Self { compute, store, key: mixed(seed) }
     }
 
-    /// Drawn evenly from ±`limit`.
+    /// A parameter with random values, uniform in ±`limit`.
     pub(crate) fn uniform(&mut self, shape: [usize; 2], limit: f32) -> Result<Parameter<C::Device>> {
         self.key = mixed(self.key.wrapping_add(COUNTED_IN));
         let mut value = self.store.fill(shape)?;
@@ -37,7 +37,7 @@ impl<'a, C: Compute> Init<'a, C> {
         self.parameter(value)
     }
 
-    /// The same number everywhere.
+    /// A parameter whose values all equal `number`.
     pub(crate) fn constant(&self, shape: [usize; 2], number: f32) -> Result<Parameter<C::Device>> {
         self.parameter(self.store.hold(Matrix::full(self.store.device(), shape, number)?)?)
     }
@@ -49,7 +49,7 @@ impl<'a, C: Compute> Init<'a, C> {
 }
 
 impl<D: Device> Parameter<D> {
-    /// Moves against the gradient, which is dropped. Tables decay; single rows (biases, gains, positions) do not.
+    /// Moves the parameter against its gradient, which is dropped. Tables decay; single rows (biases, gains, positions) do not.
     pub(crate) fn learn<C: Compute<Device = D>>(&mut self, step: &Step<'_, C>, gradient: Held<D>) -> Result<()> {
         let mut numbers = step.adamw;
         if self.value.shape()[0] == 1 {

@@ -1,11 +1,11 @@
-//! The loss of the network written out a second time, plainly and in f64, for the gradient check.
+//! A second, plain implementation of the network's loss in f64, for the gradient check.
 
 use crate::sizes::Sizes;
 
-/// Rows of as many numbers as there are in one of them.
+/// Rows of equal length.
 type Table = Vec<Vec<f64>>;
 
-/// Hands out the parameters in the order of `Model::parameters`.
+/// Iterates over the parameters in the order of `Model::parameters`.
 struct Parameters<'a> {
     left: std::slice::Iter<'a, Vec<f64>>,
 }
@@ -32,7 +32,7 @@ impl Parameters<'_> {
         x.iter().map(norm).collect()
     }
 
-    /// For one sequence.
+    /// Attention of one sequence.
     fn attention(&mut self, x: &Table, heads: usize) -> Table {
         let (query, key, value) = (self.linear(x), self.linear(x), self.linear(x));
         let width = x[0].len() / heads;

@@ -1,4 +1,4 @@
-//! Matrix products on the host: rows of the result are shared between threads, each of whose parts one thread computes.
+//! Matrix products on the host. Threads share the rows of the result, and one thread computes each part.
 
 use gpucache::prelude::*;
 use rayon::prelude::*;
@@ -9,7 +9,7 @@ use crate::shapes::Product;
 /// Rows of a product that one thread takes at a time.
 const ROWS: usize = 64;
 
-/// `out = scale · a · b + beta · out` for matrices that stand below each other, [`ROWS`] rows of one of them at a time.
+/// `out = scale · a · b + beta · out` for matrices that are stored one below the other, in parts of [`ROWS`] rows.
 pub(crate) fn multiply(
     sizes: Product,
     (a, b): (&Factor<'_, Host>, &Factor<'_, Host>),
@@ -28,7 +28,7 @@ pub(crate) fn multiply(
     });
 }
 
-/// The product of `m` rows, which begin where `a` begins.
+/// The product of `m` rows of the first factor, which begin at the beginning of `a`.
 #[allow(unsafe_code)]
 fn multiply_rows(
     Product { m, n, k }: Product,
@@ -37,9 +37,9 @@ fn multiply_rows(
     (scale, beta): (f32, f32),
     out: &mut [f32],
 ) {
-    // SAFETY: `a` begins at the first of `m` rows of a dense matrix of `k` columns, or of its transpose, and reaches to the end of
-    // that matrix, so that these strides stay inside; `b` is a whole matrix of k×n, and `out` is m×n, borrowed mutably and thus
-    // none of the factors. `read_dst` is false with `beta` 0, so that nothing unwritten counts.
+    // SAFETY: `a` begins at the first of `m` rows of a dense matrix of `k` columns, or of its transpose, and extends to the end of
+    // that matrix, so these strides stay inside. `b` is a whole matrix of k×n. `out` is m×n; it is borrowed mutably, so it is
+    // none of the factors. With `beta` 0 `read_dst` is false, so no unwritten element is read.
     unsafe {
         gemm::gemm(
             m,
@@ -65,7 +65,7 @@ fn multiply_rows(
     }
 }
 
-/// Distance in memory from one column, and one row, to the next.
+/// Distances in memory from one column to the next, and from one row to the next.
 #[derive(Clone, Copy)]
 struct Strides {
     column: isize,
@@ -73,7 +73,7 @@ struct Strides {
 }
 
 impl Strides {
-    /// Of a factor that the product sees as `rows × columns`.
+    /// The strides of a factor that the product sees as `rows × columns`.
     fn of(factor: &Factor<'_, Host>, rows: usize, columns: usize) -> Self {
         match factor {
             Factor::AsIs(_) => Self { column: 1, row: columns as isize },
@@ -92,7 +92,7 @@ mod tests {
         Matrix::from_slice(&Host::new(), shape, &values).unwrap()
     }
 
-    /// Stale contents, as a cache hands them out: an operation that fails to write them is seen.
+    /// Stale contents, as a cache provides them. They reveal an operation that does not write all of its output.
     fn stale(shape: [usize; 2]) -> Matrix<Host> {
         matrix(shape, |_| f32::NAN)
     }
@@ -101,7 +101,7 @@ mod tests {
         (i as f32 * 0.7).sin()
     }
 
-    /// Each of `batch` tables of `rows × columns`, turned over.
+    /// The transpose of each of `batch` tables of `rows × columns`.
     fn turned(x: &Matrix<Host>, batch: usize, rows: usize, columns: usize) -> Matrix<Host> {
         let place = |i: usize| (i / (rows * columns), i / rows % columns, i % rows);
         matrix([batch * columns, rows], |i| {

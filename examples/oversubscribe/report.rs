@@ -1,4 +1,4 @@
-//! What a run says at its end: for people, or as one JSON object.
+//! The report at the end of a run: for people, or as one JSON object.
 
 use std::fmt;
 
@@ -17,25 +17,24 @@ pub(crate) struct Report {
     context: usize,
     batch: usize,
     seed: u64,
-    /// Trained numbers.
+    /// The number of trained numbers.
     parameters: usize,
-    /// Mean cross-entropy of each step, in nats for a letter.
+    /// Mean cross-entropy of each step, in nats per letter.
     losses: Vec<f32>,
-    /// Without the first three steps, if there are more.
-    /// Of the second half of the steps: in the first ones memory is taken, the order of uses learned, and memory of the host
-    /// pinned.
+    /// The speed of the second half of the steps. In the first half the program reserves memory, learns the order of uses, and pins host
+    /// memory.
     steps_per_second: f64,
-    /// What each step took.
+    /// The time of each step.
     step_seconds: Vec<f64>,
-    /// The most memory of the device that was held at once under the limit, if there was one. Where the limit is a share, what
-    /// was held when a step ended counts.
+    /// The most device memory reserved at once, under the limit if there is one. If the limit is a fraction, this is the most
+    /// at the end of a step.
     peak_device_bytes: u64,
-    /// The most that was held in three steps without a limit, where the limit is a share of it.
+    /// The most memory reserved in three steps without a limit, if the limit is a fraction of it.
     unlimited_peak_bytes: Option<u64>,
     limit_bytes: Option<u64>,
     #[serde(flatten)]
     traffic: Traffic,
-    /// What the trained network writes.
+    /// The text that the trained network writes.
     text: String,
 }
 
@@ -73,7 +72,7 @@ impl fmt::Display for Report {
             "network             {layers} layers, width {width}, {heads} heads, {} parameters",
             self.parameters
         )?;
-        writeln!(f, "a step              {batch} sequences of {context} letters")?;
+        writeln!(f, "step                {batch} sequences of {context} letters")?;
         if let (Some(first), Some(last)) = (self.losses.first(), self.losses.last()) {
             writeln!(f, "loss                {first:.4} in the first step, {last:.4} in step {}", self.losses.len())?;
         }
@@ -85,17 +84,17 @@ impl fmt::Display for Report {
         if let Some(bytes) = self.limit_bytes {
             writeln!(f, "limit               {:.1} MiB", mebibytes(bytes))?;
         }
-        write!(f, "{}it writes\n{}", self.traffic, self.text)
+        write!(f, "{}it writes:\n{}", self.traffic, self.text)
     }
 }
 
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Traffic { moved_bytes, waited_seconds, evictions, mispredictions, layout_seconds, .. } = self;
-        write!(f, "moved               {:.1} MiB, {evictions} arrays away", mebibytes(*moved_bytes))?;
-        write!(f, "\nwaited for that     {waited_seconds:.2} s")?;
+        write!(f, "moved               {:.1} MiB, {evictions} arrays to the host", mebibytes(*moved_bytes))?;
+        write!(f, "\nwaited for copies   {waited_seconds:.2} s")?;
         self.hidden_share.map_or(Ok(()), |share| write!(f, ", {:.0} % of the copies hidden", 100.0 * share))?;
-        writeln!(f, "\nlayout              {layout_seconds:.3} s, {mispredictions} mispredictions")
+        writeln!(f, "\nscheduling          {layout_seconds:.3} s, {mispredictions} mispredictions")
     }
 }
 
@@ -103,7 +102,7 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Steps a second in the second half of them.
+/// Steps per second in the second half of the steps.
 fn speed(step_seconds: &[f64]) -> f64 {
     let timed = &step_seconds[step_seconds.len() / 2..];
     timed.len() as f64 / timed.iter().sum::<f64>()

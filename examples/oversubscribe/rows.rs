@@ -1,12 +1,12 @@
-//! The host's arithmetic of one row, or of one number: norm, softmax, GELU, AdamW.
+//! The host's operations on one row, or on one number: norm, softmax, GELU, AdamW.
 
 use crate::compute::{AdamW, NORM_EPSILON};
 
-/// √(2 / π), and the weight of the cube, in the approximation of GELU.
+/// √(2 / π), and the factor of the cube, in the approximation of GELU.
 const ROOT: f32 = 0.797_884_6;
 const CUBE: f32 = 0.044_715;
 
-/// Mean of a row, and what its distances from the mean are multiplied by.
+/// The mean of a row, and the factor that scales distances from the mean.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moments {
     mean: f32,
@@ -26,7 +26,7 @@ impl Moments {
     }
 }
 
-/// Adds the gradient at `x` to `sum`, from that behind the norm.
+/// Adds the gradient at `x` to `sum`, computed from that at the output of the norm.
 pub(crate) fn norm_gradient(x: &[f32], gain: &[f32], gradient: &[f32], sum: &mut [f32]) {
     let (moments, count) = (Moments::of(x), x.len() as f32);
     let (mut mean, mut along) = (0.0, 0.0);
@@ -40,7 +40,7 @@ pub(crate) fn norm_gradient(x: &[f32], gain: &[f32], gradient: &[f32], sum: &mut
     }
 }
 
-/// The softmax of the first `seen` numbers; zeros behind them.
+/// The softmax of the first `seen` numbers; the others become 0.
 pub(crate) fn softmax(row: &mut [f32], seen: usize) {
     let (row, hidden) = row.split_at_mut(seen);
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -83,7 +83,7 @@ pub(crate) fn gelu_slope(x: f32) -> f32 {
 }
 
 impl AdamW {
-    /// Moves one number with its two running means.
+    /// Updates one number and its two running means.
     pub(crate) fn moved(self, gradient: f32, value: &mut f32, mean: &mut f32, square: &mut f32) {
         *mean += (1.0 - self.mean_decay) * (gradient - *mean);
         *square += (1.0 - self.square_decay) * (gradient * gradient - *square);

@@ -1,4 +1,4 @@
-//! Text written by the trained network, one letter after the other.
+//! Text that the trained network writes, letter by letter.
 
 use crate::common::Result;
 use crate::compute::Compute;
@@ -6,12 +6,12 @@ use crate::model::{Model, Tokens};
 use crate::step::Step;
 use crate::text::Text;
 
-/// Few, as each takes a whole forward pass.
+/// The number is small, because each letter takes a whole forward pass.
 const LETTERS: usize = 100;
-/// Logits are divided by it: below 1, likely letters become more likely.
+/// Logits are divided by this number. Below 1, likely letters become more likely.
 const TEMPERATURE: f32 = 0.8;
 
-/// What the network writes behind an empty line. `step` says how many tokens it can look back.
+/// The text that the network writes after an empty line. `step` says how many tokens the network can see.
 pub(crate) fn sample<C: Compute>(
     step: &Step<'_, C>,
     model: &Model<C::Device>,
@@ -23,7 +23,7 @@ pub(crate) fn sample<C: Compute>(
     for _ in 0..LETTERS {
         let seen = &tokens[tokens.len().saturating_sub(step.context)..];
         let last = seen.len() - 1;
-        // What stands behind the last token is not looked at.
+        // Causal attention ignores tokens after the last one.
         let mut input = seen.to_vec();
         input.resize(step.context, 0);
         let logits = scores(step, model, &input)?;
@@ -33,7 +33,7 @@ pub(crate) fn sample<C: Compute>(
     Ok(text.decode(&tokens[1..]))
 }
 
-/// The logits behind each token of one sequence, in a scope of their own.
+/// The logits after each token of one sequence, computed in their own scope.
 fn scores<C: Compute>(step: &Step<'_, C>, model: &Model<C::Device>, input: &[u32]) -> Result<Vec<f32>> {
     gpucache::cache_scope!(sample, {
         let tokens = Tokens::from_slice(step.compute.device(), input.len(), input)?;
@@ -43,7 +43,7 @@ fn scores<C: Compute>(step: &Step<'_, C>, model: &Model<C::Device>, input: &[u32
     })
 }
 
-/// A token, each as often as the softmax of its logit says.
+/// Draws a token with the probabilities of the softmax of the logits.
 fn drawn(logits: &[f32], random: &mut fastrand::Rng) -> u32 {
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let weights: Vec<f32> = logits.iter().map(|logit| ((logit - largest) / TEMPERATURE).exp()).collect();

@@ -1,4 +1,4 @@
-//! Which shapes fit together: asked by every machine before it touches memory, so that the `unsafe` parts can rely on it.
+//! Checks which shapes fit together. Every machine calls this before it touches memory, so its `unsafe` parts can rely on it.
 
 use gpucache::prelude::*;
 
@@ -22,14 +22,14 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    /// Where the numbers of row `row` of the split table stand in the merged one, in units of a head's width.
+    /// The place of row `row` of the split table in the merged table, in units of a head's width.
     pub(crate) fn merged_row(self, row: usize) -> usize {
         let (table, token) = (row / self.context, row % self.context);
         let (sequence, head) = (table / self.heads, table % self.heads);
         (sequence * self.context + token) * self.heads + head
     }
 
-    /// The way back from [`Heads::merged_row`].
+    /// The inverse of [`Heads::merged_row`].
     pub(crate) fn split_row(self, row: usize) -> usize {
         let (token, head) = (row / self.heads, row % self.heads);
         let (sequence, token) = (token / self.context, token % self.context);
@@ -64,7 +64,7 @@ pub(crate) fn dims<D: Device>(matrix: &Matrix<D>) -> Result<(usize, usize)> {
     }
 }
 
-/// The sizes of each of `batch` products `a · b`, which fit into `out`.
+/// The sizes of each of `batch` products `a · b`, which must fit `out`.
 pub(crate) fn product<D: Device>(
     batch: usize,
     a: &Factor<'_, D>,
@@ -78,7 +78,7 @@ pub(crate) fn product<D: Device>(
     Ok(Product { m, n, k })
 }
 
-/// Rows and columns of `x`, where each of the `vectors` has one number for each column.
+/// Rows and columns of `x`; each of the `vectors` must have one number per column.
 pub(crate) fn columns<D: Device>(x: &Matrix<D>, vectors: &[&Matrix<D>]) -> Result<(usize, usize)> {
     let (rows, columns) = dims(x)?;
     for vector in vectors {
@@ -89,7 +89,7 @@ pub(crate) fn columns<D: Device>(x: &Matrix<D>, vectors: &[&Matrix<D>]) -> Resul
     Ok((rows, columns))
 }
 
-/// Into how many rows as long as `sum` the numbers of `x` fall, and how long these are.
+/// The number and the length of the rows of `x`, if its numbers are taken as rows as long as `sum`.
 pub(crate) fn folded<D: Device>(x: &Matrix<D>, sum: &Matrix<D>) -> Result<(usize, usize)> {
     let ((rows, columns), (one, length)) = (dims(x)?, dims(sum)?);
     let fits = one == 1 && length.is_multiple_of(columns) && rows.is_multiple_of(length / columns);
@@ -97,7 +97,7 @@ pub(crate) fn folded<D: Device>(x: &Matrix<D>, sum: &Matrix<D>) -> Result<(usize
     Ok((x.len() / length, length))
 }
 
-/// Rows and columns of all of them.
+/// Rows and columns of all matrices, which must have the same shape.
 pub(crate) fn same<D: Device>(a: &Matrix<D>, others: &[&Matrix<D>]) -> Result<(usize, usize)> {
     for b in others {
         ensure(a.shape() == b.shape(), || format!("{:?} and {:?} are not the same shape", a.shape(), b.shape()))?;
@@ -105,7 +105,7 @@ pub(crate) fn same<D: Device>(a: &Matrix<D>, others: &[&Matrix<D>]) -> Result<(u
     dims(a)
 }
 
-/// `merged` has one row for each token and `split` one for each token and head.
+/// The sizes of the heads. `merged` must have one row per token, and `split` one row per token and head.
 pub(crate) fn heads<D: Device>(context: usize, merged: &Matrix<D>, split: &Matrix<D>) -> Result<Heads> {
     let ((rows, columns), (split_rows, width)) = (dims(merged)?, dims(split)?);
     let heads = columns / width;
@@ -116,14 +116,14 @@ pub(crate) fn heads<D: Device>(context: usize, merged: &Matrix<D>, split: &Matri
     Ok(Heads { context, heads, width })
 }
 
-/// Rows of square tables, and their columns.
+/// Rows and columns of square tables that are stored one below the other.
 pub(crate) fn squares<D: Device>(x: &Matrix<D>) -> Result<(usize, usize)> {
     let (rows, columns) = dims(x)?;
     ensure(rows.is_multiple_of(columns), || format!("{:?} is not made of square tables", x.shape()))?;
     Ok((rows, columns))
 }
 
-/// Rows and columns of what is embedded, one row for each token, and the length of a sequence.
+/// Rows and columns of the embedded tokens, which have one row each, and the length of a sequence.
 pub(crate) fn embedding<D: Device>(
     tokens: &Array<u32, D>,
     positions: &Matrix<D>,
@@ -138,7 +138,7 @@ pub(crate) fn embedding<D: Device>(
     Ok((rows, columns, places / columns))
 }
 
-/// Rows and columns of `x`, which has one row for each token and is as wide as `table`.
+/// Rows and columns of `x`, which must have one row per token and be as wide as `table`.
 pub(crate) fn tokens_of<D: Device>(tokens: &Array<u32, D>, table: &Matrix<D>, x: &Matrix<D>) -> Result<(usize, usize)> {
     let (rows, columns) = dims(x)?;
     ensure(tokens.len() == rows && dims(table)?.1 == columns, || {
@@ -147,7 +147,7 @@ pub(crate) fn tokens_of<D: Device>(tokens: &Array<u32, D>, table: &Matrix<D>, x:
     Ok((rows, columns))
 }
 
-/// Rows and columns of the logits, each row with a target, a loss and a gradient.
+/// Rows and columns of the logits; each row must have a target, a loss and a gradient.
 pub(crate) fn losses<D: Device>(
     logits: &Matrix<D>,
     targets: &Array<u32, D>,

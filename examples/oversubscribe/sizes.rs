@@ -1,13 +1,13 @@
-//! How large the network and its batches are.
+//! The sizes of the network and its batches.
 
 use crate::common::Result;
 
-/// Sizes of the network, and of what it is trained on in one step.
+/// Sizes of the network, and of the data of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
     /// Blocks of attention and perceptron.
     pub(crate) layers: usize,
-    /// Numbers that stand for one token between blocks.
+    /// Numbers that represent one token between blocks.
     pub(crate) width: usize,
     /// Heads of each attention, which share the width.
     pub(crate) heads: usize,
@@ -15,13 +15,13 @@ pub(crate) struct Sizes {
     pub(crate) context: usize,
     /// Sequences in a step.
     pub(crate) batch: usize,
-    /// Different tokens.
+    /// The number of different tokens.
     pub(crate) vocabulary: usize,
 }
 
 impl Sizes {
     /// # Errors
-    /// Unless the heads share the width evenly, and all numbers of a table can be counted.
+    /// If the heads do not share the width evenly, or the size of a table overflows.
     pub(crate) fn checked(self) -> Result<Self> {
         if !self.width.is_multiple_of(self.heads) {
             return Err(format!("a width of {} is not shared evenly by {} heads", self.width, self.heads).into());
@@ -39,7 +39,7 @@ impl Sizes {
         self.batch * self.context
     }
 
-    /// Trained numbers.
+    /// The number of trained numbers.
     pub(crate) fn parameters(&self) -> usize {
         let Self { layers, width, context, vocabulary, .. } = *self;
         let block = 12 * width * width + 13 * width;

@@ -1,4 +1,4 @@
-//! What the parts of the network need in one step: a machine, a store, and the numbers of the step.
+//! The context of one step, which all parts of the network need: a machine, a store, and the numbers of the step.
 
 use gpucache::prelude::*;
 
@@ -14,18 +14,18 @@ pub(crate) struct Step<'a, C: Compute> {
     pub(crate) context: usize,
     /// Heads of each attention.
     pub(crate) heads: usize,
-    /// How parameters move where the step goes backward.
+    /// How the backward pass updates parameters.
     pub(crate) adamw: AdamW,
 }
 
-/// How a factor of a product is taken.
+/// Whether a product uses a factor as it is stored, or transposed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Turn {
     AsIs,
     Transposed,
 }
 
-/// A factor that rests somewhere.
+/// A factor that is kept in the store.
 type HeldFactor<'a, D> = (&'a Held<D>, Turn);
 
 impl Turn {
@@ -38,17 +38,17 @@ impl Turn {
 }
 
 impl<C: Compute> Step<'_, C> {
-    /// An array for an operation to write, that later operations use.
+    /// An array for an operation to write, which later operations use.
     pub(crate) fn fill(&self, shape: [usize; 2]) -> Result<Held<C::Device>> {
         self.store.fill(shape)
     }
 
-    /// An array for one operation alone.
+    /// An array for a single operation.
     pub(crate) fn scratch(&self, shape: [usize; 2]) -> Result<Matrix<C::Device>> {
         unwritten(self.store.device(), shape)
     }
 
-    /// The gradient of a bias: the sum of the rows of the gradient behind it, as one row of `columns` numbers.
+    /// The gradient of a bias: the sum of the rows of the gradient `x`, as one row of `columns` numbers.
     pub(crate) fn sum_rows(&self, x: &Matrix<C::Device>, columns: usize) -> Result<Held<C::Device>> {
         let mut sum = self.fill([1, columns])?;
         self.compute.sum_rows(x, &mut *sum.write()?)?;
@@ -67,7 +67,7 @@ impl<C: Compute> Step<'_, C> {
         self.compute.matmul(a_turn.of(&a), b_turn.of(&b), beta, &mut *out.write()?)
     }
 
-    /// `scale · a · b` for all sequences and heads, which have this shape together.
+    /// `scale · a · b` for all sequences and heads, whose results have this shape together.
     pub(crate) fn products(
         &self,
         (a, a_turn): HeldFactor<'_, C::Device>,

@@ -1,9 +1,9 @@
-//! Where what is trained rests between the operations that use it: the one way to every array that outlives an operation.
+//! The store keeps every array that outlives an operation, and says where arrays rest between the operations that use them.
 //!
-//! Parameters, their gradients and moments, and what the forward pass leaves for the backward pass are [`Held`]. A guard is kept
-//! for one operation and no longer, so that whatever no operation uses just now could rest elsewhere.
+//! Parameters, their gradients and moments, and values that the forward pass saves for the backward pass are [`Held`]. A guard is kept
+//! for one operation only, so that an array that no operation uses at the moment can rest elsewhere.
 
-use gpucache::{Fetched, FetchedMut, Placed, PlacedStats, prelude::*};
+use gpucache::{Fetched, FetchedMut, Placed, prelude::*, stats::PlacedStats};
 
 use crate::common::Result;
 use crate::compute::Matrix;
@@ -20,42 +20,42 @@ pub(crate) enum Placement {
     Auto,
 }
 
-/// What makes arrays that are held.
+/// Creates arrays that are held.
 #[derive(Debug)]
 pub(crate) struct Store<D: Device> {
     device: D,
     placement: gpucache::Placement,
 }
 
-/// A row-major table of numbers that rests somewhere while nobody reads or writes it.
+/// A row-major table of numbers that may rest on the host while nobody reads or writes it.
 #[derive(Debug)]
 pub(crate) struct Held<D: Device> {
     array: Placed<f32, D>,
 }
 
-/// The array, on the device, to be read.
+/// The array on the device, for reading.
 pub(crate) type ReadGuard<'a, D> = Fetched<'a, f32, D>;
 
-/// The array, on the device, to be read and written.
+/// The array on the device, for reading and writing.
 pub(crate) type WriteGuard<'a, D> = FetchedMut<'a, f32, D>;
 
-/// What moving arrays between the device and the host has cost so far.
+/// The cost so far of moving arrays between the device and the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub(crate) struct Traffic {
     /// Bytes copied, in both directions.
     pub(crate) moved_bytes: u64,
-    /// Bytes that came only when an operation asked for them.
+    /// Bytes that were copied in only when an operation requested them.
     pub(crate) demanded_bytes: u64,
-    /// Seconds for which streams had nothing to do but wait for copies, as [`gpucache::PlacedStats::waited`] has it.
+    /// Seconds in which streams only waited for copies: [`gpucache::stats::PlacedStats::waited`].
     pub(crate) waited_seconds: f64,
-    /// The part of the time of all copies that nothing waited for, from 0 to 1, in the second half of the steps: the first ones learn. None
-    /// where nothing was copied.
+    /// The fraction of the time of all copies, from 0 to 1, in which nothing waited for them. It covers the second half of the steps, since
+    /// gpucache learns in the first half. `None` if nothing was copied.
     pub(crate) hidden_share: Option<f64>,
     /// How often an array was moved away from the device.
     pub(crate) evictions: u64,
-    /// Uses that did not come in the order that was learned.
+    /// Uses that deviated from the learned order.
     pub(crate) mispredictions: u64,
-    /// Seconds spent on computing which arrays move when.
+    /// Seconds of computing which arrays move when.
     pub(crate) layout_seconds: f64,
 }
 
@@ -73,21 +73,21 @@ impl<D: Device> Store<D> {
         &self.device
     }
 
-    /// Keeps an array that has contents.
+    /// Keeps an array with contents.
     pub(crate) fn hold(&self, array: Matrix<D>) -> Result<Held<D>> {
         let array = Placed::new(array)?;
         array.set_placement(self.placement)?;
         Ok(Held { array })
     }
 
-    /// An array for an operation to write. Where it may leave, its memory is of no scope, so that the plan of the step does not
-    /// keep room for it meanwhile.
+    /// An array for an operation to write. If it may leave the device, its memory belongs to no scope, so that the step's plan does not
+    /// reserve memory for it while it is away.
     pub(crate) fn fill(&self, shape: [usize; 2]) -> Result<Held<D>> {
         match self.placement {
             gpucache::Placement::Device => self.hold(unwritten(&self.device, shape)?),
             placement => {
                 let array = unwritten_placed(&self.device, shape)?;
-                // It leaves behind the operation that writes it.
+                // It leaves only after the operation that writes it.
                 array.choose_placement(placement);
                 Ok(Held { array })
             }
@@ -106,12 +106,12 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// All that was moved so far.
+    /// Statistics of all moves so far.
     pub(crate) fn moved(&self) -> PlacedStats {
-        gpucache::placed_stats(&self.device)
+        gpucache::stats::device(&self.device).offload
     }
 
-    /// The same, with what is told of the steps since an earlier look.
+    /// The same as a report; the hidden share covers the steps since `earlier`.
     pub(crate) fn traffic(&self, earlier: &PlacedStats) -> Traffic {
         let stats = self.moved();
         Traffic {
@@ -135,27 +135,27 @@ impl<D: Device> Held<D> {
         Ok(self.array.fetch_mut()?)
     }
 
-    /// Rows and columns, wherever the array rests.
+    /// Rows and columns, which are known wherever the array rests.
     pub(crate) fn shape(&self) -> [usize; 2] {
         match *self.array.shape() {
             [rows, columns] => [rows, columns],
-            // Every array is made with rows and columns.
+            // All arrays are created with rows and columns.
             ref other => [1, other.iter().product()],
         }
     }
 }
 
-/// An array that is not cleared, because every operation of `Compute` writes its output in full.
+/// An array that is not cleared, because every operation of `Compute` writes all of its output.
 #[allow(unsafe_code)]
 pub(crate) fn unwritten<D: Device>(device: &D, shape: [usize; 2]) -> Result<Matrix<D>> {
-    // SAFETY: arrays made here are given to an operation of `Compute` as its output before anything else, and these operations
-    // write every element of an output before anything reads it (their documented contract); f32 has no invalid bit pattern.
+    // SAFETY: arrays created here are first of all passed to an operation of `Compute` as its output. These operations
+    // write every element of an output before anything reads it (their documented contract). f32 has no invalid bit pattern.
     Ok(unsafe { Matrix::uninit(device, shape) }?)
 }
 
-/// The same, placed.
+/// The same for a placed array.
 #[allow(unsafe_code)]
 fn unwritten_placed<D: Device>(device: &D, shape: [usize; 2]) -> Result<Placed<f32, D>> {
-    // SAFETY: as for `unwritten`; what leaves and comes back before it is written is written by that operation all the same.
+    // SAFETY: as for `unwritten`. If the array leaves and comes back before it is written, that operation still writes all of it.
     Ok(unsafe { Placed::uninit(device, shape) }?)
 }

@@ -1,4 +1,4 @@
-//! The text that is learnt: plays of Shakespeare, one token for each letter.
+//! The training text: plays of Shakespeare, one token for each letter.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use crate::common::Result;
 use crate::sizes::Sizes;
 
-/// See `data/README.md` for where it comes from.
+/// `data/README.md` names its source.
 const PLAYS: &[u8] = include_bytes!("../data/shakespeare.txt.gz");
 
 /// A text as tokens.
@@ -18,7 +18,7 @@ pub(crate) struct Text {
     letters: Vec<u8>,
 }
 
-/// Sequences drawn from the text, one behind the other, and the token that follows each of theirs.
+/// Sequences drawn from the text, one after the other, and for each of their tokens the one that follows it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Batch {
     pub(crate) inputs: Vec<u32>,
@@ -41,7 +41,7 @@ impl Text {
         Self { tokens: text.iter().map(token).collect(), letters }
     }
 
-    /// How many different tokens there are.
+    /// The number of different tokens.
     pub(crate) fn vocabulary(&self) -> usize {
         self.letters.len()
     }

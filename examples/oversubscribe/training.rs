@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gpucache::{PlacedStats, prelude::*};
+use gpucache::{prelude::*, stats::PlacedStats};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Options;
@@ -17,30 +17,30 @@ use crate::step::Step;
 use crate::store::{Store, Traffic};
 use crate::text::Text;
 
-/// Learning rate times the width: wide networks want smaller steps.
+/// Learning rate times the width: wide networks need smaller steps.
 const RATE_TIMES_WIDTH: f32 = 0.2;
-/// So many steps lead up to the whole rate.
+/// The learning rate rises to its full value in this many steps.
 const WARM_UP: i32 = 10;
 const WEIGHT_DECAY: f32 = 0.1;
 const MEAN_DECAY: f32 = 0.9;
 const SQUARE_DECAY: f32 = 0.95;
-/// The first steps, which tell how much memory training takes.
+/// The number of first steps that measure how much memory training needs.
 const FIRST_STEPS: u32 = 3;
 
-/// How training went.
+/// The results of training.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Mean loss of each step.
     pub(crate) losses: Vec<f32>,
-    /// What each step took.
+    /// The time of each step.
     pub(crate) step_seconds: Vec<f64>,
     pub(crate) sizes: Sizes,
-    /// The most that was held in some steps without a limit, where the limit is a share of that.
+    /// The most memory reserved in some steps without a limit, if the limit is a fraction of it.
     pub(crate) unlimited_peak_bytes: Option<u64>,
     pub(crate) limit_bytes: Option<u64>,
     pub(crate) peak_device_bytes: u64,
     pub(crate) traffic: Traffic,
-    /// What the trained network writes.
+    /// The text that the trained network writes.
     pub(crate) text: String,
 }
 
@@ -55,16 +55,16 @@ struct Training<'c, C: Compute> {
     targets: Tokens<C::Device>,
     losses: Matrix<C::Device>,
     steps: i32,
-    /// The most that was held when a step ended: its scope keeps what it took until others need it.
+    /// The most memory reserved at the end of a step. The step's scope keeps its memory until others need it.
     held_bytes: u64,
-    /// What was moved when half of the steps were done.
+    /// Statistics of moves when half of the steps were done.
     half: PlacedStats,
 }
 
-/// One step: forward, backward, and what is learnt.
+/// One step: forward pass, backward pass, and updates.
 ///
-/// All that is allocated until the function returns, here or in what it calls, is served by the cache named `train_step`:
-/// activations, gradients, and what an operation needs for itself.
+/// The cache named `train_step` serves all allocations until the function returns, here or in functions that it calls:
+/// activations, gradients, and the scratch arrays of operations.
 #[cache_scope(train_step)]
 fn train_step<C: Compute>(
     step: &Step<'_, C>,
@@ -76,7 +76,7 @@ fn train_step<C: Compute>(
     model.learn(step, saved, (inputs, targets), losses)
 }
 
-/// Trains under the limit that was asked for, if one was, and says how it went.
+/// Trains under the limit of the command line, if there is one, and returns the results.
 pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcome> {
     let device = compute.device();
     let unlimited_peak_bytes = match options.limit {
@@ -89,7 +89,7 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
     }
     let mut training = Training::new(compute, options)?;
     let (losses, step_seconds) = training.run(options)?;
-    // The device's own peak is the exact one, but is that of the steps without a limit where there were any.
+    // The device's own peak is exact. But if there were steps without a limit, it is the peak of those.
     let peak_device_bytes = match unlimited_peak_bytes {
         Some(_) => training.held_bytes,
         None => device.memory().peak_bytes,
@@ -99,7 +99,7 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
     Ok(Outcome { losses, step_seconds, sizes, unlimited_peak_bytes, limit_bytes, peak_device_bytes, traffic, text })
 }
 
-/// The most that is held in the first steps, whose memory has all gone back when this returns.
+/// The most memory reserved in the first steps. All of their memory is freed when this returns.
 fn unlimited_peak<C: Compute>(compute: &C, options: &Options) -> Result<u64> {
     let mut training = Training::new(compute, options)?;
     for _ in 0..FIRST_STEPS {
@@ -132,7 +132,7 @@ impl<'c, C: Compute> Training<'c, C> {
         })
     }
 
-    /// All steps: the loss of each, and how many there were in a second.
+    /// Runs all steps. Returns the loss and the seconds of each.
     fn run(&mut self, options: &Options) -> Result<(Vec<f32>, Vec<f64>)> {
         let bar = if options.json { ProgressBar::hidden() } else { ProgressBar::new(options.steps.into()) };
         let bar = bar.with_style(ProgressStyle::with_template("{bar:40} step {pos}/{len}  {msg}  {elapsed}")?);
@@ -152,7 +152,7 @@ impl<'c, C: Compute> Training<'c, C> {
         Ok((losses, seconds))
     }
 
-    /// One step on a batch of its own. The loss is waited for.
+    /// Runs one step on a batch of its own, and waits for the loss.
     fn step(&mut self) -> Result<f32> {
         let batch = self.text.batch(&self.sizes, &mut self.random)?;
         self.inputs.copy_from_slice(&batch.inputs)?;
@@ -178,7 +178,7 @@ impl<'c, C: Compute> Training<'c, C> {
         }
     }
 
-    /// Some text by the network as it is now.
+    /// Text that the network writes in its current state.
     fn write(&mut self) -> Result<String> {
         let Sizes { context, heads, .. } = self.sizes;
         let step = Step { compute: self.compute, store: &self.store, context, heads, adamw: self.adamw() };
@@ -208,8 +208,8 @@ mod tests {
         assert!(mean(&losses[25..]) < losses[0] - 0.5, "{losses:?}");
     }
 
-    /// The memory of streams is counted and limited apart from what other tests use at the same time, but for all streams
-    /// together: one test has them at a time.
+    /// The memory of streams is counted and limited separately from that of other tests, but together for all streams. So only one test
+    /// uses streams at a time.
     fn on_streams(test: impl FnOnce()) {
         static STREAMS: Mutex<()> = Mutex::new(());
         let _alone = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -242,7 +242,7 @@ mod tests {
         assert_ne!(run("--context 16 --steps 8 --seed 2").unwrap().losses, first.losses);
         let short = run("--context 16 --steps 8 --placement device --limit 0.3x");
         assert!(short.is_err_and(|error| error.to_string().contains("limit")));
-        // Where what is placed is most of all.
+        // In these runs most of the memory is placed.
         let larger = run("--steps 8").unwrap();
         for arguments in ["--placement device", "--placement host", "--limit 0.8x", "--limit 0.6x", "--limit 0.4x"] {
             let placed = run(&format!("--steps 8 {arguments}")).unwrap();
@@ -258,7 +258,7 @@ mod tests {
 
     fn warm_steps() {
         let compute = on_stream();
-        // What other tests left would serve the first steps.
+        // Memory that other tests left would serve the first steps.
         gpucache::invalidate("train_step");
         gpucache::trim(compute.device()).unwrap();
         let mut training = Training::new(&compute, &options("--context 16 --placement device")).unwrap();

@@ -12,34 +12,34 @@ use gpucache::plan::{Layout, Solver, check};
 use serde_json::json;
 use table::Table;
 
-/// Lay out buffers with known lifetimes at the lowest height that can be found.
+/// Lays out buffers with known lifetimes in as little memory as it finds.
 ///
-/// A FILE (.csv or .csv.gz) has the columns id, lower, upper, size, found by name; a buffer lives in the half-open interval
-/// [lower, upper).
+/// A FILE (.csv or .csv.gz) has the columns id, lower, upper and size, in any order. A buffer lives from `lower` up to, but not
+/// including, `upper`.
 #[derive(Debug, Parser)]
 #[command(name = "plan")]
 struct Args {
-    /// Files to lay out, each on its own.
+    /// Files to lay out, each by itself.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Seconds to spend on each file; what meets the lower bound ends sooner.
+    /// Seconds for each file. A layout that meets the lower bound ends sooner.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// Bytes available: stop as soon as the layout fits, and say whether it does.
+    /// Available bytes. The search ends when the layout fits them, and the output says whether it does.
     #[arg(long)]
     capacity: Option<u64>,
-    /// Write each file's rows with an offset column to this directory.
+    /// A folder: each file is written there, with a column of offsets.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Upper times are the last ones at which a buffer lives.
+    /// A buffer also lives at the time `upper`.
     #[arg(long)]
     inclusive: bool,
-    /// Print one JSON object per line instead of a table.
+    /// Print one JSON object for each file instead of a table.
     #[arg(long)]
     json: bool,
 }
 
-/// What is printed of one file.
+/// The printed result for one file.
 struct Outcome {
     file: String,
     buffers: usize,

@@ -1,4 +1,4 @@
-//! CSV files of buffers: columns found by name, errors with file and line.
+//! CSV files of buffers: finds columns by name, and reports errors with file and line.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ pub(crate) struct Table {
     pub buffers: Vec<Buffer>,
 }
 
-/// Where the columns are.
+/// The indices of the columns.
 struct Columns {
     lower: usize,
     upper: usize,
@@ -26,7 +26,7 @@ struct Columns {
 }
 
 impl Table {
-    /// Reads a file; with `inclusive`, a buffer still lives at its upper time.
+    /// Reads a file. With `inclusive`, a buffer still lives at its upper time.
     pub(crate) fn read(path: &Path, inclusive: bool) -> Result<Self> {
         let file = File::open(path).with_context(|| format!("{}: cannot be opened", path.display()))?;
         let reader: Box<dyn Read> = if zipped(path) { Box::new(GzDecoder::new(file)) } else { Box::new(file) };

@@ -1,13 +1,13 @@
-//! Replays the allocation history of a program, and says how much memory its arrays needed, how long they took, and how
-//! often the device was asked.
+//! Replays the allocation history of a program, and prints how much memory its arrays needed, how long allocations took, and how
+//! often the device was called.
 //!
 //! ```text
 //! cargo run --release --example replay -- examples/traces/*.csv.gz
 //! cargo run --release --example replay -- examples/traces/gpt2_varlen.csv.gz --device cuda:0 --policy keyed --json
 //! ```
 //!
-//! The reader's way: `target.rs`, where it is replayed; `report.rs`, what is said of it. The replay itself is the module `replay` of
-//! the crate `gpucache-report`, which a program may use by itself.
+//! Read `target.rs` first, where a trace is replayed, and then `report.rs`, which prints the result. The replay itself is the module
+//! `replay` of the crate `gpucache-report`, which programs can use on their own.
 
 #[path = "../common/mod.rs"]
 #[cfg_attr(feature = "cuda", allow(dead_code, reason = "only programs that compute need CUDA's libraries"))]
@@ -28,38 +28,39 @@ use crate::common::Result;
 use crate::report::Report;
 use crate::target::{Limit, Target};
 
-/// Replays allocation traces: each step is one entry of a scope, and what is alive when a pass ends is freed then. In a trace that
-/// knows scopes, each is entered where it was. All threads' events are replayed on one, in their order.
+/// Replays allocation traces, under any policy and memory limit.
 ///
-/// An allocation is one operation, and so is a free; a trace's operations are its lines. The steady state is the last three
-/// steps of a pass; its time is that of the engine alone, entering and leaving the scope included, without looking at
-/// contents. Contents are looked at in a run of their own before (on hosts and GPUs, in the first and the last pass). Live
-/// bytes count each allocation rounded up to 256.
+/// Each step of a trace is one entry of a scope. If the trace names scopes, each is entered where the program entered it. The events of all
+/// threads are replayed on one thread, in their order. Arrays that are alive when a pass ends are freed then.
 ///
-/// Which part of the allocations was planned, came from the scope's lists, or from the device's range, is said of the
-/// steady state of the last timed pass; deviations from the plan and the time spent on planning are of all timed passes.
+/// An allocation is one operation, and a free is another one. The steady state is the last three steps of a pass. Its time is the time of
+/// gpucache alone: allocations, frees, and entering and leaving scopes. On hosts and GPUs, a separate run checks the contents of
+/// arrays first, in its first and last pass. Live bytes count each allocation rounded up to 256 bytes.
 ///
-/// The exit status says whether every allocation found memory.
+/// The shares of allocations served by a plan, by lists and by the range are those of the steady state in the last timed pass. Deviations from
+/// the plan, and the time for planning, are sums over all timed passes.
+///
+/// The exit status is 0 if every allocation got memory.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Files with a trace: `step,op,id,bytes,stream` with more columns or without, as GPUCACHE_TRACE has it written, or the log
-    /// of RMM's logging_resource_adaptor; packed by gzip or not.
+    /// Traces: files of GPUCACHE_TRACE, files with at least the columns `step,op,id,bytes,stream`, or logs of RMM's
+    /// logging_resource_adaptor. Each may be compressed with gzip.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Where: virtual (addresses without memory), host, cuda:N, or auto (the first GPU, else the host).
+    /// Where to replay: virtual (addresses without memory), host, cuda:N, or auto (the first GPU, or the host if there is none).
     #[arg(long, default_value = "virtual")]
     device: Target,
-    /// What serves the arrays: a layout planned for the scope's order (auto), the scope's lists by exact size (keyed), the device's
-    /// range of addresses (range), or the device, for each array anew (direct).
+    /// How arrays get memory: from a planned layout (auto), from lists by exact size (keyed), from the device's range of
+    /// addresses (range), or each from the device itself (direct).
     #[arg(long, default_value = "auto", value_parser = policies())]
     policy: Policy,
     /// Memory that the device may have: bytes, or a multiple of the trace's peak live bytes, as in 1.02x.
     #[arg(long)]
     limit: Option<Limit>,
-    /// How often each trace is replayed; if more than once, the first pass is not timed.
+    /// How often to replay each trace. If more than once, the first pass is not timed.
     #[arg(long, default_value = "5")]
     passes: NonZeroUsize,
-    /// Print one JSON object for each trace.
+    /// Print one JSON object for each trace instead of a table.
     #[arg(long)]
     json: bool,
 }

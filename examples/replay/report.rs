@@ -1,4 +1,4 @@
-//! What is said of a trace: a row of a table for people, or one JSON object.
+//! The report of a trace: a row of a table for people, or one JSON object.
 
 use std::fmt;
 
@@ -10,29 +10,29 @@ pub(crate) struct Report {
     device: String,
     policy: &'static str,
     passes: usize,
-    /// Lines of the trace: its allocations and its frees.
+    /// Lines of the trace: allocations and frees.
     operations: usize,
     /// The largest sum of live bytes, each rounded up to 256.
     peak_live_bytes: u64,
-    /// The most bytes that were held from the device.
+    /// The most bytes reserved from the device.
     peak_reserved_bytes: u64,
     reserved_over_live: f64,
     /// Allocations that found no memory, over all passes.
     pub(crate) out_of_memory: u64,
-    /// The most bytes held in the last three steps of the last pass, over the peak live bytes of the trace.
+    /// The most bytes reserved in the last three steps of the last pass, divided by the trace's peak of live bytes.
     steady_reserved_over_live: f64,
-    /// In the last three steps of a pass; the median over the passes, of which the first is left out if there are more.
+    /// Nanoseconds per operation in the last three steps of a pass: the median over all passes except the first, if there are several.
     steady_ns_per_operation: f64,
-    /// Allocations, mappings and frees that the device was asked for in the last three steps of the last pass.
+    /// Calls of the device for allocations, mappings and frees in the last three steps of the last pass.
     steady_device_calls: u64,
-    /// Shares of the allocations in the last three steps of the last timed pass, by what served them: a plan, the scope's
-    /// lists, or the device's range (or the device itself). 0 where the scope counted none.
+    /// Fractions of the allocations in the last three steps of the last timed pass, by their source: a plan, the scope's
+    /// lists, or the device's range (or the device itself). 0 if the scope counted none.
     steady_planned_share: f64,
     steady_listed_share: f64,
     steady_ranged_share: f64,
-    /// How often the steps of all timed passes went another way than their plan.
+    /// How often steps of the timed passes deviated from their plan.
     deviations: u64,
-    /// Time that the timed passes spent on planning, in milliseconds.
+    /// Milliseconds that the timed passes spent on planning.
     plan_ms: f64,
 }
 

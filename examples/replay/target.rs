@@ -1,4 +1,4 @@
-//! Where a trace is replayed: the arguments of `--device` and `--limit`.
+//! The device on which a trace is replayed, and its limit: the arguments of `--device` and `--limit`.
 
 use std::str::FromStr;
 
@@ -49,7 +49,7 @@ impl FromStr for Limit {
 }
 
 impl Limit {
-    /// In bytes, rounded up.
+    /// Converts to bytes, rounded up.
     fn bytes(self, history: &History) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -58,10 +58,10 @@ impl Limit {
     }
 }
 
-/// Replays a history as the options say.
+/// Replays a history with these options.
 ///
 /// # Errors
-/// Where there is no such device, or it failed.
+/// If the device does not exist, or fails.
 pub(crate) fn replay(options: &Options, history: &History) -> Result<Report> {
     let (device, figures) = match options.device {
         Target::Virtual => {
@@ -92,7 +92,7 @@ fn on_host(options: &Options, history: &History) -> Result<(String, Figures)> {
     Ok(("host".to_owned(), limited(&host, options, history)?))
 }
 
-/// On a device that has memory: of which no more is held than the limit says, whatever the environment says.
+/// Replays on a device with memory. The limit of the options counts, and not that of the environment.
 fn limited<D: Contents>(device: &D, options: &Options, history: &History) -> Result<Figures> {
     let limit = options.limit.map_or(u64::MAX, |limit| limit.bytes(history));
     Ok(replay::replay(device, history, options.policy, Some(limit), options.passes)?)

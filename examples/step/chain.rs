@@ -1,5 +1,5 @@
-//! The chain, written once: layer i reads array i - 1 and writes array i. An array is dropped as soon as the layer that reads
-//! it has been launched, so that at most two are alive, as in a forward pass.
+//! The chain, written once: layer i reads array i - 1 and writes array i. Each array is dropped as soon as the layer that reads
+//! it has been launched. So at most two are alive, as in a forward pass.
 
 use gpucache::prelude::*;
 
@@ -8,16 +8,16 @@ use crate::common::Result;
 /// The array of one layer.
 pub(crate) type Values<D> = Array<f32, D>;
 
-/// A device and what one layer does there.
+/// A device, and the work of one layer on it.
 pub(crate) trait Machine {
     type Device: Device;
 
-    /// The kinds of arrays that are compared on it.
+    /// The sources of arrays that are compared on this device.
     const MODES: &'static [Mode];
 
     fn device(&self) -> &Self::Device;
 
-    /// The device as it is named on the command line.
+    /// The device's name on the command line.
     fn name(&self) -> String;
 
     /// Launches `y = x + 1`, which writes all of `y`.
@@ -27,20 +27,20 @@ pub(crate) trait Machine {
     fn prepare(&self, mode: Mode) -> Result<()>;
 }
 
-/// Where the arrays of a step come from.
+/// The source of a step's arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// From the device, outside every scope.
     Plain,
     /// From the cache of the scope around the step.
     Scoped,
-    /// Two arrays made beforehand, in turn.
+    /// Two preallocated arrays, in turn.
     Hand,
-    /// As plain, while the driver's pool keeps what it gets back.
+    /// Like `Plain`, but the driver's pool keeps freed memory.
     Pool,
 }
 
-/// What hands the arrays out.
+/// Provides the arrays.
 pub(crate) enum Source<'d, D: Device> {
     New { device: &'d D, elements: usize },
     Hand { spare: Vec<Values<D>> },
@@ -63,7 +63,7 @@ impl<'d, D: Device> Source<'d, D> {
         }
     }
 
-    /// Ends the use of an array: a new one is dropped, one made by hand waits for its next turn.
+    /// Ends the use of an array. A new one is dropped; a preallocated one waits for its next turn.
     pub(crate) fn done(&mut self, array: Values<D>) {
         match self {
             Self::New { .. } => drop(array),
@@ -72,15 +72,15 @@ impl<'d, D: Device> Source<'d, D> {
     }
 }
 
-/// An array that is not cleared, because the layer it is for writes it in full.
+/// An array that is not cleared, because its layer writes all of it.
 #[allow(unsafe_code)]
 fn unwritten<D: Device>(device: &D, elements: usize) -> Result<Values<D>> {
-    // SAFETY: `chain` gives it to `Machine::layer` as output before anything else, which writes every element (its documented
-    // contract); f32 has no invalid bit pattern.
+    // SAFETY: `chain` first passes the array to `Machine::layer` as its output. The layer writes every element (its documented
+    // contract). f32 has no invalid bit pattern.
     Ok(unsafe { Values::uninit(device, elements)? })
 }
 
-/// One step in its mode: the launches of all layers, without waiting for them. Gives the last array.
+/// Launches all layers of a step in its mode, without waiting for them. Returns the last array.
 pub(crate) fn step<M: Machine>(
     machine: &M,
     mode: Mode,

@@ -28,10 +28,10 @@ pub(crate) struct CudaMachine {
 
 impl CudaMachine {
     /// # Errors
-    /// Without the driver, the GPU or the run-time compiler.
+    /// If the driver, the GPU or NVRTC is missing.
     pub(crate) fn new(ordinal: usize) -> Result<Self> {
         let device = Cuda::new(ordinal)?;
-        // SAFETY: the probe only tries to load the library, whose initialisers are safe to run.
+        // SAFETY: the probe only tries to load the library, whose initializers are safe to run.
         library("NVRTC", unsafe { cudarc::nvrtc::sys::is_culib_present() })?;
         let module = device.stream().context().load_module(compile_ptx(SOURCE)?)?;
         Ok(Self { layer: module.load_function("layer")?, device, ordinal })
@@ -63,12 +63,12 @@ impl Machine for CudaMachine {
         Ok(())
     }
 
-    /// By default the driver's pool gives its free memory back at every synchronization; for `Mode::Pool` it keeps all.
+    /// By default the driver's pool frees its idle memory at every synchronization. For `Mode::Pool` it keeps everything.
     fn prepare(&self, mode: Mode) -> Result<()> {
         let mut threshold: u64 = if mode == Mode::Pool { u64::MAX } else { 0 };
         let context = self.device.stream().context();
         context.bind_to_thread()?;
-        // SAFETY: the device is that of a live context, the pool is its current one, and this attribute is a 64-bit integer.
+        // SAFETY: the device belongs to a live context, the pool is its current one, and this attribute is a 64-bit integer.
         unsafe {
             let pool = get_mem_pool(context.cu_device())?;
             mem_pool::set_attribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut threshold).cast())?;

@@ -1,4 +1,4 @@
-//! A layer on plain host memory.
+//! A layer in host memory.
 
 use gpucache::prelude::*;
 use rayon::prelude::*;
@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use crate::chain::{Machine, Mode, Values};
 use crate::common::Result;
 
-/// Numbers for one thread at a time; arrays of no more than this are not worth waking a second thread.
+/// Numbers for one thread at a time. For arrays of at most this size, a second thread is not worthwhile.
 const PIECE: usize = 1 << 18;
 
 /// The processor and its memory.

@@ -1,11 +1,11 @@
-//! Times a chain of dependent kernels, each of which writes a new array, against the same chain on arrays made once by hand.
+//! Times a chain of dependent kernels, each of which writes a new array, against the same chain on preallocated arrays.
 //!
 //! ```text
 //! cargo run --release --example step
 //! cargo run --release --example step -- --layers 40 --elements 4096,262144,67108864 --json
 //! ```
 //!
-//! `chain.rs` is what is timed, `measure.rs` how; `host.rs` and `cuda.rs` launch one layer.
+//! `chain.rs` contains the timed code, `measure.rs` measures it, and `host.rs` and `cuda.rs` launch one layer.
 
 mod chain;
 #[path = "../common/mod.rs"]
@@ -23,22 +23,22 @@ use clap::Parser;
 use crate::chain::Machine;
 use crate::common::{DeviceChoice, Result};
 
-/// Times a chain of dependent kernels: arrays made in the step, with and without a cache, against arrays made by hand.
+/// Times a chain of dependent kernels on arrays that each step allocates, with and without the cache, and on preallocated arrays.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Kernels in a step.
+    /// Number of kernels in a step.
     #[arg(long, default_value = "100")]
     layers: NonZeroUsize,
-    /// Numbers (f32) in each array; several lengths are measured one after the other.
+    /// Number of elements (f32) in each array. Several lengths are measured one after the other.
     #[arg(long, value_delimiter = ',', default_value = "262144")]
     elements: Vec<NonZeroUsize>,
-    /// Steps to time with each kind of array; fewer if they take long.
+    /// Number of timed steps for each kind of array. There are fewer if they take long.
     #[arg(long, default_value = "200")]
     steps: NonZeroUsize,
-    /// Where to compute: auto (the first GPU, else the host), host or cuda:N.
+    /// Where to compute: auto (the first GPU, or the host if there is none), host, or cuda:N.
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Print one JSON object for each length.
+    /// Print one JSON object for each length instead of a summary.
     #[arg(long)]
     json: bool,
 }

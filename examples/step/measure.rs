@@ -1,4 +1,4 @@
-//! Measures step times: the modes take turns in many short rounds, so that whatever drifts on the machine hits all alike.
+//! Measures step times. The modes alternate in many short rounds, so that slow changes of the machine affect all of them equally.
 //!
 //! A timed step is all its launches, the drop of its last array and one synchronization of the stream.
 
@@ -10,12 +10,12 @@ use gpucache::prelude::*;
 use crate::chain::{Machine, Mode, Source, Values, step};
 use crate::common::Result;
 
-/// Steps of one mode in a round; one more before them is not counted.
+/// Counted steps of one mode in a round. One more step before them is not counted.
 const STEPS_PER_ROUND: usize = 10;
 const LEAST_ROUNDS: usize = 5;
-/// After so long a mode starts no round beyond the least number.
+/// A mode that has taken this long runs only the least number of rounds.
 const MODE_BUDGET: Duration = Duration::from_secs(2);
-/// After so long a round is over, however few steps it has had.
+/// A round ends after this long, even if steps are missing.
 const ROUND_BUDGET: Duration = Duration::from_millis(400);
 
 /// Median step times in microseconds, and their ratios.
@@ -24,14 +24,14 @@ pub(crate) struct Report {
     device: String,
     layers: usize,
     elements: usize,
-    /// Fewest steps timed in any mode.
+    /// The fewest steps timed in any mode.
     steps: usize,
     plain_us: f64,
     scoped_us: f64,
     hand_us: f64,
     plain_over_hand: f64,
     scoped_over_hand: f64,
-    /// Only where the driver has a pool.
+    /// Present only if the driver has a pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ pub(crate) fn measure<M: Machine>(machine: &M, layers: usize, elements: usize, s
     Ok(Report::new(machine.name(), layers, elements, &lanes))
 }
 
-/// Whole numbers: adding 1 in each layer stays exact, and shows at once if a layer was left out or read something stale.
+/// Whole numbers: adding 1 in each layer is exact, and reveals a layer that was left out or read stale contents.
 fn input_value(index: usize) -> f32 {
     (index % 1024) as f32
 }
@@ -103,7 +103,7 @@ impl<'m, M: Machine> Lane<'m, M> {
         Ok(start.elapsed())
     }
 
-    /// Runs one more step and looks at every value it gives.
+    /// Runs one more step and checks every value of its result.
     fn check(&mut self, input: &Values<M::Device>, layers: usize) -> Result<()> {
         self.machine.prepare(self.mode)?;
         let last = step(self.machine, self.mode, input, layers, &mut self.source)?;
@@ -154,13 +154,17 @@ impl fmt::Display for Report {
         let Self { device, layers, elements, steps, .. } = self;
         writeln!(
             f,
-            "{layers} layers of {elements} f32 on {device}; medians of {steps} steps, each ended by a synchronization"
+            "{layers} layers of {elements} f32 on {device}; medians of {steps} steps, each with one synchronization at its end"
         )?;
-        writeln!(f, "  by hand  {:>10.1} us", self.hand_us)?;
-        writeln!(f, "  scoped   {:>10.1} us  {:.3} x by hand", self.scoped_us, self.scoped_over_hand)?;
-        write!(f, "  plain    {:>10.1} us  {:.3} x by hand", self.plain_us, self.plain_over_hand)?;
+        writeln!(f, "  preallocated arrays   {:>10.1} us", self.hand_us)?;
+        writeln!(
+            f,
+            "  arrays of a scope     {:>10.1} us  {:.3} x preallocated",
+            self.scoped_us, self.scoped_over_hand
+        )?;
+        write!(f, "  arrays of the device  {:>10.1} us  {:.3} x preallocated", self.plain_us, self.plain_over_hand)?;
         match self.pool_us.zip(self.pool_over_hand) {
-            Some((us, ratio)) => write!(f, "\n  pool     {us:>10.1} us  {ratio:.3} x by hand"),
+            Some((us, ratio)) => write!(f, "\n  .. if its pool keeps  {us:>10.1} us  {ratio:.3} x preallocated"),
             None => Ok(()),
         }
     }
@@ -171,7 +175,7 @@ mod tests {
     use super::*;
     use crate::host::HostMachine;
 
-    /// A host whose layers leave the last element as it was.
+    /// A host whose layers do not write the last element.
     struct Careless(HostMachine);
 
     impl Machine for Careless {

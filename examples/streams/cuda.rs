@@ -1,4 +1,4 @@
-//! Streams of a GPU: kernels launched by this crate's builder on a scope's arrays, and by cudarc's on its own slices.
+//! Streams of a GPU: this crate's builder launches kernels on a scope's arrays, and cudarc's builder on cudarc's slices.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct CudaMachine {
     ordinal: usize,
 }
 
-/// A stream of cudarc's, and what it has read.
+/// A stream of cudarc, and the sum of the arrays that it has read.
 pub(crate) struct Plain {
     stream: Arc<CudaStream>,
     sum: CudaSlice<f32>,
@@ -38,10 +38,10 @@ pub(crate) struct Plain {
 
 impl CudaMachine {
     /// # Errors
-    /// Without the driver, the GPU or the run-time compiler.
+    /// If the driver, the GPU or NVRTC is missing.
     pub(crate) fn new(ordinal: usize) -> Result<Self> {
         let device = Cuda::new(ordinal)?;
-        // SAFETY: the probe only tries to load the library, whose initialisers are safe to run.
+        // SAFETY: the probe only tries to load the library, whose initializers are safe to run.
         library("NVRTC", unsafe { cudarc::nvrtc::sys::is_culib_present() })?;
         let module = device.stream().context().load_module(compile_ptx(SOURCE)?)?;
         let (write, read) = (module.load_function("write")?, module.load_function("read")?);
@@ -65,7 +65,7 @@ impl Machine for CudaMachine {
         let count = u32::try_from(array.len())?;
         let mut launch = stream.launch_builder(&self.write);
         launch.array_mut(array).arg(&value).arg(&count);
-        // SAFETY: the arguments are the kernel's, which stays within `count` elements.
+        // SAFETY: the arguments are the kernel's, and the kernel stays within `count` elements.
         Ok(unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?)
     }
 
@@ -73,7 +73,7 @@ impl Machine for CudaMachine {
         let count = u32::try_from(array.len())?;
         let mut launch = stream.launch_builder(&self.read);
         launch.array_mut(sum).array(array).arg(&count);
-        // SAFETY: as above, in both arrays.
+        // SAFETY: the arguments are the kernel's, and the kernel stays within `count` elements of both arrays.
         Ok(unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?)
     }
 
@@ -96,12 +96,12 @@ impl Machine for CudaMachine {
         for Plain { stream, .. } in &*streams {
             let mut row = Vec::with_capacity(size.arrays);
             for number in 0..size.arrays {
-                // SAFETY: the kernel writes every element.
+                // SAFETY: the kernel writes every element before another one reads it.
                 let mut slice = unsafe { stream.alloc::<f32>(size.elements)? };
                 let value = number as f32;
                 let mut launch = stream.launch_builder(&self.write);
                 launch.arg(&mut slice).arg(&value).arg(&count);
-                // SAFETY: the arguments are the kernel's, which stays within `count` elements.
+                // SAFETY: the arguments are the kernel's, and the kernel stays within `count` elements.
                 unsafe { launch.launch(config) }?;
                 row.push(slice);
             }
@@ -112,7 +112,7 @@ impl Machine for CudaMachine {
             for slice in row {
                 let mut launch = stream.launch_builder(&self.read);
                 launch.arg(&mut *sum).arg(&slice).arg(&count);
-                // SAFETY: as above, in both slices.
+                // SAFETY: the arguments are the kernel's, and the kernel stays within `count` elements of both slices.
                 unsafe { launch.launch(config) }?;
             }
         }

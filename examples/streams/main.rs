@@ -1,11 +1,11 @@
-//! Times streams that hand arrays to each other, with a scope and with plain cudarc, and counts what ordering them takes.
+//! Times streams that pass arrays to each other, with a scope and with plain cudarc, and counts the calls that order them.
 //!
 //! ```text
 //! cargo run --release --example streams -- --streams 2,8,32 --json
 //! ```
 //!
-//! In a step each stream writes some new arrays, then reads those of the stream before it, and drops them while that
-//! work may still be under way. `ring.rs` is what is timed; `cuda.rs` and `host.rs` do one write or read.
+//! In a step each stream writes some new arrays. Then it reads those of the stream before it, and drops them while that
+//! work may still be running. `ring.rs` contains the timed code; `cuda.rs` and `host.rs` write or read one array.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -22,25 +22,25 @@ use clap::Parser;
 use crate::common::{DeviceChoice, Result};
 use crate::ring::{Machine, Size, measure};
 
-/// Times streams that hand arrays to each other.
+/// Times streams that pass arrays to each other.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Streams that share arrays; several numbers are measured one after the other.
+    /// Number of streams that share arrays. Several numbers are measured one after the other.
     #[arg(long, value_delimiter = ',', default_value = "2,8,32")]
     streams: Vec<NonZeroUsize>,
-    /// Arrays that a stream makes in a step.
+    /// Number of arrays that a stream allocates in a step.
     #[arg(long, default_value = "32")]
     arrays: NonZeroUsize,
-    /// Numbers (f32) in each array.
+    /// Number of elements (f32) in each array.
     #[arg(long, default_value = "4096")]
     elements: NonZeroUsize,
-    /// Steps to time of each kind.
+    /// Number of timed steps, with a scope and without.
     #[arg(long, default_value = "100")]
     steps: NonZeroUsize,
-    /// Where to compute: auto (the first GPU, else the host), host or cuda:N.
+    /// Where to compute: auto (the first GPU, or the host if there is none), host, or cuda:N.
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Print one JSON object for each number of streams.
+    /// Print one JSON object for each number of streams instead of a summary.
     #[arg(long)]
     json: bool,
 }

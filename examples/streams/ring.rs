@@ -1,4 +1,4 @@
-//! The ring of streams, and its measurement: both kinds of step take turns, so that what drifts hits both alike.
+//! The ring of streams, and its measurement. Both kinds of step alternate, so that slow changes of the machine affect both equally.
 
 use std::fmt;
 use std::time::Instant;
@@ -7,10 +7,10 @@ use gpucache::prelude::*;
 
 use crate::common::Result;
 
-/// What streams do with arrays.
+/// The operations of streams on arrays.
 pub(crate) trait Machine {
     type Device: Device;
-    /// A stream, and what it has read, of the plain kind.
+    /// A stream of the plain kind, and the sum that it has read.
     type Plain;
 
     fn name(&self) -> String;
@@ -23,23 +23,23 @@ pub(crate) trait Machine {
         array: &Array<f32, Self::Device>,
     ) -> Result<()>;
 
-    /// The streams for [`plain_step`](Machine::plain_step); `None` where there is nothing to compare with.
+    /// The streams for [`plain_step`](Machine::plain_step); `None` if the device has no plain kind.
     fn plain_streams(&self, size: Size) -> Result<Option<Vec<Self::Plain>>>;
-    /// As the scoped step, with arrays of the device's own, to its end.
+    /// Does the same as the scoped step, with the device's own allocations, and waits for the end.
     fn plain_step(&self, streams: &mut [Self::Plain], size: Size) -> Result<()>;
-    /// The first number that the first stream has summed up.
+    /// The first number of the first stream's sum.
     fn plain_sum(&self, streams: &[Self::Plain]) -> Result<f32>;
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) streams: usize,
-    /// Of each stream in a step.
+    /// The number of arrays of each stream in a step.
     pub(crate) arrays: usize,
     pub(crate) elements: usize,
 }
 
-/// Medians, and calls per array that was dropped.
+/// Median times, and calls per dropped array.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Report {
     device: String,
@@ -49,7 +49,7 @@ pub(crate) struct Report {
     scoped_us: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     plain_us: Option<f64>,
-    /// Throughput.
+    /// The ratio of the throughputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     scoped_over_plain: Option<f64>,
     events_per_drop: f64,
@@ -75,7 +75,7 @@ impl<'m, M: Machine> Ring<'m, M> {
         Ok(Ring { machine, streams, sums, size })
     }
 
-    /// Each stream writes its arrays; then each reads those of the one before it.
+    /// Each stream writes its arrays. Then each stream reads those of the one before it.
     #[allow(unsafe_code)]
     fn step(&mut self) -> Result<()> {
         let _scope = gpucache::Scope::new("ring").enter();
@@ -105,7 +105,7 @@ impl<'m, M: Machine> Ring<'m, M> {
 }
 
 /// # Errors
-/// A failure of the device, and sums that are wrong.
+/// A failure of the device, or wrong sums.
 pub(crate) fn measure<M: Machine>(machine: &M, size: Size, steps: usize) -> Result<Report> {
     let mut ring = Ring::new(machine, size)?;
     let mut plain = machine.plain_streams(size)?;
@@ -151,7 +151,7 @@ fn timed(act: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(start.elapsed().as_nanos() as f64 / 1e3)
 }
 
-/// Each step adds the numbers of the arrays.
+/// Checks the sum: each step adds the numbers of the arrays.
 fn check(sum: f32, steps: usize, size: Size) -> Result<()> {
     let expected = (steps * size.arrays * (size.arrays - 1) / 2) as f32;
     match sum == expected || expected > (1 << 24) as f32 {
@@ -168,12 +168,15 @@ fn median(times: &mut [f64]) -> f64 {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { streams, arrays_per_step, device, scoped_us, .. } = self;
-        writeln!(f, "{streams} streams hand {arrays_per_step} arrays on in a step on {device}; medians")?;
-        writeln!(f, "  scoped {scoped_us:10.1} us")?;
+        writeln!(f, "{streams} streams, each passes on {arrays_per_step} arrays per step, on {device}; medians")?;
+        writeln!(f, "  with a scope   {scoped_us:10.1} us")?;
         if let (Some(plain), Some(ratio)) = (self.plain_us, self.scoped_over_plain) {
-            writeln!(f, "  plain  {plain:10.1} us, the scoped one does {ratio:.2} times as much in the time")?;
+            writeln!(f, "  plain cudarc   {plain:10.1} us, {ratio:.2} x as long")?;
         }
         let Report { events_per_drop, queries_per_drop, waits_per_drop, .. } = self;
-        write!(f, "  a drop: {events_per_drop:.3} events, {queries_per_drop:.3} queries, {waits_per_drop:.3} waits")
+        write!(
+            f,
+            "  calls per drop: {events_per_drop:.3} events, {queries_per_drop:.3} queries, {waits_per_drop:.3} waits"
+        )
     }
 }

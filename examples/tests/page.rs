@@ -56,7 +56,7 @@ onload = () => {
 };
 </script>"#;
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -106,7 +106,7 @@ fn add_step(lines: &mut Vec<String>, step: usize, first: usize) {
 
 fn report(trace: &Path, page: &Path) {
     let mut command = Command::new(env!("CARGO"));
-    // With the features of the whole workspace, as it is built already.
+    // With the features of the whole workspace, with which it is already built.
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     command.args(["run", "--quiet", "--example", "report"]);
     if !cfg!(feature = "cuda") {
@@ -116,7 +116,7 @@ fn report(trace: &Path, page: &Path) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// The browser, if there is one.
+/// The browser, if one is installed.
 fn browser() -> Option<PathBuf> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&paths).flat_map(|folder| BROWSERS.map(|name| folder.join(name)));
@@ -125,7 +125,7 @@ fn browser() -> Option<PathBuf> {
     found
 }
 
-/// The attributes of the root after a page was opened, by their names.
+/// Opens a page, and returns the attributes of its root by their names.
 fn opened(browser: &Path, page: &Path, profile: &Path) -> HashMap<String, String> {
     let mut command = Command::new(browser);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]);
@@ -165,7 +165,7 @@ fn the_page_of_many_events_is_drawn_soon_and_tells_what_the_trace_has() {
     assert_eq!((&*told["cut"], &*told["scrolls"]), ("", "true"));
 }
 
-/// What the probe was told is what the trace has.
+/// Checks that the page's answers agree with the trace.
 fn assert_answers(told: &HashMap<String, String>) {
     let milliseconds: u64 = told["drawn"].parse().unwrap();
     assert!(milliseconds <= MOST_MILLISECONDS, "{milliseconds} ms");

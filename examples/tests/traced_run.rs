@@ -1,7 +1,7 @@
-//! A run of `train` that the environment has traced, replayed and reported: the file tells what the run was. What a dry run says of it
-//! beforehand is so.
+//! Traces a run of `train` by the environment, and replays and reports it: the file must describe the run. A dry run before it must
+//! predict the run.
 //!
-//! The programs are built by Cargo as a user does it, in this test's own folder of build products.
+//! Cargo builds the programs as a user would, in this test's own folder of build products.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use serde_json::Value;
 /// The unit in which the virtual device maps memory.
 const PAGE: u64 = 2 << 20;
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -36,7 +36,7 @@ impl Drop for Folder {
 /// Runs an example, and returns what it printed.
 fn run(example: &str, arguments: &[&str], trace: Option<&Path>) -> String {
     let mut command = Command::new(env!("CARGO"));
-    // With the features of the whole workspace, as it is built already.
+    // With the features of the whole workspace, with which it is already built.
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     command.args(["run", "--quiet", "--example", example]);
     if !cfg!(feature = "cuda") {
@@ -53,8 +53,8 @@ fn run_for_json(example: &str, arguments: &[&str], trace: Option<&Path>) -> Valu
     serde_json::from_str(&run(example, arguments, trace)).unwrap()
 }
 
-/// What the file says itself: operations, the peak of live bytes (each rounded up to 256), and which part of the allocations of
-/// scopes in the last three steps was planned.
+/// Computes from the file: operations, the peak of live bytes (each rounded up to 256), and the fraction of the scopes'
+/// allocations in the last three steps that was planned.
 fn told(file: &str) -> (u64, u64, f64) {
     let (mut operations, mut live, mut peak) = (0, 0, 0u64);
     let mut served = BTreeMap::<u64, (u64, u64)>::new();
@@ -112,8 +112,8 @@ fn a_traced_run_is_replayed_as_it_was() {
     assert!(shown["traceEvents"].as_array().unwrap().len() > operations as usize);
 }
 
-/// On any machine the training allocates the same, so that a dry run tells what the trace of a real one does, and what was held as it
-/// ran without memory is what a replay holds.
+/// Training allocates the same arrays on any machine. So a dry run must report the same as the trace of a real run, and the memory that
+/// it reserved must be what a replay reserves.
 #[test]
 fn a_dry_run_tells_what_the_run_takes() {
     let (folder, training) = (Folder::new(), ["--epochs", "2", "--functional", "--json"]);

@@ -1,13 +1,13 @@
-//! A run of `train` that another process watches: the file is whole whenever it is read, and tells what the run does.
+//! A second process watches a run of `train`: the file must be complete whenever it is read, and describe the run.
 //!
-//! The programs are built by Cargo as a user does it, in this test's own folder of build products.
+//! Cargo builds the programs as a user would, in this test's own folder of build products.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -24,7 +24,7 @@ impl Drop for Folder {
     }
 }
 
-/// A program that ends with the test.
+/// A program that is stopped with the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -37,14 +37,14 @@ impl Drop for Running {
 /// Builds an example, and returns the program.
 fn built(example: &str) -> PathBuf {
     let mut command = Command::new(env!("CARGO"));
-    // With the features of the whole workspace, as it is built already.
+    // With the features of the whole workspace, with which it is already built.
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     command.args(["build", "--quiet", "--example", example]);
     if !cfg!(feature = "cuda") {
         command.arg("--no-default-features");
     }
     assert!(command.status().unwrap().success());
-    // This test lies in `deps`, beside which the examples have a folder.
+    // This test is in `deps`; the examples' folder is beside that.
     let here = std::env::current_exe().unwrap();
     let program = here.parent().unwrap().parent().unwrap().join("examples").join(example);
     program.with_extension(std::env::consts::EXE_EXTENSION)
@@ -56,7 +56,7 @@ fn train(epochs: &str, watch: &Path) -> Command {
     command
 }
 
-/// The fields of the line of the scope `train_step`, if it is there.
+/// The fields of the line for the scope `train_step`, if there is one.
 fn line_of_step(text: &str) -> Option<Vec<String>> {
     let line = text.lines().find(|line| line.starts_with("train_step "))?;
     Some(line.split("  ").map(str::trim).filter(|field| !field.is_empty()).map(str::to_string).collect())
@@ -69,7 +69,7 @@ fn a_run_is_watched_from_another_process() {
     let mut running = Running(train("1000", &file).stdout(Stdio::null()).spawn().unwrap());
     let began = Instant::now();
     let mut seen = Vec::new();
-    // It enters its scope some seconds after it began, where other programs run too, and goes on for minutes.
+    // The run enters its scope some seconds after its start, if other programs run too, and continues for minutes.
     while seen.len() < 3 && began.elapsed() < Duration::from_secs(120) {
         assert!(running.0.try_wait().unwrap().is_none(), "it goes on");
         if let Ok(text) = std::fs::read_to_string(&file) {

@@ -1,7 +1,7 @@
-//! Where the step's arrays come from: three ways, one step.
+//! Three ways to allocate the arrays of a step. The step itself is the same.
 //!
-//! `scoped` and `plain` differ by one word in the code and by nothing in the arithmetic; `hand` is what people write today
-//! to be fast, and it is the mark that `scoped` has to reach.
+//! `scoped` and `plain` differ by one word in the code, and compute the same. `hand` preallocates all arrays, as fast programs do today.
+//! `scoped` has to be as fast as that.
 
 use std::ops::{Deref, DerefMut};
 use std::{mem, slice};
@@ -15,38 +15,38 @@ use crate::compute::Matrix;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Alloc {
-    /// Every array is made in the step and served by the cache of its scope.
+    /// Each step allocates its arrays, and the cache of its scope serves them.
     Scoped,
-    /// Every array is made in the step, by the device.
+    /// Each step allocates its arrays from the device, without the cache.
     Plain,
-    /// Every array was made before training and is used again in each step.
+    /// All arrays are allocated before the training, and each step uses them again.
     Hand,
 }
 
-/// What one kind of step (full batch, last batch, evaluation) draws its arrays from.
+/// The source of arrays for one kind of step: full batch, last batch, or evaluation.
 pub(crate) enum Storage<D: Device> {
     Scoped(D),
     Plain(D),
     Hand(Vec<Matrix<D>>),
 }
 
-/// The storage as one step sees it: asked for one output after the other.
+/// The storage during one step, which requests one output after the other.
 pub(crate) enum Buffers<'a, D: Device> {
     Scoped(&'a D),
     Plain(&'a D),
     Hand(slice::IterMut<'a, Matrix<D>>),
 }
 
-/// An array for the length of a step, or until a later step replaces it. Dropping an owned one gives its memory back at once,
-/// for the next array of the step.
+/// An array that lives until the end of a step, or until a later step replaces it. If it is owned, its drop returns the memory at
+/// once, for the next array of the step.
 pub(crate) enum Buffer<'a, D: Device> {
     Owned(Matrix<D>),
     Hand(&'a mut Matrix<D>),
 }
 
 impl<D: Device> Storage<D> {
-    /// `shapes` lists what a step asks for, in its order. Only `hand` needs it: it has to be kept in line with the step by
-    /// whoever changes the step, and all these arrays are held at once, also those that a step never needs together.
+    /// `shapes` lists the arrays of a step, in their order. Only `hand` needs the list. It must be updated by hand with each change of the
+    /// step. `hand` also keeps all these arrays at once, even those that a step never needs together.
     pub(crate) fn new(alloc: Alloc, device: &D, shapes: &[[usize; 2]]) -> Result<Self> {
         Ok(match alloc {
             Alloc::Scoped => Self::Scoped(device.clone()),
@@ -67,10 +67,10 @@ impl<D: Device> Storage<D> {
 }
 
 impl<'a, D: Device> Buffers<'a, D> {
-    /// The next array of the step, for an operation to write: its contents are whatever stood there before.
+    /// The next array of the step. Its contents are arbitrary, because an operation writes all of it.
     pub(crate) fn output(&mut self, shape: [usize; 2]) -> Result<Buffer<'a, D>> {
         match self {
-            // The scope we are in serves this: from the second step on with memory that an earlier array gave back.
+            // The current scope serves this. From the second step on, it uses memory of earlier arrays.
             Self::Scoped(device) => Ok(Buffer::Owned(unwritten(*device, shape)?)),
             Self::Plain(device) => gpucache::uncached!({ Ok(Buffer::Owned(unwritten(*device, shape)?)) }),
             Self::Hand(arrays) => match arrays.next() {
@@ -85,7 +85,7 @@ impl<'a, D: Device> Buffers<'a, D> {
     }
 }
 
-/// An array that is not cleared, because every operation of `Compute` writes its output in full.
+/// An array that is not cleared, because every operation of `Compute` writes its whole output.
 #[allow(unsafe_code)]
 fn unwritten<D: Device>(device: &D, shape: [usize; 2]) -> gpucache::Result<Matrix<D>> {
     // SAFETY: the only way to an output is through `Compute`, whose operations write every element of the output they are
@@ -94,8 +94,8 @@ fn unwritten<D: Device>(device: &D, shape: [usize; 2]) -> gpucache::Result<Matri
 }
 
 impl<D: Device> Buffer<'_, D> {
-    /// Puts this array in the place of `old`, which is dropped. One that was made by hand changes places with `old` instead:
-    /// the next step's output is what this step had as its input.
+    /// Replaces `old` by this array, and drops `old`. A preallocated array is swapped with `old` instead, so that the next step writes its
+    /// output where this step had its input.
     pub(crate) fn replace(self, old: &mut Matrix<D>) {
         match self {
             Self::Owned(new) => *old = new,

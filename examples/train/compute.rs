@@ -1,5 +1,5 @@
-//! What the network asks of a machine. The network and its training step are written once against [`Compute`]; `host.rs` and
-//! `cuda.rs` do the arithmetic.
+//! The operations of the network. The network and its training step are written once, for any [`Compute`]. `host.rs` and `cuda.rs`
+//! do the arithmetic.
 
 use gpucache::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::common::Result;
 /// A row-major table of numbers on a device. A vector is a table of one row.
 pub(crate) type Matrix<D> = Array<f32, D>;
 
-/// A factor of a matrix product, as it is stored or turned over.
+/// A factor of a matrix product, as it is stored or transposed.
 pub(crate) enum Factor<'a, D: Device> {
     AsIs(&'a Matrix<D>),
     Transposed(&'a Matrix<D>),
@@ -36,14 +36,14 @@ pub(crate) struct Adam {
 
 /// A device and the operations on its arrays.
 ///
-/// Every operation writes each element of its outputs, whatever stood there: outputs need not be cleared. Shapes that do not
-/// fit together are an error. Work may still be under way when a call returns; later calls see its results.
+/// Every operation writes each element of its outputs, so outputs need not be cleared. Shapes that do not match are an error. Work
+/// may still be pending when a call returns. Later calls see its results.
 pub(crate) trait Compute {
     type Device: Device;
 
     fn device(&self) -> &Self::Device;
 
-    /// The device as it is named on the command line.
+    /// The name of the device on the command line.
     fn name(&self) -> String;
 
     /// `out = a · b`.
@@ -69,7 +69,7 @@ pub(crate) trait Compute {
     /// `out = max(x, 0)`.
     fn relu(&self, x: &Matrix<Self::Device>, out: &mut Matrix<Self::Device>) -> Result<()>;
 
-    /// The gradient in front of a ReLU that gave `output`, from the `gradient` behind it.
+    /// The gradient at the input of a ReLU, from its `output` and the `gradient` at its output.
     fn relu_gradient(
         &self,
         output: &Matrix<Self::Device>,
@@ -78,7 +78,7 @@ pub(crate) trait Compute {
     ) -> Result<()>;
 
     /// The gradient of the mean cross-entropy between `softmax(logits)` and `targets`. The loss of row `i` goes to
-    /// `losses[start + i]`: nobody waits for it in the step.
+    /// `losses[start + i]`, and the step does not wait for it.
     fn softmax_cross_entropy(
         &self,
         logits: &Matrix<Self::Device>,
@@ -94,7 +94,7 @@ pub(crate) trait Compute {
     /// Moves a parameter against its gradient, in place.
     fn adam(&self, adam: Adam, gradient: &Matrix<Self::Device>, parameter: &mut Parameter<Self::Device>) -> Result<()>;
 
-    /// `new` = value, mean and square of `old` moved against its gradient: to the bit what [`Compute::adam`] makes of them.
+    /// `new` = value, mean and square of `old`, moved against the gradient. Every bit equals the result of [`Compute::adam`].
     fn moved_by_adam(
         &self,
         adam: Adam,

@@ -1,9 +1,9 @@
 //! The arithmetic on a GPU: matrix products by cuBLAS, the rest by the kernels in `kernels.cu`, which the driver's run-time
 //! compiler builds at the start.
 //!
-//! Everything is put on the device's one stream and nothing here waits. Soundness of the launches rests on two things: the
-//! argument lists below are those of `kernels.cu`, in order and in type (`float *` for a matrix, `unsigned int *` for an
-//! order, `int` for `i32`, `float` for `f32`), and every length that a kernel gets has been checked by `shapes`.
+//! All work goes to the one stream of the device, and nothing here waits. The launches are sound for two reasons. The argument lists below
+//! match those of `kernels.cu` in order and in type: `float *` for a matrix, `unsigned int *` for an order, `int` for `i32`, `float`
+//! for `f32`. And `shapes` has checked every length that a kernel gets.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::shapes;
 
 const SOURCE: &str = include_str!("kernels.cu");
 
-/// A GPU with what computes on it.
+/// A GPU with its kernels and its cuBLAS handle.
 #[derive(Debug)]
 pub(crate) struct CudaCompute {
     blas: CudaBlas,
@@ -43,7 +43,7 @@ struct Kernels {
 
 impl CudaCompute {
     /// # Errors
-    /// Without the driver, the GPU, cuBLAS or the run-time compiler.
+    /// If the driver, the GPU, cuBLAS or the run-time compiler is missing.
     pub(crate) fn new(ordinal: usize) -> Result<Self> {
         let device = Cuda::new(ordinal)?;
         // SAFETY: the probes only try to load the libraries, whose initialisers are safe to run.

@@ -1,7 +1,7 @@
-//! The handwritten digits as plain host data: read, split into training and held-back images, shifted.
+//! The handwritten digits as plain host data. They are read, split into training and test images, and shifted.
 //!
-//! A set is two row-major tables, images (one row of 64 pixels from 0 to 1) and targets (one row of 10, one-hot), so that a
-//! batch is a gather of rows and nothing else.
+//! A set is two row-major tables: images, with 64 pixels from 0 to 1 in a row, and targets, with 10 numbers in a row (one-hot). So a
+//! batch only gathers rows.
 
 use std::io::Read;
 
@@ -13,17 +13,17 @@ use crate::common::Result;
 const SIDE: usize = 8;
 /// Numbers in an image.
 pub(crate) const PIXELS: usize = SIDE * SIDE;
-/// Digits to tell apart.
+/// Number of different digits.
 pub(crate) const CLASSES: usize = 10;
-/// One image in so many is held back from training.
+/// One of this many images is used for tests, and not for training.
 const HELD_BACK: usize = 5;
 /// How far right and down the copies of an image are moved; the first is the image itself.
 const SHIFTS: [(isize, isize); 5] = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)];
 
-/// See `data/README.md` for where they come from.
+/// `data/README.md` says where they come from.
 const DIGITS: &[u8] = include_bytes!("../data/digits.csv.gz");
 
-/// Images and what they show.
+/// Images and their labels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     /// `len × PIXELS`, row-major.
@@ -40,7 +40,7 @@ pub(crate) struct Digits {
 }
 
 impl Digits {
-    /// Reads the embedded file and holds back a fifth of it, drawn with `random`.
+    /// Reads the embedded file, and keeps a random fifth of it for tests.
     pub(crate) fn load(random: &mut fastrand::Rng) -> Result<Self> {
         let mut text = String::new();
         GzDecoder::new(DIGITS).read_to_string(&mut text)?;
@@ -83,19 +83,19 @@ impl Samples {
         self.labels.iter().flat_map(one_hot).collect()
     }
 
-    /// These images, then all of them moved by one pixel in each direction: sample `i` stands at `i + k * len` for `k` in
-    /// `0..copies`, where `copies` is [`Samples::COPIES`].
+    /// These images, and then all of them moved by one pixel in each direction. Sample `i` is at `i + k * len` for `k` in `0..copies`,
+    /// where `copies` is [`Samples::COPIES`].
     pub(crate) fn with_shifted_copies(&self) -> Self {
         let images = SHIFTS.iter().flat_map(|&shift| self.images.chunks_exact(PIXELS).map(move |image| (image, shift)));
         let images = images.flat_map(|(image, shift)| shifted(image, shift)).collect();
         Self { images, labels: self.labels.repeat(Self::COPIES) }
     }
 
-    /// How many copies of each image [`Samples::with_shifted_copies`] holds.
+    /// How many copies of each image [`Samples::with_shifted_copies`] has.
     pub(crate) const COPIES: usize = SHIFTS.len();
 }
 
-/// The image moved right and down; what comes in from outside is blank.
+/// The image moved right and down. Pixels from outside are blank.
 fn shifted(image: &[f32], (right, down): (isize, isize)) -> [f32; PIXELS] {
     std::array::from_fn(|pixel| {
         let x = (pixel % SIDE).checked_add_signed(-right).filter(|&x| x < SIDE);

@@ -1,5 +1,5 @@
-//! The training step against finite differences of a loss that is written out a second time, plainly and in f64, and the
-//! ways and machines to run it against each other.
+//! Compares the training step with finite differences of a second, plain implementation of the loss in f64. Also compares the ways to
+//! allocate arrays, and the machines, with each other.
 
 use gpucache::prelude::*;
 
@@ -13,9 +13,9 @@ use crate::step::{Step, TrainingSet, forward_shapes, train_step, training_shapes
 const ROWS: usize = 7;
 /// Weight and bias of each layer: inputs × outputs, then outputs.
 const LAYERS: [(usize, usize); 3] = [(PIXELS, HIDDEN[0]), (HIDDEN[0], HIDDEN[1]), (HIDDEN[1], CLASSES)];
-/// With it, Adam's running mean of the gradient is the gradient, and the parameters stay.
+/// With these numbers, Adam's running mean of the gradient is the gradient, and the parameters do not change.
 const STILL: Adam = Adam { rate: 0.0, mean_decay: 0.0, square_decay: 0.0, epsilon: 1.0 };
-/// It moves the parameters by what is many times the error of the arithmetic, and evenly in the gradient.
+/// These numbers move the parameters in proportion to the gradient, by many times the error of the arithmetic.
 const LIVELY: Adam = Adam { rate: 1.0, mean_decay: 0.5, square_decay: 0.5, epsilon: 1.0 };
 
 pub(crate) fn training_set<D: Device>(device: &D, rows: usize, random: &mut fastrand::Rng) -> TrainingSet<D> {
@@ -47,7 +47,7 @@ fn plain_loss(parameters: &[Vec<f64>], set: &TrainingSet<Host>) -> f64 {
     losses.sum::<f64>() / ROWS as f64
 }
 
-/// A fresh network and data set, the same for every machine, after some steps: what was learnt, and the last losses.
+/// Trains a new network, the same on every machine, for some steps. Returns the parameters and the last losses.
 fn trained<C: Compute>(compute: &C, way: Way, rows: usize, steps: usize, adam: Adam) -> Trained<C::Device> {
     let Way { alloc, functional } = way;
     let mut random = fastrand::Rng::with_seed(3);
@@ -61,7 +61,7 @@ fn trained<C: Compute>(compute: &C, way: Way, rows: usize, steps: usize, adam: A
     Trained { network, set }
 }
 
-/// Where arrays come from, and whether what is learnt is written to new ones.
+/// How arrays are allocated, and whether each step allocates new parameters.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     alloc: Alloc,
@@ -69,7 +69,7 @@ struct Way {
 }
 
 impl Way {
-    /// The one to begin with.
+    /// The first one.
     const PLAIN: Way = Way { alloc: Alloc::Plain, functional: false };
 
     fn all() -> impl Iterator<Item = Way> {
@@ -118,7 +118,7 @@ fn the_step_computes_the_gradient_of_its_loss() {
 
 #[test]
 fn all_ways_train_alike() {
-    // Enough steps for a plan, and some that go by it.
+    // Enough steps to learn a plan, and some that follow it.
     let train = |way| trained(&HostCompute::new(), way, ROWS, 12, LIVELY).numbers();
     let plain = train(Way::PLAIN);
     assert!(plain.iter().all(|number| number.is_finite()));
@@ -136,7 +136,7 @@ fn a_hand_made_list_that_does_not_fit_is_an_error() {
     assert!(train_step(step, &mut network, &mut set, 0..ROWS, STILL).is_err());
 }
 
-/// Enough rows for several blocks of every kernel, and no multiple of their size.
+/// Enough rows for several blocks of every kernel. It is no multiple of their size.
 #[cfg(feature = "cuda")]
 #[test]
 #[ignore = "needs a GPU with cuBLAS and NVRTC"]

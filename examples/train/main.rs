@@ -1,4 +1,4 @@
-//! Trains a small network on handwritten digits, with every activation and gradient an array made in the step.
+//! Trains a small network on handwritten digits. Each step allocates its activations and gradients anew.
 //!
 //! ```text
 //! cargo run --release --example train
@@ -6,9 +6,9 @@
 //! cargo run --release --example train -- --functional
 //! ```
 //!
-//! The reader's way: `step.rs`, where the scopes are; `network.rs`, which makes and drops the arrays; `buffers.rs`, the three
-//! ways to get them; `training.rs`, the loop. `compute.rs` says what is asked of a machine, `host.rs` and `cuda.rs` do it, and
-//! `train` below chooses one of the two at run time.
+//! Read the files in this order: `step.rs` has the scopes, `network.rs` allocates and drops the arrays, `buffers.rs` has three ways to
+//! allocate them, and `training.rs` is the loop. `compute.rs` lists the operations, `host.rs` and `cuda.rs` implement them, and the
+//! function `train` below chooses one of the two at run time. `without.rs` measures the same training without the cache.
 
 mod buffers;
 #[path = "../common/mod.rs"]
@@ -27,6 +27,7 @@ mod report;
 mod shapes;
 mod step;
 mod training;
+mod without;
 
 use std::process::ExitCode;
 
@@ -36,23 +37,24 @@ use crate::buffers::Alloc;
 use crate::common::{DeviceChoice, Result};
 use crate::compute::Compute;
 use crate::report::Report;
+use crate::without::Comparison;
 
-/// Trains a small network on handwritten digits.
+/// Trains a small network on handwritten digits, and compares its memory and time with a training without the cache.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Where to train: auto (the first GPU, else the host), host or cuda:N.
+    /// Where to train: auto (the first GPU, or the host if there is none), host, or cuda:N.
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Where the arrays of a step come from.
+    /// How the arrays of a step are allocated.
     #[arg(long, value_enum, default_value = "scoped")]
     alloc: Alloc,
-    /// Replace weights and running means in each step by new arrays, as functional optimizers do, instead of writing into them.
+    /// Allocate new weights and optimizer moments in each step, as functional optimizers do, instead of updating them in place.
     #[arg(long)]
     functional: bool,
-    /// Passes over the training images.
+    /// How often to train on all images.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     epochs: u16,
-    /// Print one JSON object instead of a summary.
+    /// Print one JSON object, without the comparison.
     #[arg(long)]
     json: bool,
 }
@@ -70,14 +72,17 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<()> {
     let report = train(options)?;
     if options.json {
-        println!("{}", serde_json::to_string(&report)?)
-    } else {
-        println!("{report}")
+        println!("{}", serde_json::to_string(&report)?);
+        return Ok(());
+    }
+    println!("{report}");
+    if let Some(comparison) = Comparison::measure(&report, options)? {
+        println!("\n{comparison}");
     }
     Ok(())
 }
 
-/// The choice between a GPU and the host: all below is generic, and compiled for each of the two.
+/// Chooses between a GPU and the host. All code below is generic, and compiled for each of the two.
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
     match options.device.open_gpu(cuda::CudaCompute::new)? {

@@ -1,4 +1,5 @@
-//! How much memory a training takes that replaces what it learns: no more than is alive, and none from the device once it is warm.
+//! The memory of a training that allocates new parameters in each step: it reserves no more than is live, and once it is warm it takes none
+//! from the device.
 
 use gpucache::device::MemoryUse;
 use gpucache::prelude::*;
@@ -15,8 +16,8 @@ const ROWS: usize = 64;
 /// The last batch of an epoch is smaller, as in `training.rs`.
 const LAST_ROWS: usize = 29;
 const BATCHES: usize = 5;
-/// What a host maps at a time. The network is so small that a page more for each of arena and ring, and as much for their growth, is
-/// a good part of it.
+/// The unit in which a host maps memory. The network is small: one page more for the arena, one for the ring, and as much for their
+/// growth are a considerable share of it.
 const PAGE: u64 = 64 << 10;
 
 /// A training on one machine.
@@ -34,7 +35,7 @@ impl<'c, C: Compute> Training<'c, C> {
         Self { compute, alloc, network: Network::new(compute.device(), &mut random).unwrap(), set }
     }
 
-    /// How often its steps took memory from the device.
+    /// Trains one epoch, and returns how often its steps took memory from the device.
     fn epoch(&mut self) -> u64 {
         let before = self.memory().times_taken();
         for batch in 0..=BATCHES {
@@ -46,7 +47,7 @@ impl<'c, C: Compute> Training<'c, C> {
         self.memory().times_taken() - before
     }
 
-    /// As `training.rs` does after each epoch.
+    /// Evaluates as `training.rs` does after each epoch.
     fn evaluate(&self) {
         let mut storage = Storage::new(self.alloc, self.compute.device(), &forward_shapes(ROWS)).unwrap();
         let step = Step { compute: self.compute, buffers: storage.buffers(), functional: false };
@@ -60,10 +61,10 @@ impl<'c, C: Compute> Training<'c, C> {
 }
 
 fn carried() -> u64 {
-    gpucache::plan_stats("train_step").map_or(0, |plans| plans.carried)
+    gpucache::stats("train_step").map_or(0, |stats| stats.plan.carried)
 }
 
-/// On a stream, as the memory of streams is counted apart from what other tests use at the same time.
+/// This runs on a stream, because the memory of a stream is counted separately from that of other tests.
 #[test]
 fn what_is_replaced_takes_no_more_memory_than_is_alive() {
     let compute = HostCompute::on(Host::new_stream().unwrap());
@@ -78,7 +79,7 @@ fn what_is_replaced_takes_no_more_memory_than_is_alive() {
     assert_eq!(taken, 0, "by warm steps");
     let peak = scoped.memory().peak_bytes;
     assert!(peak <= alive + alive / 20 + 4 * PAGE, "{peak} bytes were held, {alive} were alive");
-    // Other tests may add to it, and learning takes the first steps.
+    // Other tests may add to the number, and the first steps learn.
     let replaced = 18 * 20 * (BATCHES as u64 + 1);
     assert!(carried() - before > replaced * 9 / 10, "{} of {replaced}", carried() - before);
 

@@ -1,7 +1,7 @@
 //! A perceptron with two hidden layers: `64 → 256 → 128 → 10`, ReLU between them.
 //!
-//! Every activation and gradient is a new array, made where it is needed and dropped where it is not needed any more: nobody
-//! plans memory here. The parameters are made outside every scope, and live as long as the network does, unless each step
+//! Every activation and gradient is a new array. It is allocated where it is needed, and dropped where it is no longer needed. This
+//! code does not plan memory. The parameters are allocated outside of scopes and live as long as the network, unless each step
 //! replaces them (`--functional`).
 
 use gpucache::prelude::*;
@@ -29,7 +29,7 @@ struct Layer<D: Device> {
     bias: Parameter<D>,
 }
 
-/// What the forward pass leaves for the backward pass.
+/// The arrays of the forward pass that the backward pass needs.
 pub(crate) struct Activations<'a, D: Device> {
     pub(crate) hidden: [Buffer<'a, D>; 2],
     pub(crate) logits: Buffer<'a, D>,
@@ -55,15 +55,15 @@ impl<D: Device> Network<D> {
         Ok(Activations { hidden: [first, second], logits })
     }
 
-    /// Weight and bias of each layer, from the images on.
+    /// Weight and bias of each layer, in the order of the forward pass.
     #[cfg(test)]
     pub(crate) fn parameters(&self) -> [&Parameter<D>; 6] {
         let Self { first, second, third } = self;
         [&first.weight, &first.bias, &second.weight, &second.bias, &third.weight, &third.bias]
     }
 
-    /// From the gradient at the logits back through the layers. A layer learns as soon as the gradient in front of it is
-    /// known, so that the weight gradients of only one layer are alive at a time.
+    /// Goes from the gradient at the logits back through the layers. A layer learns as soon as the gradient at its input is known. So
+    /// the weight gradients of only one layer are live at a time.
     pub(crate) fn learn<'a, C: Compute<Device = D>>(
         &mut self,
         step: &mut Step<'a, C>,
@@ -84,7 +84,7 @@ impl<D: Device> Network<D> {
 }
 
 impl<D: Device> Layer<D> {
-    /// Weights drawn evenly from ±√(6 / inputs) (He et al. 2015), the right size in front of ReLU.
+    /// Weights drawn uniformly from ±√(6 / inputs) (He et al. 2015), the right scale before a ReLU.
     fn new(device: &D, inputs: usize, outputs: usize, random: &mut fastrand::Rng) -> Result<Self> {
         let limit = (6.0 / inputs as f32).sqrt();
         let weight: Vec<f32> = (0..inputs * outputs).map(|_| limit * (2.0 * random.f32() - 1.0)).collect();
@@ -102,12 +102,12 @@ impl<D: Device> Layer<D> {
 
     fn hidden<'a, C: Compute<Device = D>>(&self, step: &mut Step<'a, C>, x: &Matrix<D>) -> Result<Buffer<'a, D>> {
         let linear = self.linear(step, x)?;
-        // At the end `linear` is dropped: the next array of its shape gets its memory, even while a GPU still reads it
-        // here, because what will write there stands behind this in the same stream.
+        // At the end `linear` is dropped, and the next array of its shape gets its memory. A GPU may still read it then. That is
+        // correct, because the work that writes there comes later in the same stream.
         step.relu(&linear)
     }
 
-    /// The gradient in front of the ReLU that gave `input`, from the gradient at this layer's output.
+    /// The gradient before the ReLU whose output is `input`, from the gradient at this layer's output.
     fn input_gradient<'a, C: Compute<Device = D>>(
         &self,
         step: &mut Step<'a, C>,

@@ -1,4 +1,4 @@
-//! Which shapes fit together: asked by every machine before it touches memory, so that the `unsafe` parts can rely on it.
+//! Checks that shapes match. Every machine calls these checks before it touches memory, so the `unsafe` parts can rely on them.
 
 use gpucache::prelude::*;
 
@@ -12,7 +12,7 @@ impl<D: Device> Factor<'_, D> {
         }
     }
 
-    /// Rows and columns, as the product sees them.
+    /// Rows and columns of the factor in the product.
     pub(crate) fn dims(&self) -> Result<(usize, usize)> {
         let (rows, columns) = dims(self.array())?;
         Ok(match self {
@@ -30,7 +30,7 @@ pub(crate) fn dims<D: Device>(matrix: &Matrix<D>) -> Result<(usize, usize)> {
     }
 }
 
-/// Rows, columns and inner length of `a · b`, which fits into `out`.
+/// Rows, columns and inner length of `a · b`, whose shape is that of `out`.
 pub(crate) fn product<D: Device>(
     a: &Factor<'_, D>,
     b: &Factor<'_, D>,
@@ -67,7 +67,7 @@ pub(crate) fn columns<D: Device>(x: &Matrix<D>, vector: &Matrix<D>) -> Result<(u
     Ok((rows, columns))
 }
 
-/// Rows and columns of `gradient`, which `logits` and `targets` share and whose losses have a place from `start` on.
+/// Rows and columns of `gradient`, `logits` and `targets`. The losses of the rows have places in the array of losses, from `start` on.
 pub(crate) fn losses<D: Device>(
     logits: &Matrix<D>,
     targets: &Matrix<D>,
@@ -84,7 +84,7 @@ pub(crate) fn losses<D: Device>(
     Ok((rows, columns))
 }
 
-/// The number of elements of each array of `parameter`, which its `gradient` has too.
+/// The number of elements of `gradient`, and of each array of `parameter`.
 pub(crate) fn parameter<D: Device>(gradient: &Matrix<D>, parameter: &Parameter<D>) -> Result<usize> {
     let Parameter { value, mean, square } = parameter;
     same(gradient, value)?;
@@ -92,7 +92,7 @@ pub(crate) fn parameter<D: Device>(gradient: &Matrix<D>, parameter: &Parameter<D
     same(gradient, square)
 }
 
-/// The number of elements of both.
+/// The number of elements that both arrays have.
 pub(crate) fn same<D: Device>(a: &Matrix<D>, b: &Matrix<D>) -> Result<usize> {
     ensure(a.shape() == b.shape(), || format!("{:?} and {:?} are not the same shape", a.shape(), b.shape()))?;
     Ok(a.len())

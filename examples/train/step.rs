@@ -11,7 +11,7 @@ use crate::data::{CLASSES, PIXELS};
 use crate::network::{Activations, HIDDEN, Network};
 use crate::shapes;
 
-/// The training data on the device. It lives outside every scope.
+/// The training data on the device. It is allocated outside of scopes.
 pub(crate) struct TrainingSet<D: Device> {
     pub(crate) images: Matrix<D>,
     pub(crate) targets: Matrix<D>,
@@ -23,10 +23,9 @@ pub(crate) struct TrainingSet<D: Device> {
 
 /// One training step on the rows `batch` of the epoch.
 ///
-/// This attribute is all that the cache asks for. Whatever is allocated until the function returns, here or in what it calls,
-/// is served by the cache named `train_step`: in the first step by the device, in the following ones by what arrays of the
-/// same shape gave back when they were dropped. The last batch of an epoch is smaller and has shapes of its own; they, too,
-/// come back in every epoch.
+/// The cache needs only this attribute. The cache `train_step` serves all arrays that are allocated until the function returns, here or in
+/// functions that it calls. In the first step, their memory comes from the device. In the following steps, it is the memory of
+/// dropped arrays. The last batch of an epoch is smaller, and so its arrays have other shapes. They, too, repeat in every epoch.
 #[cache_scope(train_step)]
 pub(crate) fn train_step<C: Compute>(
     mut step: Step<'_, C>,
@@ -43,7 +42,7 @@ pub(crate) fn train_step<C: Compute>(
     network.learn(&mut step, adam, &images, hidden, at_logits)
 }
 
-/// The network's scores for each image, in a scope of its own.
+/// The network's scores for each image, computed in another scope.
 pub(crate) fn evaluate<C: Compute>(
     mut step: Step<'_, C>,
     network: &Network<C::Device>,
@@ -52,7 +51,7 @@ pub(crate) fn evaluate<C: Compute>(
     gpucache::cache_scope!(eval, { Ok(network.forward(&mut step, images)?.logits.to_vec()?) })
 }
 
-/// The shapes that [`train_step`] asks for with a batch of so many rows, in its order: the price of `--alloc hand`.
+/// The shapes of the arrays of [`train_step`] with a batch of so many rows, in their order. `--alloc hand` has to know them.
 pub(crate) fn training_shapes(rows: usize, functional: bool) -> Vec<[usize; 2]> {
     let [first, second] = HIDDEN;
     let batch = vec![[rows, PIXELS], [rows, CLASSES]];
@@ -60,7 +59,7 @@ pub(crate) fn training_shapes(rows: usize, functional: bool) -> Vec<[usize; 2]> 
     let (at_second, at_first) = (vec![[rows, second]; 2], vec![[rows, first]; 2]);
     let learn = |inputs, outputs| {
         let (weight, bias) = ([inputs, outputs], [1, outputs]);
-        // The gradients, and what replaces value, mean and square of each.
+        // The gradients, and the new value, mean and square of each.
         if functional { [vec![weight, bias], vec![weight; 3], vec![bias; 3]].concat() } else { vec![weight, bias] }
     };
     let third = [at_second, learn(second, CLASSES)].concat();
@@ -68,17 +67,17 @@ pub(crate) fn training_shapes(rows: usize, functional: bool) -> Vec<[usize; 2]> 
     [batch, forward_shapes(rows), loss, third, middle, learn(PIXELS, first)].concat()
 }
 
-/// The shapes that a forward pass asks for, in its order.
+/// The shapes of the arrays of a forward pass, in their order.
 pub(crate) fn forward_shapes(rows: usize) -> Vec<[usize; 2]> {
     let [first, second] = HIDDEN;
     vec![[rows, first], [rows, first], [rows, second], [rows, second], [rows, CLASSES]]
 }
 
-/// The operations of one step, each with a new array for what it gives.
+/// The operations of one step. Each allocates a new array for its result.
 pub(crate) struct Step<'a, C: Compute> {
     pub(crate) compute: &'a C,
     pub(crate) buffers: Buffers<'a, C::Device>,
-    /// Whether what is learnt is written to new arrays.
+    /// Whether each step allocates new parameters.
     pub(crate) functional: bool,
 }
 
@@ -115,8 +114,8 @@ impl<'a, C: Compute> Step<'a, C> {
         Ok(out)
     }
 
-    /// Moves a parameter against its gradient. New arrays are made in the scope as all others are, and are alive when the next
-    /// step makes their successors; the old ones, which the step before made, are dropped here.
+    /// Moves a parameter against its gradient. New arrays are allocated in the scope, like all others, and are still live when the next
+    /// step allocates their successors. The old arrays are those of the step before, and are dropped here.
     pub(crate) fn adam(
         &mut self,
         adam: Adam,

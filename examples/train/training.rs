@@ -1,11 +1,11 @@
-//! The loop around the step: epochs, evaluation in between, and what is counted.
+//! The loop around the step: epochs, the evaluations between them, and the counters.
 
 use std::io::IsTerminal as _;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use gpucache::ScopeStats;
 use gpucache::prelude::*;
+use gpucache::stats::ScopeStats;
 
 use crate::Options;
 use crate::buffers::Storage;
@@ -17,7 +17,7 @@ use crate::step::{Step, TrainingSet, evaluate, forward_shapes, train_step, train
 
 const SEED: u64 = 1797;
 const BATCH: usize = 64;
-/// Learning rate at the start; it falls to zero on a cosine.
+/// Learning rate at the start. It falls to zero along a cosine.
 const RATE: f32 = 1e-2;
 const MEAN_DECAY: f32 = 0.9;
 const SQUARE_DECAY: f32 = 0.999;
@@ -27,7 +27,7 @@ struct Training<'c, C: Compute> {
     random: fastrand::Rng,
     network: Network<C::Device>,
     set: TrainingSet<C::Device>,
-    /// Images without their shifted copies.
+    /// Number of images without their shifted copies.
     samples: usize,
     full_batch: Storage<C::Device>,
     last_batch: Storage<C::Device>,
@@ -43,34 +43,36 @@ struct Evaluation<'c, C: Compute> {
     storage: Storage<C::Device>,
 }
 
-/// What some epochs of training took, evaluation not counted.
+/// Steps, time and allocations of some epochs, without the evaluations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) steps: u64,
     pub(crate) time: Duration,
-    /// Allocations that the device was asked for.
+    /// Steps per second of the fastest epoch, which other programs of the machine disturbed least.
+    pub(crate) best_speed: f64,
+    /// How often the steps took memory from the device.
     pub(crate) takes: u64,
 }
 
-/// How training went.
+/// The result of a training.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// The share of the held-back images told right after the last epoch.
+    /// The share of test images that are classified correctly after the last epoch.
     pub(crate) accuracy: f64,
     /// Mean loss over the last epoch.
     pub(crate) loss: f32,
     pub(crate) first: Tally,
     /// All epochs but the first.
     pub(crate) steady: Tally,
-    /// What the cache of the training step did.
+    /// Statistics of the cache of the training step.
     pub(crate) cache: Option<ScopeStats>,
-    /// Allocations of arrays that outlive their step, which its plan served.
+    /// Number of arrays that outlived their step and that its plan served.
     pub(crate) carried: u64,
-    /// Bytes that the caches gave back after the last evaluation, and at the end.
+    /// Bytes that the caches returned after the last evaluation, and at the end.
     pub(crate) given_back: [u64; 2],
 }
 
-/// Trains and says how it went. All memory that the caches hold has been given back when it returns.
+/// Trains, and returns the result. By then all memory of the caches is returned to the device.
 pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcome> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let digits = Digits::load(&mut random)?;
@@ -83,18 +85,18 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
         let tally = if epoch == 0 { &mut first } else { &mut steady };
         training.epoch(tally)?;
         accuracy = evaluation.accuracy(&training.network)?;
-        // Training goes on without the evaluation's memory; the next evaluation will ask for it again.
+        // Training continues without the evaluation's memory. The next evaluation requests it again.
         evaluation_bytes = gpucache::invalidate("eval").bytes;
         show_progress(epoch + 1, options.epochs, accuracy);
     }
 
     let cache = gpucache::stats("train_step");
-    let carried = gpucache::plan_stats("train_step").map_or(0, |plans| plans.carried);
+    let carried = gpucache::stats("train_step").map_or(0, |stats| stats.plan.carried);
     let given_back = [evaluation_bytes, gpucache::invalidate_all().bytes];
     Ok(Outcome { accuracy, loss: training.loss()?, first, steady, cache, carried, given_back })
 }
 
-/// Writes over the line before it, on a terminal alone.
+/// Overwrites the line before it. Prints only on a terminal.
 fn show_progress(epoch: u16, epochs: u16, accuracy: f64) {
     if std::io::stderr().is_terminal() {
         let end = if epoch == epochs { "\n" } else { "" };
@@ -126,12 +128,12 @@ impl<'c, C: Compute> Training<'c, C> {
         })
     }
 
-    /// One pass over the images, each as one of its shifted copies. The host waits for the device once, at the end.
+    /// One pass over the images, each as one of its shifted copies. The host waits for the device only once, at the end.
     fn epoch(&mut self, tally: &mut Tally) -> Result<()> {
         let order = self.shuffled();
         self.set.order.copy_from_slice(&order)?;
         let device = self.compute.device();
-        let (start, takes) = (Instant::now(), device.memory().times_taken());
+        let (start, takes, steps) = (Instant::now(), device.memory().times_taken(), tally.steps);
         for batch in batches(self.samples) {
             let adam = self.next_adam();
             let storage = if batch.len() == BATCH { &mut self.full_batch } else { &mut self.last_batch };
@@ -140,7 +142,9 @@ impl<'c, C: Compute> Training<'c, C> {
             tally.steps += 1;
         }
         device.synchronize()?;
-        tally.time += start.elapsed();
+        let time = start.elapsed();
+        tally.time += time;
+        tally.best_speed = tally.best_speed.max((tally.steps - steps) as f64 / time.as_secs_f64());
         tally.takes += device.memory().times_taken() - takes;
         Ok(())
     }
@@ -178,7 +182,7 @@ impl<'c, C: Compute> Evaluation<'c, C> {
         })
     }
 
-    /// The share of the held-back images that the network tells right.
+    /// The share of test images that the network classifies correctly.
     fn accuracy(&mut self, network: &Network<C::Device>) -> Result<f64> {
         let step = Step { compute: self.compute, buffers: self.storage.buffers(), functional: false };
         let scores = evaluate(step, network, &self.images)?;

@@ -1,11 +1,11 @@
-//! Shows a running program: what its scopes and devices hold, once a second, in place.
+//! Shows a running program: the memory of its scopes and devices, updated once a second.
 //!
 //! ```text
 //! GPUCACHE_WATCH=run.txt cargo run --release --example train
 //! cargo run --release --example watch -- run.txt
 //! ```
 //!
-//! Any program that uses the crate writes the file, if the variable names one; it is text, and whole whenever it is read.
+//! Any program that uses gpucache writes the file if the variable names one. It is text, and complete whenever it is read.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,28 +14,28 @@ use std::time::{Duration, SystemTime};
 
 use clap::Parser;
 
-/// Shows a program that runs with GPUCACHE_WATCH=PATH.
+/// Shows the memory of a program that runs with GPUCACHE_WATCH=PATH, once a second.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The file that the variable names.
+    /// The file that the variable GPUCACHE_WATCH names.
     path: PathBuf,
-    /// Show it once, as it is, and end.
+    /// Print the file once, and exit.
     #[arg(long)]
     once: bool,
 }
 
-/// The program writes once a second: so much later it has ended, or is stopped.
+/// The program writes once a second. If the file is older than this, the program has ended or was stopped.
 const LATE: Duration = Duration::from_secs(3);
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Has a terminal clear itself, and go on at its top.
+/// Clears a terminal, and continues at its top.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read it has enough.
+        // The reader has closed the pipe, because it has read enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("watch: {error}");
@@ -56,7 +56,7 @@ fn run(options: &Options) -> io::Result<()> {
     }
 }
 
-/// What the file says, and a word if that is not news.
+/// The contents of the file, with a note if they are old.
 fn shown(path: &Path) -> String {
     let Ok(text) = std::fs::read_to_string(path) else {
         return format!("waiting for {}\n", path.display());

@@ -44,63 +44,130 @@ compile_error!("gpucache's feature `foreign` is for Linux on x86-64 or AArch64: 
 
 mod array;
 pub mod device;
-mod diagnosis;
+pub mod diagnosis;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 mod placed;
 pub mod plan;
-mod report;
 mod scope;
+pub mod stats;
 pub use gpucache_engine::trace;
 
 #[cfg(feature = "cuda")]
 pub use cudarc;
 
-pub use array::{Allocate, Arguments, Array, Element, Shape};
-#[cfg(feature = "cuda")]
-pub use array::{ArrayView, Graph, Launch};
+pub use array::{Allocate, Array, Element, Shape};
+pub use gpucache_engine::{Error, Recycle, Result};
+pub use scope::{OwnedScope, Scope, ScopeGuard, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats};
+
+// Until limits are methods of devices.
 pub use device::limits::{allocation_timeout, limit, limit_idle, limit_process, limit_soft, reclaim, share_of, trim};
-pub use diagnosis::{Cause, Diagnosis, Finding};
-pub use gpucache_engine::{
-    Amount, Bound, Deviations, Error, InUse, PlanStats, Pressure, PressureHandler, ReclaimStats, ReclaimStep, Recycle,
-    Result, ScopeMemory, ScopeStats, Served, Shortage, StepUse, Unplanned, on_pressure,
-};
-pub use placed::{
-    Fetched, FetchedMut, Placed, PlacedStats, Placement, default_placement, limit_host, placed_stats, placed_stats_of,
-};
-pub use report::{
-    DeviceStats, NamedStats, ProcessStats, RangeUse, StatsGuard, ThreadStats, Top, device_stats, process_stats,
-    report_on_drop, reset_peaks, reset_peaks_of, top,
-};
-pub use scope::{
-    Invalidated, OwnedScope, Scope, ScopeGuard, diagnose, invalidate, invalidate_all, plan_stats, reclaim_of, scopes,
-    stats,
-};
+pub use gpucache_engine::{Pressure, PressureHandler, on_pressure};
+pub use placed::{Fetched, FetchedMut, Placed, Placement, default_placement, limit_host};
+
+/// What an [`Error`] says about missing memory.
+///
+/// ```
+/// use gpucache::{device::Virtual, error::Bound, prelude::*};
+///
+/// let error = Virtual::new(1 << 20).zeros::<u8>(2 << 20).unwrap_err();
+/// assert_eq!(error.shortage().unwrap().bound, Bound::Capacity);
+/// ```
+pub mod error {
+    pub use gpucache_engine::{Bound, ScopeMemory, Shortage};
+}
+
+/// How arrays are passed to work on a stream: to kernels, and to functions on a stream of the host.
+///
+/// [`Cuda::launch_builder`](crate::device::Cuda::launch_builder) and [`Host::launch`](crate::device::Host::launch) take arrays by
+/// reference.
+pub mod launch {
+    pub use crate::array::Arguments;
+    #[cfg(feature = "cuda")]
+    pub use crate::array::{ArrayView, Launch};
+}
+
+/// CUDA graphs of work that uses arrays: see [`Cuda::capture`](crate::device::Cuda::capture).
+#[cfg(feature = "cuda")]
+pub mod graph {
+    pub use crate::array::Graph;
+}
 
 /// Compiles the programs in the README, one of which compiles a kernel.
 #[cfg(all(doctest, feature = "nvrtc", feature = "foreign"))]
 #[doc = include_str!("../README.md")]
 pub mod readme {}
 
-/// More than the README has room for.
+/// Pages beside the README: references, and how to port a program.
 #[cfg(any(doc, doctest))]
 pub mod docs {
+    // Before each page: where its links to other pages lead in this documentation. In a clone they lead to files.
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/coming_from.md")]
+    pub mod coming_from {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/environment.md")]
+    pub mod environment {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/features.md")]
+    pub mod features {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/figures.md")]
     pub mod figures {}
     // Its program uses the front end.
     #[cfg(any(not(doctest), feature = "foreign"))]
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/foreign.md")]
     pub mod foreign {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/glossary.md")]
+    pub mod glossary {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
+    /// Each guide solves one task: a complete program, what it prints, and what to change for your own one.
+    pub mod guides {
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/candle.md")]
+        pub mod candle {}
+        // Its program compiles a kernel.
+        #[cfg(any(not(doctest), feature = "nvrtc"))]
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/graphs.md")]
+        pub mod graphs {}
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/memory_grows.md")]
+        pub mod memory_grows {}
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/offload.md")]
+        pub mod offload {}
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/serve.md")]
+        pub mod serve {}
+        // Its program compiles a kernel.
+        #[cfg(any(not(doctest), feature = "nvrtc"))]
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!("../docs/guides/train.md")]
+        pub mod train {}
+    }
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/limits.md")]
     pub mod limits {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/observing.md")]
+    pub mod observing {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/placed.md")]
     pub mod placed {}
     // Its programs compile kernels.
     #[cfg(any(not(doctest), feature = "nvrtc"))]
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/porting.md")]
     pub mod porting {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+    #[doc = include_str!("../docs/scopes.md")]
+    pub mod scopes {}
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
     #[doc = include_str!("../docs/using.md")]
     pub mod using {}
 }

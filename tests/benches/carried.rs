@@ -1,9 +1,10 @@
-//! What arrays cost that outlive their entry and replace those of the entry before, in nanoseconds an array (allocated, and an older
-//! one dropped), and what memory they take.
+//! The cost of arrays that outlive their entry and replace those of the entry before: nanoseconds for each array (allocated, and an
+//! older one dropped), and memory.
 //!
-//! `cargo bench --bench carried -- --json`. Times are medians over rounds that alternate between the programs, on the plain
-//! host: `ns` with arrays of 1 KiB that are zeroed, `bare_ns` with the same arrays left as they are. Memory, device calls and allocations of the process's heap are those of the same programs on the virtual device,
-//! in 1,000 warm entries. `reserved` is the most that was reserved in those, over the most that was alive at once.
+//! `cargo bench --bench carried -- --json`. Times are medians over rounds that alternate between the programs, on the plain host:
+//! `ns` with arrays of 1 KiB that are zeroed, `bare_ns` with the same arrays left as they are. Memory, device calls and heap
+//! allocations are those of the same programs on the virtual device, in 1,000 warm entries. `reserved` is the most reserved memory
+//! in those entries ÷ the most live memory.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -12,18 +13,21 @@ use std::time::Instant;
 
 use clap::Parser;
 use gpucache::device::{Device, Host, Virtual};
-use gpucache::{Array, PlanStats, Recycle, Result, Scope, ScopeStats};
+use gpucache::{
+    Array, Recycle, Result, Scope,
+    stats::{PlanStats, ScopeStats},
+};
 use gpucache_tests::counting::{Counting, allocations};
 
 #[global_allocator]
 static HEAP: Counting = Counting;
 
 const ROUNDS: usize = 31;
-/// Arrays in a round, of each program.
+/// The arrays of each program in a round.
 const ARRAYS: usize = 64 * 1024;
-/// Entries before the first round: what is learned late, as arrays that live for several entries are, is known by then.
+/// Entries before the first round. By then the scope knows even what it learns late, such as arrays that live for several entries.
 const WARM: usize = 400;
-/// Entries whose memory and calls count.
+/// The entries whose memory and calls count.
 const COUNTED: usize = 1000;
 
 #[derive(Parser)]
@@ -34,29 +38,29 @@ struct Options {
     /// Recycles by key instead of by plan.
     #[arg(long)]
     keyed: bool,
-    /// What `cargo bench` passes to every benchmark.
+    /// `cargo bench` passes this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What becomes of an array once it is born.
+/// The fate of an array after its birth.
 #[derive(Clone, Copy)]
 enum Fate {
-    /// Dropped when the next one of its kind is born.
+    /// Dropped when the next array of its kind is born.
     Temporary,
-    /// Replaces the one of the entry before.
+    /// Replaces the array of the entry before.
     Replaces,
-    /// Replaces the one of this place modulo so many: states that are stepped on several times an entry.
+    /// Replaces the array of this place modulo a number: states that are stepped several times in an entry.
     Takes(usize),
-    /// Replaces it or is temporary, by chance.
+    /// Replaces the array of the entry before, or is temporary, by chance.
     Perhaps,
-    /// Dropped so many entries later.
+    /// Dropped this many entries later.
     Queued(usize),
-    /// Replaces it with all others at the end of the entry.
+    /// Replaces the array of the entry before, together with all others, at the end of the entry.
     AtTheEnd,
 }
 
-/// A program: bytes and fate of each array of an entry.
+/// A program: the bytes and fate of each array of an entry.
 struct Program<D: Device> {
     scope: Scope<'static>,
     device: D,
@@ -153,7 +157,7 @@ impl<D: Device> Program<D> {
     }
 }
 
-/// What a program takes on the virtual device.
+/// The cost of a program on the virtual device.
 struct Taken {
     reserved: f64,
     heap: u64,
@@ -168,7 +172,7 @@ impl Program<Virtual> {
     }
 
     fn plans(&self) -> PlanStats {
-        self.scope.plan_stats().unwrap_or_default()
+        self.stats().plan
     }
 
     fn take(&mut self) -> Result<Taken> {
@@ -193,12 +197,12 @@ impl Program<Virtual> {
 }
 
 const KIB: usize = 1024;
-/// Arrays on the virtual device are so many times larger than those below, so that its pages of 2 MiB are a small share of them.
+/// Arrays on the virtual device are this many times larger than those below, so that its pages of 2 MiB are a small share of them.
 const LARGER: usize = 8;
-/// Those on the host are so many times smaller: their time is not that of memory.
+/// Arrays on the host are this many times smaller, so that their time is not that of memory.
 const SMALLER: usize = 512;
 
-/// Sizes over three decades.
+/// Sizes over three orders of magnitude.
 fn unlike(count: usize) -> Vec<usize> {
     let mut random = fastrand::Rng::with_seed(11);
     (0..count).map(|_| (16_384.0 * 10f64.powf(3.0 * random.f64())) as usize).collect()
@@ -226,8 +230,8 @@ fn programs() -> Vec<(String, Vec<(usize, Fate)>)> {
     programs
 }
 
-/// A cache of keys and values that is concatenated anew for each token: 24 layers, 10 prompts of random length and batch, 512 tokens
-/// each; one entry a token.
+/// A cache of keys and values that is concatenated anew for each token: 24 layers, 10 prompts of random length and batch, 512
+/// tokens each. Each token is an entry.
 struct Growing {
     planned_share: f64,
     reserved: f64,
@@ -260,9 +264,9 @@ fn growing<D: Device>(device: &D, name: &str, row_bytes: usize) -> Result<Growin
         }
     }
     nanoseconds.sort_by(f64::total_cmp);
-    let (stats, plans) = (scope.stats().unwrap_or_default(), scope.plan_stats().unwrap_or_default());
+    let stats = scope.stats().unwrap_or_default();
     Ok(Growing {
-        planned_share: plans.planned as f64 / stats.allocations() as f64,
+        planned_share: stats.served.planned_share(),
         reserved: reserved as f64 / alive_most as f64,
         calls_per_token: stats.misses as f64 / (PROMPTS * TOKENS) as f64,
         ns: nanoseconds[nanoseconds.len() / 2],

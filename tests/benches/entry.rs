@@ -1,4 +1,5 @@
-//! What an entry of a scope takes, in nanoseconds: an empty one, and one of a single array that is dropped in it, under each policy.
+//! The time of an entry of a scope, in nanoseconds, under each policy: an empty entry, and an entry with a single array that is
+//! dropped in it.
 //!
 //! `cargo bench --bench entry -- --json`. Each figure is the median over rounds that alternate between the subjects.
 #![allow(unsafe_code)]
@@ -10,9 +11,9 @@ use clap::Parser;
 use gpucache::{Array, Recycle, Scope, device::Host};
 
 const ROUNDS: usize = 51;
-/// In a round, of each subject.
+/// The entries of each subject in a round.
 const ENTRIES: usize = 32 * 1024;
-/// Entries before the first round: a scope that plans has learned by then.
+/// Entries before the first round. A scope that plans has learned its plan by then.
 const WARM: usize = 1000;
 
 #[derive(Parser)]
@@ -20,7 +21,7 @@ struct Options {
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
-    /// What `cargo bench` passes to every benchmark.
+    /// `cargo bench` passes this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }

@@ -1,7 +1,8 @@
-//! Drops on threads that are not inside the scope that allocated, in nanoseconds each, and the owner's pair meanwhile.
+//! The time of a drop, in nanoseconds, on threads outside the scope that allocated, and the time of the owner's own pairs
+//! meanwhile.
 //!
-//! `cargo bench --bench foreign_drop -- --json`. The owner allocates arrays by the batch inside its scope and lends each
-//! batch to all other threads at once, which time their drops of it; in between the owner allocates and drops for itself.
+//! `cargo bench --bench foreign_drop -- --json`. The owner allocates arrays in batches inside its scope, and hands a batch to each
+//! other thread at once. Those threads time their drops. In between, the owner allocates and drops its own arrays.
 #![allow(unsafe_code, clippy::unwrap_used)]
 
 use std::hint::black_box;
@@ -11,7 +12,7 @@ use std::time::Instant;
 use clap::Parser;
 use gpucache::prelude::*;
 
-/// Arrays that one thread drops at a time.
+/// The arrays that one thread drops at a time.
 const BATCH: usize = 1024;
 const ROUNDS: usize = 201;
 
@@ -20,14 +21,14 @@ struct Options {
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
-    /// What `cargo bench` passes to every benchmark.
+    /// `cargo bench` passes this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 type Batch = Vec<Array<f32, Host>>;
 
-/// Drops what comes, and tells how many nanoseconds each drop took.
+/// Drops the arrays of each batch, and reports the nanoseconds of a drop.
 fn dropper(batches: &Receiver<Batch>, times: &Sender<f64>) {
     for batch in batches {
         let start = Instant::now();
@@ -45,7 +46,7 @@ fn entry(host: &Host, droppers: &[(Sender<Batch>, Receiver<f64>)], times: &mut V
     times.extend(droppers.iter().map(|(_, receiver)| receiver.recv().unwrap()));
 }
 
-/// Median nanoseconds of a drop with so many threads that drop at once.
+/// The median nanoseconds of a drop while this many threads drop at once.
 fn foreign_drop(host: &Host, threads: usize) -> f64 {
     let mut times = Vec::new();
     std::thread::scope(|scope| {

@@ -1,7 +1,8 @@
-//! What an allocation and a drop of one of cudarc's slices take on a GPU, in nanoseconds: inside a scope that plans, and as they are.
+//! The time of an allocation and a drop of a cudarc slice on a GPU, in nanoseconds: inside a scope that plans, and without
+//! gpucache.
 //!
-//! `cargo bench --features foreign --bench foreign_pair -- --json`. Event tracking is off, as candle has it for what it allocates itself, and then on. Each figure
-//! is the median over rounds that alternate between the subjects.
+//! `cargo bench --features foreign --bench foreign_pair -- --json`. Event tracking is first off, as candle sets it for its own
+//! allocations, and then on. Each figure is the median over rounds that alternate between the subjects.
 #![allow(unsafe_code, clippy::unwrap_used)]
 
 use std::hint::black_box;
@@ -13,7 +14,7 @@ use cudarc::driver::CudaStream;
 use gpucache::prelude::*;
 
 const ROUNDS: usize = 31;
-/// Pairs in an entry.
+/// The pairs in an entry.
 const PAIRS: usize = 64;
 const ENTRIES: usize = 100;
 
@@ -22,7 +23,7 @@ struct Options {
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
-    /// What `cargo bench` passes to every benchmark.
+    /// `cargo bench` passes this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -34,7 +35,7 @@ fn pairs(stream: &Arc<CudaStream>) {
     }
 }
 
-/// Nanoseconds of a pair.
+/// The nanoseconds of a pair.
 fn time(entry: impl Fn()) -> f64 {
     let start = Instant::now();
     (0..ENTRIES).for_each(|_| entry());

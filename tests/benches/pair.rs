@@ -1,8 +1,8 @@
-//! One allocation and its drop, in nanoseconds: warm scopes beside mimalloc, and beside themselves while a trace is on, in turn
-//! in one run.
+//! The time of one allocation and its drop, in nanoseconds: warm scopes beside mimalloc, and beside themselves while a trace is on,
+//! in turn in one run.
 //!
-//! `cargo bench --bench pair -- --json`. Each figure is the median over rounds that alternate between the subjects, so
-//! that a machine whose speed drifts treats them alike.
+//! `cargo bench --bench pair -- --json`. Each figure is the median over rounds that alternate between the subjects, so that a
+//! machine whose speed drifts treats them alike.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -14,14 +14,14 @@ use gpucache::{prelude::*, trace};
 use mimalloc::MiMalloc;
 
 const ROUNDS: usize = 101;
-/// In a round, of each subject.
+/// The pairs of each subject in a round.
 const PAIRS: usize = 64 * 1024;
-/// In an entry of the scope that plans: as many allocations as a training step has, so that its slots stay in the cache.
+/// The pairs in an entry of the scope that plans: as many as a training step allocates, so that its slots stay in the cache.
 const ENTRY: usize = 1024;
-/// Entries from which the scope that plans learns its order.
+/// The entries from which the scope that plans learns its order.
 const WARM: usize = 16;
 const SHAPES: usize = 64;
-/// Events that a trace keeps.
+/// The events that a trace keeps.
 const TRACED: usize = 4096;
 
 #[derive(Parser)]
@@ -29,12 +29,12 @@ struct Options {
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
-    /// What `cargo bench` passes to every benchmark.
+    /// `cargo bench` passes this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// A pair of mimalloc's at 64 bytes.
+/// A pair of mimalloc at 64 bytes.
 fn mimalloc_pairs() {
     let layout = Layout::new::<[u64; 8]>();
     for _ in 0..PAIRS {
@@ -46,19 +46,19 @@ fn mimalloc_pairs() {
     }
 }
 
-/// Pairs of a scope that keeps blocks by key, 64 shapes in turn.
+/// Pairs of a scope that keeps blocks by key, with 64 shapes in turn.
 #[cache_scope(keyed_pair, recycle = "keyed")]
 fn keyed_pairs(host: &Host) {
     (0..PAIRS).for_each(|index| pair(host, index));
 }
 
-/// An entry's pairs of a scope that plans, 64 shapes in turn.
+/// The pairs of an entry of a scope that plans, with 64 shapes in turn.
 #[cache_scope(planned_pair)]
 fn planned_entry(host: &Host) {
     (0..ENTRY).for_each(|index| pair(host, index));
 }
 
-/// Pairs of a scope that plans, with the time to enter it.
+/// Pairs of a scope that plans, including the time to enter it.
 fn planned_pairs(host: &Host) {
     (0..PAIRS / ENTRY).for_each(|_| planned_entry(host));
 }
@@ -70,7 +70,7 @@ fn pair(host: &Host, index: usize) {
     drop(black_box(array));
 }
 
-/// Of [`planned_pairs`], while a trace is on. Its end is not timed.
+/// The time of [`planned_pairs`] while a trace is on. The end of the trace is not timed.
 fn traced_nanoseconds_per_pair(host: &Host) -> f64 {
     trace::start(TRACED);
     let figure = nanoseconds_per_pair(|| planned_pairs(host));
@@ -78,9 +78,9 @@ fn traced_nanoseconds_per_pair(host: &Host) -> f64 {
     figure
 }
 
-/// How many allocations of the scope a plan served so far.
+/// How many allocations of the scope a plan has served so far.
 fn planned_so_far() -> u64 {
-    gpucache::plan_stats("planned_pair").unwrap_or_default().planned
+    gpucache::stats("planned_pair").unwrap_or_default().served.planned.allocations
 }
 
 fn nanoseconds_per_pair(subject: impl FnOnce()) -> f64 {
@@ -95,7 +95,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// Says on stderr that `planned_pair_ns` is not what its name promises, if less than 99 % of its pairs were planned.
+/// Warns on stderr that `planned_pair_ns` is not what its name promises, if less than 99 % of its pairs were planned.
 fn warn_unless_planned(share: f64) {
     if share < 0.99 {
         eprintln!("warning: only {:.1} % of the pairs behind planned_pair_ns were planned", 100.0 * share);

@@ -1,4 +1,4 @@
-//! What it takes to use an array that may rest on the host and is on the device, in nanoseconds, beside a use of the array itself.
+//! The time to use an array that can be offloaded and is on the device, in nanoseconds, beside the use of a plain array.
 //!
 //! `cargo bench --bench placed -- --json`. Each figure is the median over rounds that alternate between the subjects, so that a
 //! machine whose speed drifts treats them alike.
@@ -10,9 +10,9 @@ use clap::Parser;
 use gpucache::{Placed, prelude::*};
 
 const ROUNDS: usize = 1601;
-/// In a round, of each subject: so few that they are done in a tenth of a millisecond, and other programs seldom come between.
+/// The uses of each subject in a round: so few that they take a tenth of a millisecond, and other programs seldom interrupt them.
 const USES: usize = 4 * 1024;
-/// As many as a model has parameters.
+/// As many arrays as a model has parameters.
 const ARRAYS: usize = 64;
 
 #[derive(Parser)]
@@ -20,7 +20,7 @@ struct Options {
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
-    /// What `cargo bench` passes to every benchmark.
+    /// `cargo bench` passes this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }

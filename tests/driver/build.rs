@@ -1,5 +1,4 @@
-//! Names the library as the driver's, by what the loader compares: a program that is linked against it asks for
-//! `libcuda.so.1`.
+//! Gives the library the driver's name, which the loader compares. So a program that is linked against it asks for `libcuda.so.1`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

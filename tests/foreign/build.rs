@@ -1,5 +1,5 @@
-//! Where the driver's library is for the linker, and which linker: `FOREIGN_DRIVER` is a folder, `FOREIGN_LINKER` a name that
-//! the C compiler takes. Said here and not by flags for the whole build, so that builds of two linkers share what they depend on.
+//! Tells the linker the folder of the driver's library (`FOREIGN_DRIVER`), and the C compiler the name of the linker
+//! (`FOREIGN_LINKER`). Set here and not by flags for the whole build, so that builds with two linkers share their dependencies.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

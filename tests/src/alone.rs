@@ -1,4 +1,4 @@
-//! Tests in processes of their own: what they break (a lost context, a hang, the process) is theirs alone.
+//! Runs tests in processes of their own, so that a lost context, a hang or a crash affects only one test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 /// Set in a process that runs one test.
 const CHILD: &str = "GPUCACHE_TEST_ALONE";
-/// The status of a process whose test came to its end. A process that ran no test has another one.
+/// The exit status of a process whose test finished. A process that ran no test has another status.
 const DONE: i32 = 42;
 
-/// Bytes of the made-up driver's device: it writes all memory that is asked for, and shortages take their time.
+/// The bytes of the made-up driver's device. Few, since the driver writes all requested memory, and shortages take their time.
 const BYTES: &str = "268435456";
 
-/// Builds a driver, and answers its folder.
+/// Builds a driver, and returns its folder.
 pub type Driver = fn(&Path) -> PathBuf;
 
-/// Runs the closure of a test in a process of its own, and fails if that does not come to its end within `seconds`. The process has
-/// the driver that [`gpu::device`](crate::gpu::device) finds, from its start.
+/// Runs the closure of a test in a process of its own. Fails if the closure does not finish within `seconds`. From its start, the
+/// process has the driver that [`gpu::device`](crate::gpu::device) finds.
 ///
-/// The closure is written in the test itself, whose path is the front of the closure's name.
+/// The closure must be written in the test itself: its name begins with the test's path.
 ///
 /// # Panics
 /// If the test fails or hangs.
@@ -26,7 +26,7 @@ pub fn alone<F: FnOnce()>(seconds: u64, body: F) {
     run::<F>(seconds, body, crate::madeup::folder_unless_there_is_another);
 }
 
-/// As [`alone`], over a made-up driver, whatever else there is.
+/// As [`alone`], but always over this made-up driver.
 ///
 /// # Panics
 /// As [`alone`].
@@ -44,7 +44,7 @@ fn run<F: FnOnce()>(seconds: u64, body: F, driver: impl FnOnce() -> Option<PathB
     let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
     command.args([name, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]).env(CHILD, "1");
     let driver = driver();
-    // Each process has a made-up device of its own, and all share a real one.
+    // Each process has its own made-up device, but all share a real one.
     let _turn = driver.is_none().then(crate::turn);
     if let Some(folder) = driver {
         command.env("LD_LIBRARY_PATH", folder).env("MADEUP_BYTES", BYTES);

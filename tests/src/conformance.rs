@@ -1,15 +1,15 @@
-//! What has to hold on every device, written once: a function per property, generic over the device.
+//! The properties that every device must have, written once: one function for each property, generic over the device.
 //!
-//! A property uses what a program can use and nothing else. It gets names that no other property has, and is checked
-//! after it ended as well: once its scopes are invalidated, the device holds what it held before, to the byte.
-//! [`conformance!`](crate::conformance!) makes a test of each property for one device.
+//! A property uses only what a program can use. It gets names that no other property has, and is checked after its end as well:
+//! once its scopes are invalidated, the device has exactly the memory that it had before. [`conformance!`](crate::conformance!)
+//! makes a test of each property for one device.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use gpucache::device::Device;
-use gpucache::{Array, Element, Result, ScopeStats, invalidate, stats};
+use gpucache::{Array, Element, Result, invalidate, stats, stats::ScopeStats};
 
 use crate::supplied;
 
@@ -24,8 +24,8 @@ pub mod scopes;
 pub mod shapes;
 pub mod threads;
 
-/// The tests of one device: `conformance!(host, host_device)` beside a `fn host_device() -> Option<D>`, which returns
-/// `None` where there is no such device.
+/// The tests of one device: `conformance!(host, host_device)` beside a `fn host_device() -> Option<D>`, which returns `None` if
+/// there is no such device.
 #[macro_export]
 macro_rules! conformance {
     ($module:ident, $device:ident) => {
@@ -64,7 +64,7 @@ macro_rules! conformance {
     };
 }
 
-/// What [`conformance!`](crate::conformance!) is made of.
+/// The parts of [`conformance!`](crate::conformance!).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_tests {
@@ -82,7 +82,7 @@ macro_rules! conformance_tests {
     };
 }
 
-/// What a device holds, to the byte; equal to anything on devices whose memory comes in pages or chunks.
+/// The memory that a device has reserved, to the byte. Equal to anything on devices whose memory comes in pages or chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// See [`gpucache::device::MemoryUse`].
@@ -91,7 +91,7 @@ pub struct Held {
     pub allocations: Exactly,
 }
 
-/// A number that is known, or not to be compared.
+/// A number that is known, or that must not be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exactly(Option<u64>);
 
@@ -103,7 +103,7 @@ impl std::ops::Add<u64> for Exactly {
     }
 }
 
-/// What the device holds now.
+/// The memory that the device has reserved now.
 pub fn memory<D: Device>(device: &D) -> Held {
     let now = device.memory();
     let known = |number| Exactly(crate::faulty::is_faulty(device).then_some(number));
@@ -113,7 +113,7 @@ pub fn memory<D: Device>(device: &D) -> Held {
 /// A property, as a plain function.
 pub type Property<D> = fn(&D, &Context) -> Result<()>;
 
-/// Lets the tests of one device run one after the other, so that they can compare the device's numbers.
+/// Makes the tests of one device run one after the other, so that they can compare the device's numbers.
 pub struct Turn {
     device: &'static str,
     running: Mutex<()>,
@@ -128,7 +128,7 @@ impl Turn {
     /// Checks a property, and that nothing is left of it.
     ///
     /// # Panics
-    /// If it does not hold.
+    /// If the property does not hold.
     pub fn check<D: Device>(&self, device: Option<D>, name: &str, property: Property<D>) {
         let _turn = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(device) = device else {
@@ -140,12 +140,12 @@ impl Turn {
         if let Err(error) = property(&device, &context) {
             panic!("{}::{name}: {error}", self.device);
         }
-        // Memory that late work uses stays until that is done.
+        // Memory under late work stays until that work is done.
         device.synchronize().expect("no failure was kept");
         context.invalidate_all();
         let after = device.memory().bytes;
         let kept = context.kept.load(Relaxed);
-        // Pages hold more than the blocks in them.
+        // Pages have more bytes than the blocks in them.
         let exactly = kept == 0 || crate::faulty::is_faulty(&device);
         assert!(
             after == before + kept || !exactly && after >= before,
@@ -155,7 +155,7 @@ impl Turn {
     }
 }
 
-/// What a property gets besides the device.
+/// The values that a property gets besides the device.
 #[derive(Default)]
 pub struct Context {
     prefix: String,
@@ -171,7 +171,7 @@ impl Context {
         name
     }
 
-    /// Says that as many bytes stay allocated for good.
+    /// Notes that as many bytes stay allocated for good.
     pub fn keeps(&self, bytes: usize) {
         self.kept.fetch_add(bytes as u64, Relaxed);
     }
@@ -183,7 +183,7 @@ impl Context {
     }
 }
 
-/// The statistics of a scope, all zero where it was never entered.
+/// The statistics of a scope, all zero if it was never entered.
 pub fn stats_of(name: &str) -> ScopeStats {
     stats(name).unwrap_or_default()
 }
@@ -191,7 +191,7 @@ pub fn stats_of(name: &str) -> ScopeStats {
 /// The hits of a scope, and its other allocations.
 pub fn hits_and_supplies(name: &str) -> (u64, u64) {
     let stats = stats_of(name);
-    (stats.hits, supplied(stats))
+    (stats.hits, supplied(&stats))
 }
 
 /// The blocks of a scope that are in use, and those that are idle.
@@ -200,7 +200,7 @@ pub fn busy_and_idle(name: &str) -> (u64, u64) {
     (stats.busy_blocks, stats.idle_blocks)
 }
 
-/// Elements that tell a `seed` and their places.
+/// Elements that depend on a `seed` and their places.
 pub fn pattern(seed: u32, len: usize) -> Vec<u32> {
     (0..len as u32).map(|place| seed.wrapping_mul(0x9E37_79B9) ^ place.wrapping_mul(0x85EB_CA6B)).collect()
 }

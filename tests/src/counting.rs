@@ -1,11 +1,11 @@
-//! An allocator that counts what each thread does on the host's heap, so that neither the test harness nor a test beside
-//! disturbs. A program that counts makes it its own: `#[global_allocator] static COUNTING: Counting = Counting;`.
+//! An allocator that counts the calls of each thread to the host's heap, so that neither the test harness nor another test disturbs
+//! the counts. A program that counts declares it as its own: `#[global_allocator] static COUNTING: Counting = Counting;`.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counted.
+/// The system's allocator, with counts.
 pub struct Counting;
 
 thread_local! {
@@ -14,7 +14,7 @@ thread_local! {
     static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
-// The cells are not there any more at the end of a thread, when nobody asks.
+// At the end of a thread the cells are gone. Nobody asks for them then.
 fn count_allocation(bytes: usize) {
     let _ = ALLOCATIONS.try_with(|number| number.set(number.get() + 1));
     let _ = BYTES.try_with(|held| held.set(held.get().wrapping_add(bytes as u64)));
@@ -25,7 +25,7 @@ fn count_free(bytes: usize) {
     let _ = BYTES.try_with(|held| held.set(held.get().wrapping_sub(bytes as u64)));
 }
 
-// SAFETY: all calls go to the system's allocator, with the arguments and the contract they came with.
+// SAFETY: all calls go to the system's allocator, with the same arguments and under the same contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
@@ -53,17 +53,17 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How often this thread allocated so far; 0 where the allocator is another one.
+/// How many allocations this thread has made so far; 0 if the program has another allocator.
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// How often this thread freed so far.
+/// How many times this thread has freed memory so far.
 pub fn frees() -> u64 {
     FREES.get()
 }
 
-/// The bytes that this thread allocated and did not free, less those that it freed for others.
+/// The bytes that this thread allocated and did not free, minus those that it freed for other threads.
 pub fn held_bytes() -> i64 {
     BYTES.get() as i64
 }

@@ -1,9 +1,8 @@
-//! A device over host memory that counts every call, fails on demand, and checks what the engine does with memory.
+//! A device over host memory that counts every call, fails on demand, and checks how the engine uses its memory.
 //!
-//! [`Faulty::new`] makes a device of its own: its memory, calls and faults are independent of every other one. Memory is
-//! filled with garbage when it is allocated, so that nothing is zero by luck, and wiped when it is freed. A free that is
-//! made to fail frees all the same, as [`Backend::free`] says. The host's memory, to which arrays are copied that leave it, is a
-//! machine of its own: [`Faulty::host_side`].
+//! [`Faulty::new`] makes an independent device with its own memory, calls and faults. Memory is filled with garbage when it is
+//! allocated, so that nothing is zero by luck, and wiped when it is freed. A free that is made to fail still frees the memory, as
+//! [`Backend::free`] says. The host's memory, to which arrays are offloaded, is a machine of its own: [`Faulty::host_side`].
 #![allow(unsafe_code)]
 
 mod ledger;
@@ -21,9 +20,9 @@ use self::ledger::{ALIGNMENT, Ledger, Place};
 pub use self::ledger::{Call, Calls, Failure, Fault};
 use crate::sync::{Mutex, MutexGuard};
 
-/// What memory contains before its first use.
+/// The contents of memory before its first use.
 const GARBAGE: u8 = 0xA5;
-/// What memory contains after its last use.
+/// The contents of memory after its last use.
 const WIPED: u8 = 0xDD;
 
 /// A handle of one stream of a device that can be made to fail.
@@ -31,14 +30,14 @@ const WIPED: u8 = 0xDD;
 #[repr(transparent)]
 pub struct Faulty(Stream);
 
-/// One device: what its streams share.
+/// One device: the state that its streams share.
 struct Machine {
     ledger: Mutex<Ledger>,
     streams: AtomicU64,
     /// Whether events do not complete for now.
     lags: AtomicBool,
     memory: Arc<Memory>,
-    /// Its other side, once it was asked for.
+    /// The host's side, once somebody asked for it.
     host: OnceLock<Arc<Machine>>,
 }
 
@@ -48,7 +47,7 @@ struct FaultyMemory {
     stream: u64,
 }
 
-/// An event, complete when it is recorded, unless the device lags.
+/// An event. It is complete as soon as it is recorded, unless the device lags.
 struct FaultyEvent {
     machine: Arc<Machine>,
 }
@@ -59,7 +58,7 @@ impl Faulty {
         Faulty::with_limit(usize::MAX)
     }
 
-    /// A new device that is out of memory beyond `bytes`.
+    /// A new device with `bytes` bytes of memory.
     pub fn with_limit(bytes: usize) -> Faulty {
         let ledger = Mutex::new(Ledger::new(bytes));
         Faulty::on(ledger, Arc::default())
@@ -76,7 +75,7 @@ impl Faulty {
         Faulty::over(Machine::new(ledger, memory))
     }
 
-    /// The host's side, with calls, faults and blocks of its own. Copies between both are calls of the device.
+    /// The host's side, with its own calls, faults and blocks. Copies between both sides are calls of the device.
     pub fn host_side(&self) -> Faulty {
         Faulty::over(self.memory_of_this().machine.host().clone())
     }
@@ -88,7 +87,7 @@ impl Faulty {
 
     fn over(machine: Arc<Machine>) -> Faulty {
         let memory = machine.memory.clone();
-        // SAFETY: both are of one machine, whose memory is this process's.
+        // SAFETY: both belong to one machine, whose memory is this process's.
         Faulty(unsafe { Stream::new(memory, FaultyMemory::new(machine)) })
     }
 
@@ -100,22 +99,22 @@ impl Faulty {
         self.memory_of_this().machine.ledger()
     }
 
-    /// Lets calls fail as `fault` says, counted from now. Replaces an earlier fault.
+    /// Makes calls fail as `fault` says, counted from now. Replaces an earlier fault.
     pub fn arm(&self, fault: Fault) {
         self.ledger().arm(fault);
     }
 
-    /// While it lags, no event completes, as if work were still under way.
+    /// While the device lags, no event completes, as if work were still running.
     pub fn set_lagging(&self, lags: bool) {
         self.memory_of_this().machine.lags.store(lags, Relaxed);
     }
 
-    /// Nothing fails any more.
+    /// Removes the fault, so nothing fails any more.
     pub fn disarm(&self) {
         self.ledger().disarm();
     }
 
-    /// Changes the bytes beyond which the device is out of memory.
+    /// Changes how many bytes of memory the device has.
     pub fn set_limit(&self, bytes: usize) {
         self.ledger().limit = bytes;
     }
@@ -125,7 +124,7 @@ impl Faulty {
         self.ledger().calls()
     }
 
-    /// How many calls were made to fail so far, by a fault and not by the limit.
+    /// How many calls have failed so far because of a fault, and not because of the limit.
     pub fn failures(&self) -> u64 {
         self.ledger().failures()
     }
@@ -135,7 +134,7 @@ impl Faulty {
         self.ledger().live()
     }
 
-    /// What the engine did that the contract of [`Backend`] forbids.
+    /// The engine's violations of the contract of [`Backend`].
     pub fn violations(&self) -> Vec<String> {
         self.ledger().violations().to_vec()
     }
@@ -148,7 +147,7 @@ impl Faulty {
     }
 }
 
-/// Whether a device is one of these, which have no range and so hold their blocks' bytes and no more.
+/// Whether this is a `Faulty` device. It has no range, so it has exactly the bytes of its blocks.
 pub fn is_faulty<D: Device>(device: &D) -> bool {
     device.stream_handle().backend::<FaultyMemory>().is_some()
 }
@@ -159,14 +158,14 @@ impl Default for Faulty {
     }
 }
 
-// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
+// SAFETY: a transparent struct around a `Stream`, which both methods return unchanged.
 unsafe impl Device for Faulty {
     fn stream_handle(&self) -> &Stream {
         &self.0
     }
 
     unsafe fn from_stream_handle(stream: &Stream) -> &Faulty {
-        // SAFETY: `Faulty` is a transparent struct around a `Stream`, and the caller's stream is one's.
+        // SAFETY: `Faulty` is a transparent struct around a `Stream`, and the caller's stream belongs to a `Faulty`.
         unsafe { &*from_ref(stream).cast() }
     }
 }
@@ -214,7 +213,7 @@ impl Machine {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call, and fails if it is to fail.
+    /// Counts a call, and fails if a fault says so.
     fn call(&self, call: Call, operation: &'static str, bytes: usize) -> Result<()> {
         match self.ledger().call(call) {
             None => Ok(()),
@@ -240,7 +239,7 @@ impl FaultyMemory {
         FaultyMemory { machine, stream }
     }
 
-    /// Whether memory is the host's side of the device, which its queues for copies reach.
+    /// Whether memory belongs to the host's side of the device, which the device's copy queues can access.
     fn is_beside(&self, place: Place) -> bool {
         self.machine.host.get().is_some_and(|host| host.ledger().holds(place))
     }
@@ -249,7 +248,7 @@ impl FaultyMemory {
         self.machine.call(call, operation, bytes)
     }
 
-    /// Counts a call on memory that has to lie within live blocks; where it does not, there is nothing to touch.
+    /// Counts a call on memory that must lie within live blocks. If it does not, the call touches nothing.
     fn call_on(&self, call: Call, operation: &'static str, ranges: &[(u64, usize)]) -> Result<()> {
         self.call(call, operation, ranges[0].1)?;
         let mut ledger = self.machine.ledger();
@@ -270,7 +269,7 @@ fn pointer(address: u64) -> *mut u8 {
     with_exposed_provenance_mut(address as usize)
 }
 
-// SAFETY: memory comes from the global allocator, which hands nothing out twice, and goes back to it in `free` alone.
+// SAFETY: memory comes from the global allocator, which hands no memory out twice, and only `free` returns it.
 unsafe impl Backend for FaultyMemory {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         self.call(Call::Allocate, "an allocation", bytes)?;
@@ -278,7 +277,7 @@ unsafe impl Backend for FaultyMemory {
         if !ledger.has_room_for(bytes) {
             return Err(Error::out_of_memory("faulty", bytes, "the limit of the test"));
         }
-        // SAFETY: the engine never asks for zero bytes, and the ledger notes where it does.
+        // SAFETY: the engine never asks for zero bytes, and the ledger notes it if it does.
         let memory = unsafe { alloc(layout(bytes.max(1))) };
         assert!(!memory.is_null(), "the host has no {bytes} bytes");
         // SAFETY: `bytes` bytes were just allocated.
@@ -291,7 +290,7 @@ unsafe impl Backend for FaultyMemory {
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
         let answer = self.call(Call::Free, "a free", bytes);
         if self.machine.ledger().freed(Place { address, bytes }, self.stream) {
-            // SAFETY: the ledger says that this block was live with these bytes, and it is not any more.
+            // SAFETY: the ledger says that this block was live with these bytes, and is live no more.
             unsafe {
                 pointer(address).write_bytes(WIPED, bytes);
                 dealloc(pointer(address), layout(bytes));
@@ -319,14 +318,14 @@ unsafe impl Backend for FaultyMemory {
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
         self.call_on(Call::Write, "a copy to the device", &[(to, bytes)])?;
-        // SAFETY: the caller gives `bytes` readable bytes at `from`; the ledger says that as many are live at `to`.
+        // SAFETY: the caller gives `bytes` readable bytes at `from`. The ledger says that as many are live at `to`.
         unsafe { copy(from, pointer(to), bytes) };
         Ok(())
     }
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
         self.call_on(Call::Read, "a copy from the device", &[(from, bytes)])?;
-        // SAFETY: the ledger says that `bytes` bytes are live at `from`; the caller gives as many writable ones at `to`.
+        // SAFETY: the ledger says that `bytes` bytes are live at `from`. The caller gives as many writable bytes at `to`.
         unsafe { copy(with_exposed_provenance(from as usize), to, bytes) };
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! The GPU of the CUDA tests: a real one, or else the made-up driver's. Tests take turns on it, since how many streams live is the
-//! context's affair and so concerns all of them.
+//! The GPU of the CUDA tests: a real one, or else the made-up driver's. Tests take turns on it, since the number of live streams
+//! belongs to the context and so concerns all of them.
 //!
-//! A test that has no GPU, or not what it needs of one, says SKIPPED and passes. With [`REQUIRED`] set it fails, and nothing is made up.
+//! A test that finds no GPU, or lacks something else, prints SKIPPED and passes. If [`REQUIRED`] is set, such a test fails instead,
+//! and nothing is made up.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -11,10 +12,10 @@ use cudarc::driver::{
 use cudarc::nvrtc::{Ptx, compile_ptx};
 use gpucache::prelude::{Array, Cuda};
 
-/// Set to 1 where there is a GPU: then a test that has none fails.
+/// Set to 1 on a machine with a GPU. A test that finds no GPU then fails.
 pub const REQUIRED: &str = "GPUCACHE_REQUIRE_GPU";
 
-/// Nanoseconds that are long enough for the host to do what a test wants done meanwhile.
+/// Nanoseconds that are long enough for the host to do the rest of a test's work meanwhile.
 pub const SLOWLY: u64 = 60_000_000;
 
 /// `tests/driver` has the same kernels.
@@ -50,17 +51,17 @@ pub struct Gpu {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Kernels over elements of four bytes, each of which takes its time first.
+/// Kernels over elements of four bytes. Each kernel first waits.
 pub struct Kernels {
-    /// Takes the place of the sums, the place of what is added to, the value, the number of elements, and nanoseconds.
+    /// Takes the address of the sums, the address of the inputs, the value, the number of elements, and nanoseconds.
     pub add: CudaFunction,
-    /// Takes the place, the value, the number of elements, and nanoseconds.
+    /// Takes the address, the value, the number of elements, and nanoseconds.
     pub fill: CudaFunction,
     hold: CudaFunction,
     _module: Arc<CudaModule>,
 }
 
-/// A word on the error output that a test does nothing, and why.
+/// Prints to stderr that a test does nothing, and why.
 ///
 /// # Panics
 /// If a GPU is required.
@@ -81,10 +82,10 @@ pub fn is_made_up() -> bool {
     return false;
 }
 
-/// GPU 0, the made-up driver's where there is none, or nothing: then it was said.
+/// GPU 0, or the made-up driver's if there is none, or `None` after a message.
 ///
 /// # Panics
-/// If there is one and it does not work, or if there is none and it is required.
+/// If there is a GPU that does not work, or if there is none and one is required.
 pub fn device() -> Option<Cuda> {
     #[cfg(target_os = "linux")]
     if !is_required() {
@@ -101,7 +102,7 @@ pub fn device() -> Option<Cuda> {
 }
 
 impl Gpu {
-    /// The GPU, or a word on the error output that there is none.
+    /// The GPU, or `None` after a message on stderr.
     ///
     /// # Panics
     /// As [`device`].
@@ -112,7 +113,7 @@ impl Gpu {
         Some(Gpu { cuda, _turn: turn })
     }
 
-    /// The GPU, or a word on the error output that nothing can be captured here.
+    /// The GPU, or `None` after a message on stderr that nothing can be captured here.
     ///
     /// # Panics
     /// As [`device`].
@@ -125,7 +126,7 @@ impl Gpu {
         Some(gpu)
     }
 
-    /// The kernels, or a word on the error output that they cannot be compiled here.
+    /// The kernels, or `None` after a message on stderr that they cannot be compiled here.
     pub fn kernels(&self) -> Option<Kernels> {
         Kernels::load(self.cuda.stream().context())
     }
@@ -137,7 +138,8 @@ impl Gpu {
     }
 }
 
-/// Waits for the work of earlier tests, and lets go of their memory and streams. Threads that have ended may still be about to drop theirs.
+/// Waits for the work of earlier tests, and releases their memory and streams. Threads that have ended may still be about to drop
+/// theirs.
 fn let_go_of_what_was_before(cuda: &Cuda) {
     let context = cuda.stream().context();
     for _ in 0..100 {
@@ -150,10 +152,10 @@ fn let_go_of_what_was_before(cuda: &Cuda) {
     }
 }
 
-/// Whether one of CUDA's libraries can be loaded, by a name that says which: `NVRTC` or `cuBLAS`.
+/// Whether one of CUDA's libraries can be loaded. `name` is `NVRTC` or `cuBLAS`.
 #[allow(unsafe_code)]
 pub fn library_is_there(name: &str) -> bool {
-    // SAFETY: both load a library, whose initialisers are made to be run by any process, and call nothing in it.
+    // SAFETY: both load a library, whose initialisers any process may run, and call nothing in it.
     let is_there = unsafe {
         match name {
             "NVRTC" => cudarc::nvrtc::sys::is_culib_present(),
@@ -167,10 +169,10 @@ pub fn library_is_there(name: &str) -> bool {
 }
 
 impl Kernels {
-    /// The kernels by an object for a context, or a word on the error output that they cannot be compiled here.
+    /// The kernels through a context object, or `None` after a message on stderr that they cannot be compiled here.
     pub fn load(context: &Arc<CudaContext>) -> Option<Kernels> {
         let code = match is_made_up() {
-            // It has the kernels, and reads no code.
+            // The made-up driver has the kernels, and reads no code.
             true => Ptx::from_src("made up"),
             false if library_is_there("NVRTC") => compile_ptx(KERNELS).expect("the kernels compile"),
             false => return None,
@@ -181,7 +183,7 @@ impl Kernels {
         Some(Kernels { add, fill, hold, _module: module })
     }
 
-    /// Keeps a stream busy for so many microseconds.
+    /// Keeps a stream busy for this many microseconds.
     #[allow(unsafe_code)]
     pub fn hold(&self, stream: &CudaStream, microseconds: u64) {
         let nanoseconds = 1000 * microseconds;
@@ -192,7 +194,7 @@ impl Kernels {
         unsafe { launch.launch(one) }.expect("launched");
     }
 
-    /// `out = input + value` on `stream`, after so many nanoseconds.
+    /// `out = input + value` on `stream`, after this many nanoseconds.
     #[allow(unsafe_code)]
     pub fn add(
         &self,
@@ -210,7 +212,7 @@ impl Kernels {
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// As [`add`](Kernels::add), into a slice of cudarc's.
+    /// As [`add`](Kernels::add), into a slice of cudarc.
     #[allow(unsafe_code)]
     pub fn add_to_slice(
         &self,
@@ -228,7 +230,7 @@ impl Kernels {
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// As [`add`](Kernels::add), by this crate's own builder.
+    /// As [`add`](Kernels::add), with this crate's own builder.
     #[allow(unsafe_code)]
     pub fn add_on(
         &self,
@@ -246,17 +248,17 @@ impl Kernels {
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// As [`add`](Kernels::add), from a bare address: only what was announced orders it.
+    /// As [`add`](Kernels::add), from a bare address. Only announced uses order it.
     #[allow(unsafe_code)]
     pub fn add_at(&self, stream: &CudaStream, out: &mut Array<u32, Cuda>, input: u64, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.add);
         launch.arg(out).arg(&input).arg(&value).arg(&len).arg(&nanoseconds);
-        // SAFETY: as in `add`; the caller's address is that of an array as long.
+        // SAFETY: as in `add`; the caller's address is that of an array of the same length.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// As [`fill`](Kernels::fill), by this crate's own builder.
+    /// As [`fill`](Kernels::fill), with this crate's own builder.
     #[allow(unsafe_code)]
     pub fn fill_on(&self, stream: &Cuda, out: &mut Array<u32, Cuda>, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
@@ -266,7 +268,7 @@ impl Kernels {
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// As [`fill`](Kernels::fill), for a slice of cudarc's.
+    /// As [`fill`](Kernels::fill), for a slice of cudarc.
     #[allow(unsafe_code)]
     pub fn fill_slice(&self, stream: &CudaStream, out: &mut CudaSlice<u32>, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
@@ -276,7 +278,7 @@ impl Kernels {
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
-    /// `out = value` on `stream`, after so many nanoseconds.
+    /// `out = value` on `stream`, after this many nanoseconds.
     #[allow(unsafe_code)]
     pub fn fill(&self, stream: &CudaStream, out: &mut Array<u32, Cuda>, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
@@ -287,7 +289,7 @@ impl Kernels {
     }
 }
 
-/// Where an array lies.
+/// The address of an array.
 pub fn address(array: &Array<u32, Cuda>) -> u64 {
     array.device_ptr(array.device().stream()).0
 }

@@ -1,4 +1,4 @@
-//! Work that runs late, on streams of the host and of a GPU: what an old life of memory still does when the next begins.
+//! Work that runs late, on streams of the host and of a GPU: an old life of memory still works when the next life begins.
 
 use gpucache::prelude::{Array, Device, Host};
 use std::time::{Duration, Instant};
@@ -23,14 +23,14 @@ pub trait Late {
         slow: bool,
     );
 
-    /// Where the array lies; waits for nothing.
+    /// The address of the array. Waits for nothing.
     fn address(&self, array: &Array<u32, Self::Device>) -> u64;
 }
 
-/// Streams of the host, with work on bare addresses: only what was announced orders it.
+/// Streams of the host, with work on bare addresses. Only announced uses order it.
 pub struct LateHost;
 
-/// Longer than a test takes to do what it wants done meanwhile.
+/// Longer than a test needs for its other work meanwhile.
 const WHILE: Duration = Duration::from_micros(400);
 
 /// A bare address, and the elements there.
@@ -42,10 +42,10 @@ impl Bare {
         Bare(LateHost.address(array) as usize, array.len())
     }
 
-    /// Not by slices: work that overlapped wrongly would have them alias, which is not what is to be seen.
+    /// Does not use slices: if work overlapped wrongly, slices would alias, and the test looks for something else.
     #[allow(unsafe_code)]
     fn write(self, value: impl Fn(usize) -> u32) {
-        // SAFETY: elements of an array that was announced to the stream that does this.
+        // SAFETY: elements of an array that was announced to the stream that does this work.
         (0..self.1).for_each(|i| unsafe { self.element(i).write_volatile(value(i)) });
     }
 
@@ -57,7 +57,7 @@ impl Bare {
 
     #[allow(unsafe_code)]
     unsafe fn element(self, i: usize) -> *mut u32 {
-        // SAFETY: the caller's `i` is within the array.
+        // SAFETY: the caller's `i` lies within the array.
         unsafe { std::ptr::with_exposed_provenance_mut::<u32>(self.0).add(i) }
     }
 }
@@ -102,7 +102,7 @@ impl Late for LateHost {
     }
 }
 
-/// Streams of a GPU, with kernels that wait first: launched by this crate's builder, or by cudarc's.
+/// Streams of a GPU, with kernels that wait first. This crate's builder launches them, or cudarc's.
 #[cfg(feature = "cuda")]
 pub struct LateGpu {
     gpu: crate::gpu::Gpu,

@@ -1,5 +1,5 @@
-//! What the tests of the workspace share: a device that counts, checks and fails on demand, and the suite of properties
-//! that every device has to have.
+//! The shared parts of the workspace's tests: a device that counts, checks and fails on demand, and the properties that every
+//! device must have.
 // A test helper reports by panicking.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
@@ -28,17 +28,17 @@ pub use marked::Marked;
 
 use std::sync::PoisonError;
 
-use gpucache::ScopeStats;
+use gpucache::stats::ScopeStats;
 
 use self::sync::{Mutex, MutexGuard};
 
-/// Allocations that a scope had nothing for. Whether they were recycled or missed depends on what else the process did on the
-/// device, where that has a range.
-pub fn supplied(stats: ScopeStats) -> u64 {
+/// The allocations that a scope had no memory for. On a device with a range, the rest of the process decides whether they were
+/// recycled or missed.
+pub fn supplied(stats: &ScopeStats) -> u64 {
     stats.recycled + stats.misses
 }
 
-/// Lets the tests of a process run one after the other, where each gets the guard first.
+/// Makes the tests of a process run one after the other, if each takes the guard first.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

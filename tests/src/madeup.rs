@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// The names by which linkers and loaders ask for a driver.
 pub const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
-/// Where the tests of a workspace have the driver built.
+/// The folder in which the tests of a workspace build the driver.
 ///
 /// # Panics
 /// If this program does not lie where Cargo puts tests.
@@ -27,8 +27,8 @@ pub fn folder_unless_there_is_another() -> Option<PathBuf> {
     FOLDER.get_or_init(|| open(c"libcuda.so.1").is_none().then(|| driver(&target()))).clone()
 }
 
-/// Lets this process have the made-up driver, unless it finds another one: once it is open, it is what cudarc finds by the name of
-/// `libcuda.so.1`. A program whose own allocations are to be served (`foreign`) needs its driver from its start.
+/// Loads the made-up driver in this process, unless the process finds another one. Once it is open, cudarc finds it under the name
+/// `libcuda.so.1`. A program whose own allocations are served (`foreign`) needs its driver from its start.
 ///
 /// # Panics
 /// If it is not built, or does not open.
@@ -45,20 +45,20 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// A library by its name or path; it stays open.
+/// Opens a library by its name or path. It stays open.
 #[allow(unsafe_code)]
 fn open(name: &CStr) -> Option<*mut c_void> {
     const NOW: c_int = 2;
-    // SAFETY: the name is a text that ends with a zero; a driver's initialisers are made to be run by any process.
+    // SAFETY: the name is a text that ends with a zero. A driver's initialisers may be run by any process.
     let library = unsafe { dlopen(name.as_ptr(), NOW) };
     (!library.is_null()).then_some(library)
 }
 
-/// The function of the made-up driver that tells how often another one was called.
+/// The function of the made-up driver that returns how often another function was called.
 #[allow(unsafe_code)]
 fn counter() -> Option<extern "C" fn(*const c_char) -> u64> {
     let driver = open(c"libcuda.so.1")?;
-    // SAFETY: the library is open, and the name a text that ends with a zero.
+    // SAFETY: the library is open, and the name is a text that ends with a zero.
     let found = unsafe { dlsym(driver, c"madeup_calls".as_ptr()) };
     // SAFETY: no other driver has a function of this name, and it has this type.
     (!found.is_null())
@@ -70,7 +70,7 @@ pub fn is_loaded() -> bool {
     counter().is_some()
 }
 
-/// How often the made-up driver's function of some name was called.
+/// How often the made-up driver's function of this name was called.
 ///
 /// # Panics
 /// If the driver is not the made-up one.
@@ -78,7 +78,7 @@ pub fn calls(name: &CStr) -> u64 {
     counter().expect("the made-up driver is loaded")(name.as_ptr())
 }
 
-/// Builds a package of the repository, by its manifest's path from here, into a folder that all such builds share.
+/// Builds a package of the repository, given by the path of its manifest, into a folder that all such builds share.
 ///
 /// # Panics
 /// If it is not built.
@@ -92,13 +92,13 @@ pub fn build<'a>(
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "--quiet", "--locked", "--manifest-path"]).arg(&manifest).arg("--target-dir").arg(target);
     command.args(arguments).envs(variables);
-    // Cargo's own for a test would be taken for a build script's.
+    // This variable of a test would be taken for a build script's.
     command.env_remove("CARGO_MANIFEST_DIR");
     let built = command.output().expect("Cargo starts");
     assert!(built.status.success(), "{manifest:?}: {}", String::from_utf8_lossy(&built.stderr));
 }
 
-/// Builds the driver into `target`, and answers the folder where it has a driver's names.
+/// Builds the driver into `target`, and returns the folder in which it has a driver's names.
 ///
 /// # Panics
 /// If it is not built, or not found.
@@ -108,7 +108,7 @@ pub fn driver(target: &Path) -> PathBuf {
     folder(&target.join("driver"), &built)
 }
 
-/// As [`driver`], without one of the functions, as drivers were before that came.
+/// As [`driver`], without one of its functions, like drivers from before that function came.
 ///
 /// # Panics
 /// As [`driver`].
@@ -121,7 +121,7 @@ pub fn driver_without(target: &Path, function: &str) -> PathBuf {
     folder(&target.join(format!("driver-without-{function}")), &bytes)
 }
 
-/// A folder in which a driver has its names. Those that are there already are not written again, as programs may be using them.
+/// A folder in which a driver has its names. Existing files are not written again, since programs may be using them.
 fn folder(path: &Path, driver: &[u8]) -> PathBuf {
     std::fs::create_dir_all(path).expect("a folder");
     for name in NAMES {

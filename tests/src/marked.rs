@@ -1,4 +1,4 @@
-//! Arrays of several types under one roof that know what they contain, so that a block in two hands is noticed.
+//! Arrays of several types that know their contents, so that a block with two owners is noticed.
 
 use std::fmt::Debug;
 
@@ -21,7 +21,7 @@ enum Typed<D: Device> {
     Triples(Array<[u16; 3], D>),
 }
 
-/// An element that tells the array's mark and its own place.
+/// An element that depends on the array's mark and its own place.
 trait Sample: Element + PartialEq + Debug {
     fn sample(bits: u32) -> Self;
 
@@ -92,7 +92,7 @@ macro_rules! each {
 }
 
 impl<D: Device> Marked<D> {
-    /// An array of type number `kind` with the contents that belong to `mark`.
+    /// An array of type number `kind` with the contents of `mark`.
     ///
     /// # Errors
     /// As for [`Array::from_slice`].
@@ -107,7 +107,7 @@ impl<D: Device> Marked<D> {
     }
 
     /// # Panics
-    /// If the array contains anything but what belongs to its mark.
+    /// If the array contains anything but the contents of its mark.
     pub fn check(&self) {
         each!(&self.array, array => check(array, self.mark));
     }

@@ -1,9 +1,8 @@
-//! What one scope should do and count, said as naively as possible: a count of idle blocks per key.
+//! A naive model of one scope's behaviour and counts: it counts idle blocks for each key.
 //!
-//! The model is of one thread that lives, beside threads that come, do something and end. Each thread has a cache of its
-//! own; who comes later goes on with the one whose thread ended last. A cache that a thread is inside of is settled by that
-//! thread alone: it notices invalidations and returned blocks when it enters, finds nothing idle, releases something, or
-//! leaves.
+//! The model has one thread that lives, beside threads that come, do something and end. Each thread has a cache of its own. A later
+//! thread goes on with the cache whose thread ended last. If a thread is inside a cache, only that thread settles the cache: it
+//! notices invalidations and returned blocks when it enters, finds nothing idle, releases something, or leaves.
 
 use std::collections::HashMap;
 
@@ -24,21 +23,21 @@ pub struct Key {
 /// A block in use.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// What it was asked for as.
+    /// The key of its request.
     pub key: Key,
-    /// Where it returns to.
+    /// The place to which it returns.
     pub home: Home,
 }
 
-/// Where a block returns to.
+/// The place to which a block returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Home {
-    /// No scope: to the device.
+    /// No scope: it returns to the device.
     Plain,
     /// A cache of a scope, in a generation.
     Kept { name: usize, cache: usize, generation: u64 },
-    /// A cache that releases it: it is of an entry without recycling.
+    /// A cache that releases it, since its entry keeps nothing.
     Released { name: usize, cache: usize },
 }
 
@@ -46,16 +45,16 @@ pub enum Home {
 #[derive(Clone, Debug, Default)]
 pub struct ScopeModel {
     caches: Vec<Cache>,
-    /// The living thread's.
+    /// The cache of the living thread.
     mine: Option<usize>,
-    /// Those whose threads ended, the last one on top.
+    /// The caches whose threads have ended, the last one on top.
     orphans: Vec<usize>,
 }
 
 /// One thread's cache.
 #[derive(Clone, Debug, Default)]
 pub struct Cache {
-    /// Entries that are open.
+    /// The open entries.
     inside: usize,
     /// All entries so far.
     pub entries: u64,
@@ -73,12 +72,12 @@ pub struct Cache {
     generation: u64,
     noticed: u64,
     idle: HashMap<Key, u64>,
-    /// Dropped by other threads while its own was inside.
+    /// Blocks that other threads dropped while the cache's own thread was inside.
     returned: Vec<Block>,
 }
 
 impl Key {
-    /// Arrays without bytes are all alike.
+    /// All arrays without bytes have one key.
     fn of_idle(self) -> Key {
         if self.bytes() == 0 { Key { kind: 0, shape: 1 } } else { self }
     }
@@ -110,7 +109,7 @@ impl ScopeModel {
         self.mine().1.leave();
     }
 
-    /// An allocation by the living thread in an entry that keeps blocks or does not. Returns where the block returns to.
+    /// An allocation by the living thread, in an entry that keeps blocks or does not. Returns where the block returns to.
     pub fn allocate(&mut self, name: usize, key: Key, keeps: bool) -> Home {
         let (cache, mine) = self.mine();
         match keeps {
@@ -134,7 +133,7 @@ impl ScopeModel {
         self.caches.iter_mut().for_each(|cache| cache.invalidated(elsewhere));
     }
 
-    /// A thread entered, allocated, dropped, allocated again, and ended, while the second array lives on. Returns where that
+    /// A thread entered, allocated, dropped, allocated again, and ended, while the second array lives on. Returns where that array
     /// returns to.
     pub fn visited(&mut self, name: usize, key: Key) -> Home {
         let cache = self.adopt();
@@ -149,7 +148,7 @@ impl ScopeModel {
         home
     }
 
-    /// A number of all caches.
+    /// The sum of a number over all caches.
     pub fn sum(&self, number: impl Fn(&Cache) -> u64) -> u64 {
         self.caches.iter().map(number).sum()
     }
@@ -236,7 +235,7 @@ impl Cache {
         }
     }
 
-    /// Takes a block back; false if it is released.
+    /// Takes a block back. Returns false if the block is released.
     fn keep(&mut self, block: Block) -> bool {
         let keeps = matches!(block.home, Home::Kept { generation, .. } if generation == self.noticed);
         if keeps {

@@ -1,5 +1,5 @@
-//! Memory of the process by pages, and only so many of them: a small device whose contents are real, for threads that run
-//! out of memory at once.
+//! Memory of the process in pages, and only a limited number of them: a small device with real contents, for threads that run out
+//! of memory at once.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
@@ -16,10 +16,10 @@ use crate::sync::Mutex;
 
 /// The unit of mapping.
 pub const PAGE: u64 = 64 << 10;
-/// Addresses for each page of the limit: more than any program scatters its arrays over.
+/// Addresses for each page of the limit. No program scatters its arrays over more.
 const ADDRESSES: u64 = 64;
 
-/// A handle of a device of so many pages. Its work is done when a call returns.
+/// A handle of a device with a limited number of pages. Its work is done when a call returns.
 #[derive(Clone)]
 #[repr(transparent)]
 pub struct Paged(Stream);
@@ -31,14 +31,14 @@ struct Pages {
     fault: Mutex<Option<PageFault>>,
 }
 
-/// Which calls for pages are to fail.
+/// The calls for pages that have to fail.
 #[derive(Clone, Copy, Debug)]
 pub struct PageFault {
-    /// Calls that unmap, and not those that map.
+    /// Whether calls that unmap fail, instead of those that map.
     pub unmaps: bool,
-    /// The number of the call, counted from 1 and from now.
+    /// The number of the first call to fail, counted from 1 and from now.
     pub at: u64,
-    /// Whether all after it fail too.
+    /// Whether all later calls fail too.
     pub for_ever: bool,
     /// How they fail.
     pub failure: Failure,
@@ -51,7 +51,7 @@ struct SharedPages(Arc<Pages>);
 struct Contents(Arc<Pages>);
 
 impl Paged {
-    /// A new device that is out of memory beyond so many pages. Its addresses are never given back.
+    /// A new device that is out of memory beyond `pages` pages. Its addresses are never given back.
     pub fn new(pages: u64) -> Paged {
         let pages = Arc::new(Pages { limit: pages * PAGE, mapped: AtomicU64::new(0), fault: Mutex::new(None) });
         let memory = Memory::with_pages(SharedPages(pages.clone()));
@@ -59,21 +59,21 @@ impl Paged {
         Paged(unsafe { Stream::new(memory.into(), Contents(pages)) })
     }
 
-    /// Lets calls fail from now on, or none any more.
+    /// Makes calls fail from now on, or stops that.
     pub fn arm(&self, fault: Option<PageFault>) {
         let Contents(pages) = self.0.backend().expect("a Paged is made around Contents");
         *pages.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 }
 
-// SAFETY: a transparent struct around a `Stream`, which both methods pass on as it is.
+// SAFETY: a transparent struct around a `Stream`, which both methods return unchanged.
 unsafe impl Device for Paged {
     fn stream_handle(&self) -> &Stream {
         &self.0
     }
 
     unsafe fn from_stream_handle(stream: &Stream) -> &Paged {
-        // SAFETY: `Paged` is a transparent struct around a `Stream`, and the caller's stream is one's.
+        // SAFETY: `Paged` is a transparent struct around a `Stream`, and the caller's stream belongs to a `Paged`.
         unsafe { &*from_ref(stream).cast() }
     }
 }
@@ -85,7 +85,7 @@ impl fmt::Debug for Paged {
 }
 
 impl Pages {
-    /// Counts a call, and fails if it is to fail.
+    /// Counts a call, and fails if a fault says so.
     fn call(&self, unmaps: bool, bytes: u64) -> Result<()> {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(fault) = fault.as_mut().filter(|fault| fault.unmaps == unmaps) else { return Ok(()) };
@@ -99,7 +99,7 @@ impl Pages {
     }
 }
 
-// SAFETY: the addresses are an allocation that is never freed, all of it readable and writable all the time.
+// SAFETY: the addresses are an allocation that is never freed. All of it is readable and writable all the time.
 unsafe impl VirtualMemory for SharedPages {
     fn granularity(&self) -> u64 {
         PAGE
@@ -137,7 +137,7 @@ unsafe impl VirtualMemory for SharedPages {
     }
 }
 
-// SAFETY: there is no memory but that of the pages.
+// SAFETY: the pages are the only memory.
 unsafe impl Backend for Contents {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         Err(Error::out_of_memory("the paged device", bytes, "it has pages alone"))

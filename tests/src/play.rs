@@ -1,7 +1,7 @@
-//! Plays entries of scopes on a device, whatever they do, beside a naive model of what is in use.
+//! Plays any entries of scopes on a device, beside a naive model of the memory in use.
 //!
-//! Invariants: an array is in exactly one of `slots` (allocated in the entry under way), `old` (the entry before left it),
-//! `later` and `kept`; `model` says what the statistics of each scope are to be once no entry is under way.
+//! Invariants: an array is in exactly one of `slots` (allocated in the current entry), `old` (left by the entry before), `later`
+//! and `kept`. `model` has the expected statistics of each scope once no entry is running.
 
 mod checked;
 pub mod deviation;
@@ -12,37 +12,37 @@ pub mod programs;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use gpucache::{Array, Error, PlanStats, Result, invalidate, plan_stats};
+use gpucache::{Array, Error, Result, invalidate, stats, stats::PlanStats};
 use gpucache::{Recycle, Scope, ScopeGuard};
 
 pub use checked::Checked;
 use model::Scope as Expected;
 
-/// One thing that an entry does. A slot names an array, and an empty one is dropped without effect.
+/// An operation of an entry. A slot names an array; dropping an empty slot has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Allocates, into an empty slot.
     Allocate {
-        /// Where it goes.
+        /// The slot of the array.
         slot: u32,
-        /// Its size.
+        /// The size of the array.
         bytes: usize,
     },
-    /// Drops what this entry allocated.
+    /// Drops an array of this entry.
     Drop(u32),
-    /// Drops what the entry before left.
+    /// Drops an array that the entry before left.
     DropOld(u32),
     /// Keeps the array until [`Player::drop_kept`].
     Keep(u32),
-    /// Drops it on another thread, and waits for that.
+    /// Drops the array on another thread, and waits for that.
     DropElsewhere(u32),
-    /// Drops it on another thread after the entry.
+    /// Drops the array on another thread after the entry.
     DropElsewhereLater(u32),
     /// Enters a scope, by its number.
     Enter(usize, Recycle),
     /// Leaves all scopes.
     Uncached,
-    /// Undoes the last of these two.
+    /// Undoes the last `Enter` or `Uncached`.
     Leave,
     /// Invalidates a scope.
     Invalidate(usize),
@@ -53,7 +53,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The slot that it allocates into, if it does.
+    /// The slot that the operation allocates into, if it allocates.
     pub fn allocated(&self) -> Option<u32> {
         match *self {
             Op::Allocate { slot, .. } => Some(slot),
@@ -77,29 +77,30 @@ struct Held<D: Checked> {
 pub struct Player<D: Checked> {
     device: D,
     model: Vec<Expected>,
-    /// What is entered, outermost first.
+    /// The open entries, the outermost first.
     open: Vec<(ScopeGuard, Option<usize>)>,
     slots: HashMap<u32, Held<D>>,
     old: HashMap<u32, Held<D>>,
     later: Vec<Held<D>>,
     kept: Vec<Held<D>>,
-    /// Where arrays lie, if the device tells: address to end.
+    /// The places of arrays, if the device reports them: from address to end.
     addresses: BTreeMap<u64, u64>,
     allocations: u64,
-    /// In use outside of all scopes.
+    /// Bytes in use outside of all scopes.
     plain_bytes: u64,
-    /// Whether an entry goes on when an allocation failed, without that array.
+    /// Whether an entry goes on after a failed allocation, without that array.
     pub skips_failures: bool,
-    /// The errors that entries met and went on after.
+    /// The errors after which entries went on.
     pub skipped: Vec<Error>,
-    /// The fewest bytes, in whole pages, that would have been in use had an allocation not failed for want of memory.
+    /// The fewest bytes, in whole pages, that would have been in use if a refused allocation had succeeded.
     pub least_refused: Option<u64>,
-    /// The most bytes in use by arrays of scopes, and the most held from the device for them, since [`reset_peaks`](Player::reset_peaks).
+    /// The most bytes in use by arrays of scopes, and the most reserved from the device for them, since
+    /// [`reset_peaks`](Player::reset_peaks).
     pub peaks: (u64, u64),
 }
 
 impl<D: Checked> Player<D> {
-    /// A player in scopes of these names, which nobody else uses.
+    /// A player in scopes with these names, which nobody else uses.
     pub fn new(device: D, names: impl IntoIterator<Item = String>) -> Player<D> {
         Player {
             device,
@@ -127,10 +128,10 @@ impl<D: Checked> Player<D> {
     /// Plays an entry of a scope, and checks the statistics after it.
     ///
     /// # Errors
-    /// The first failed allocation, at which the entry was left.
+    /// The first failed allocation, after which the entry was left.
     ///
     /// # Panics
-    /// If an array overlaps another, has other contents than it should, or the statistics say anything else.
+    /// If an array overlaps another, has wrong contents, or the statistics differ from the model.
     pub fn entry(&mut self, scope: usize, recycle: Recycle, ops: &[Op]) -> Result<()> {
         self.enter(scope, recycle);
         let result = ops.iter().try_for_each(|op| self.step(*op));
@@ -218,7 +219,7 @@ impl<D: Checked> Player<D> {
         Ok(Held { array, mark, scope })
     }
 
-    /// Takes arrays that are about to be dropped out of the account, and checks what they contain.
+    /// Stops counting arrays that are about to be dropped, and checks their contents.
     fn let_go(&mut self, held: impl IntoIterator<Item = Held<D>>) -> Vec<Array<u8, D>> {
         let mut arrays = Vec::new();
         for Held { array, mark, scope } in held {
@@ -245,7 +246,7 @@ impl<D: Checked> Player<D> {
         self.drop_all(slots.into_values());
     }
 
-    /// Unwinds out of all scopes; arrays of the entry are dropped on the way.
+    /// Unwinds out of all scopes. Arrays of the entry are dropped on the way.
     fn panic(&mut self) {
         let slots = std::mem::take(&mut self.slots);
         let arrays = self.let_go(slots.into_values());
@@ -263,19 +264,19 @@ impl<D: Checked> Player<D> {
         invalidate(&self.model[scope].name);
     }
 
-    /// Drops what was kept.
+    /// Drops the kept arrays.
     pub fn drop_kept(&mut self) {
         let kept = std::mem::take(&mut self.kept);
         self.drop_all(kept);
     }
 
-    /// Drops all that earlier entries left.
+    /// Drops all arrays that earlier entries left.
     pub fn drop_old(&mut self) {
         let old = std::mem::take(&mut self.old);
         self.drop_all(old.into_values());
     }
 
-    /// The pages that the arrays in use take at most, each array apart from the others, with one more array of this size.
+    /// The most pages that the arrays in use can take, each array apart from the others, with one more array of this size.
     fn pages_with(&self, bytes: usize) -> u64 {
         let pages = |bytes: u64| bytes.next_multiple_of(PAGE) + PAGE;
         let in_entry = self.slots.values().chain(self.old.values());
@@ -288,39 +289,44 @@ impl<D: Checked> Player<D> {
         self.model.iter().map(Expected::bytes).sum()
     }
 
-    /// Bytes that are held from the device for them.
+    /// Bytes that are reserved from the device for these arrays.
     fn held_bytes(&self) -> u64 {
         self.device.memory().bytes.saturating_sub(self.plain_bytes)
     }
 
-    /// Lets the peaks begin with what is in use now.
+    /// Resets the peaks to the current use.
     pub fn reset_peaks(&mut self) {
         self.peaks = (self.live_bytes(), self.held_bytes());
     }
 
-    /// How a scope plans.
+    /// The number of allocations of a scope that plans served.
+    pub fn planned(&self, scope: usize) -> u64 {
+        stats(&self.model[scope].name).unwrap_or_default().served.planned.allocations
+    }
+
+    /// The plan statistics of a scope.
     pub fn plan_stats(&self, scope: usize) -> PlanStats {
-        plan_stats(&self.model[scope].name).unwrap_or_default()
+        stats(&self.model[scope].name).unwrap_or_default().plan
     }
 
     /// # Panics
-    /// If the statistics of a scope are not those of the model.
+    /// If the statistics of a scope differ from the model's.
     pub fn verify(&self) {
         self.model.iter().for_each(Expected::verify);
     }
 
     /// # Panics
-    /// If a rule was broken. What a device that fails met in drops, on whatever thread, it tells once.
+    /// If a rule was broken. A device that fails reports a failure of drops once, on whatever thread they were.
     fn synchronize(&self) {
         while let Err(error) = self.device.synchronize() {
             assert!(D::FAILS && error.is_deferred(), "a rule was broken: {error}");
         }
     }
 
-    /// Drops everything, gives everything back, and checks that the device holds nothing.
+    /// Drops everything, gives everything back, and checks that the device has reserved nothing.
     ///
     /// # Panics
-    /// If it does, or if a rule was broken.
+    /// If the device has, or if a rule was broken.
     pub fn finish(mut self) {
         self.drop_kept();
         self.drop_old();

@@ -1,15 +1,15 @@
-//! What tests ask of the process they run in: its size, and numbers from its environment.
+//! Facts about the test's own process: its size, and numbers from its environment.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// Bytes of the process in memory, where the system tells.
+/// The bytes of the process in memory, if the system reports them.
 pub fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     kibibytes(&status, "VmRSS:")
 }
 
-/// A line of the machine's account of its memory, in bytes, where the system tells.
+/// A line of the machine's memory statistics, in bytes, if the system reports it.
 pub fn of_machine(line: &str) -> Option<u64> {
     kibibytes(&std::fs::read_to_string("/proc/meminfo").ok()?, line)
 }
@@ -19,22 +19,22 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     Some(1024 * line.split_whitespace().next()?.parse::<u64>().ok()?)
 }
 
-/// A number that the environment gives under this name.
+/// The number in the environment variable of this name.
 pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The one in the middle.
+/// The median.
 ///
 /// # Panics
-/// If there is none.
+/// If there are no times.
 pub fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
 }
 
-/// Runs a test that goes by the clock, again if it fails, up to so many times: other programs of the machine may take the processor from
-/// one try, and a mistake fails all of them. What a try leaves behind is for the test to tell from what it does.
+/// Runs a test that depends on the clock, and repeats it up to `tries` times if it fails. Other programs may take the processor
+/// from one try, but a mistake fails all tries. The test itself must cope with the effects of an earlier try.
 ///
 /// # Panics
 /// As the last try does.

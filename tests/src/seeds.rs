@@ -1,11 +1,11 @@
-//! Random programs by number: how many are tried, and which one failed.
+//! Random programs by number: how many run, and which one failed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::process::number;
 
-/// Runs `program` for the seeds below `PROGRAMS` divided by `share`, or below `usual` of them if the environment does not say;
-/// only for `SEED` if it says that. Says which one failed.
+/// Runs `program` for the seeds below `PROGRAMS` divided by `share`, or below `usual` divided by `share` if the environment does
+/// not say. If the environment has `SEED`, runs only that seed. Reports which seed failed.
 ///
 /// # Panics
 /// As the program does.

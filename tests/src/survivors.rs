@@ -1,17 +1,17 @@
-//! Random programs whose arrays outlive their entries by chance, and what they make a scope reserve.
+//! Random programs whose arrays outlive their entries by chance, and the memory that a scope reserves for them.
 //!
-//! A program has an order of allocations that each entry repeats. Which arrays are kept, for how long, and in which order they are
-//! dropped, is random. So two runs of one program differ in nothing but the way in which their scope recycles.
+//! A program has an order of allocations that each entry repeats. It is random which arrays are kept, for how long, and in which
+//! order they are dropped. Two runs of one program differ only in the policy of their scope.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Allocate, Array, PlanStats, Recycle, Scope, invalidate};
+use gpucache::{Allocate, Array, Recycle, Scope, invalidate, stats::PlanStats};
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// An order of allocations, and what becomes of the arrays.
+/// An order of allocations, and the fates of the arrays.
 #[derive(Clone, Debug)]
 pub struct Program {
     seed: u64,
@@ -24,10 +24,10 @@ pub struct Program {
 #[derive(Clone, Copy, Debug)]
 struct Size {
     bytes: f64,
-    /// By so much it grows from entry to entry, until it begins anew after `text` entries.
+    /// The bytes by which it grows from entry to entry, until it begins anew after `text` entries.
     step: f64,
     text: usize,
-    /// In each entry it is up to this share smaller.
+    /// In each entry, the size is smaller by up to this share.
     varies: f64,
 }
 
@@ -35,26 +35,26 @@ struct Size {
 #[derive(Clone, Debug)]
 struct Phase {
     from: usize,
-    /// By array: the probability that it is kept.
+    /// The probability that an array is kept, for each array.
     chances: Vec<f64>,
     keeps: Keeps,
     drops: Drops,
-    /// Temporary arrays are dropped with the next one, or at the end of the entry in a random order, so many at once.
+    /// Temporary arrays are dropped with the next one, or at the end of the entry in a random order, this many at once.
     temporaries: usize,
 }
 
 /// When a kept array is dropped.
 #[derive(Clone, Copy, Debug)]
 enum Keeps {
-    /// When the next one of its place is kept.
+    /// When the next array of its place is kept.
     Replaced,
-    /// After so many entries.
+    /// After this many entries.
     For(usize),
-    /// Any one of all is dropped when there are more than so many.
+    /// When more than this many are kept, a random one of them is dropped.
     AtMost(usize),
 }
 
-/// When what is due is dropped.
+/// When arrays that are due are dropped.
 #[derive(Clone, Copy, Debug)]
 enum Drops {
     AtOnce,
@@ -64,16 +64,16 @@ enum Drops {
     Between,
 }
 
-/// What a run reserved.
+/// The memory that a run reserved.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The mean of what was reserved after the entries of the second half.
+    /// The mean of the reserved memory after the entries of the second half.
     pub mean: f64,
-    /// The most that was ever reserved.
+    /// The most memory that was ever reserved.
     pub peak: u64,
     /// The most bytes that were ever alive.
     pub alive: u64,
-    /// What its plans did.
+    /// The statistics of its plans.
     pub plans: Option<PlanStats>,
 }
 
@@ -97,7 +97,7 @@ impl Program {
         Program { seed, entries, sizes, phases }
     }
 
-    /// Twenty-four arrays of unlike sizes, of which each entry replaces a random quarter.
+    /// Twenty-four arrays of different sizes. Each entry replaces a random quarter of them.
     pub fn random_quarter(seed: u64, entries: usize) -> Program {
         let rng = &mut Rng::with_seed(seed);
         let size = |rng: &mut Rng| (rng.usize(1..8) * 16) as f64 * MIB / [1.0, 2.0, 16.0][rng.usize(..3)];
@@ -112,7 +112,7 @@ impl Program {
         self.entries
     }
 
-    /// Runs it in a scope of its own, on a device of its own.
+    /// Runs the program in a scope of its own, on a device of its own.
     ///
     /// # Panics
     /// If an allocation fails.
@@ -120,12 +120,12 @@ impl Program {
         self.run_with(recycle, |_, _, _, _| ())
     }
 
-    /// As [`run`](Program::run), and calls `look` after each entry with its number and the bytes that are alive.
+    /// As [`run`](Program::run). Calls `look` after each entry, with its number and the bytes that are alive.
     ///
     /// # Panics
     /// If an allocation fails.
     pub fn run_with(&self, recycle: Recycle, mut look: impl FnMut(usize, &Virtual, &Scope<'_>, u64)) -> Outcome {
-        // Two programs of a name would share what was learned.
+        // Two programs with one name would share their plans.
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let (device, name) = (Virtual::unchecked(1 << 46), format!("survivors {}", RUNS.fetch_add(1, Relaxed)));
         let scope = Scope::new(&name).recycle(recycle);
@@ -145,8 +145,12 @@ impl Program {
             }
         }
         let mean = reserved / (self.entries - self.entries / 2) as f64;
-        let outcome =
-            Outcome { mean, peak: device.memory().peak_bytes, alive: run.most_alive, plans: scope.plan_stats() };
+        let outcome = Outcome {
+            mean,
+            peak: device.memory().peak_bytes,
+            alive: run.most_alive,
+            plans: scope.stats().map(|stats| stats.plan),
+        };
         drop(run);
         let _ = invalidate(&name);
         outcome
@@ -154,7 +158,7 @@ impl Program {
 }
 
 impl Size {
-    /// The sizes of so many arrays, together from 32 MiB to 16 GiB.
+    /// The sizes of `arrays` arrays, together from 32 MiB to 16 GiB.
     fn random(rng: &mut Rng, arrays: usize) -> Vec<Size> {
         let kinds = rng.usize(1..6);
         let decades = 0.5 + 3.5 * rng.f64();
@@ -218,12 +222,12 @@ impl Phase {
 
 type Bytes = Array<u8, Virtual>;
 
-/// What a run has at a moment.
+/// The arrays of a run at one moment.
 struct Run {
     rng: Rng,
     device: Virtual,
     replaced: Vec<Option<Bytes>>,
-    /// With the entry in which each is dropped, if that is known.
+    /// The kept arrays, with the entry in which each is dropped, if that is known.
     kept: Vec<(usize, Bytes)>,
     temporary: Vec<Bytes>,
     due: Vec<Bytes>,
@@ -259,7 +263,7 @@ impl Run {
     }
 
     fn keep(&mut self, entry: usize, place: usize, new: Bytes, phase: &Phase) {
-        // What is due of other phases goes too.
+        // Arrays that are due from other phases go too.
         self.due.extend(self.kept.extract_if(.., |(until, _)| *until <= entry).map(|(_, old)| old));
         match phase.keeps {
             Keeps::Replaced => self.due.extend(self.replaced[place].replace(new)),

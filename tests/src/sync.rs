@@ -1,4 +1,5 @@
-//! The locks of what tests share: std's, or those that ThreadSanitizer understands where it watches, as in the crate itself.
+//! The locks for shared values of tests. They are std's, or, under ThreadSanitizer, locks that it understands, as in the crate
+//! itself.
 
 #[cfg(gpucache_tsan)]
 #[path = "../../crates/engine/src/base/sync/instrumented.rs"]

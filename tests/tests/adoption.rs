@@ -1,13 +1,14 @@
-//! Threads that come and go: each goes on with what the one before left, and what nobody uses can be had by all.
+//! Threads that come and go. Each goes on with the memory that the one before left, and all threads can get memory that nobody
+//! uses.
 //!
-//! The tests take turns, as a shortage on one device takes the idle memory of all scopes of the process.
+//! The tests take turns, since a shortage on one device takes the idle memory of all scopes of the process.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;
 
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, cache_scope, invalidate, plan_stats, stats};
+use gpucache::{Array, cache_scope, invalidate, stats};
 use gpucache_tests::conformance::{assert_pattern, patterned};
 use gpucache_tests::{Faulty, supplied, turn};
 
@@ -36,18 +37,18 @@ fn threads_in_turn_share_a_plan() {
     let (device, name) = (Virtual::new(1 << 34), "threads in turn");
     let calls = || (device.memory().times_taken(), device.memory().times_given_back());
     (0..5).for_each(|_| on_a_thread(|| step(&device, name)));
-    let (warm, planned) = (calls(), plan_stats(name).unwrap().planned);
+    let (warm, planned) = (calls(), stats(name).unwrap().served.planned.allocations);
     for thread in 5..100 {
         on_a_thread(|| step(&device, name));
         assert_eq!(calls(), warm, "allocations and frees of the device after {thread} threads");
     }
-    assert_eq!(plan_stats(name).unwrap().planned - planned, 95 * 38, "every allocation is planned");
+    assert_eq!(stats(name).unwrap().served.planned.allocations - planned, 95 * 38, "every allocation is planned");
     let _ = invalidate(name);
     gpucache::trim(&device).unwrap();
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Two scopes, so that the thread that comes has had neither's cache, and an order of threads that changes.
+/// Two scopes, and an order of threads that changes. So the new thread has never had a cache of either scope.
 #[test]
 fn a_scope_finds_its_cache_whoever_comes() {
     let _turn = turn();
@@ -58,13 +59,13 @@ fn a_scope_finds_its_cache_whoever_comes() {
         on_a_thread(|| visit(names[1]));
     });
     (0..10).for_each(|round| on_a_thread(|| visit(names[round % 2])));
-    assert_eq!(names.map(|name| supplied(stats(name).unwrap())), [1, 1]);
+    assert_eq!(names.map(|name| supplied(&stats(name).unwrap())), [1, 1]);
     assert_eq!(device.live(), [400, 400]);
     names.iter().for_each(|name| _ = invalidate(name));
     device.assert_clean();
 }
 
-/// What a thread left idle in one scope serves another scope of another thread, before the device is asked for more.
+/// Memory that a thread left idle in one scope serves another scope of another thread, before the device is asked for more.
 #[test]
 fn an_orphans_idle_memory_serves_another_scope() {
     let _turn = turn();
@@ -110,7 +111,7 @@ fn a_small_device_does_not_run_out() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Threads with a stream of their own each: no stream, and no block of it, is kept but the last one's.
+/// Each thread has a stream of its own. Only the last stream and its blocks are kept.
 #[test]
 fn a_stream_for_every_thread() {
     let _turn = turn();
@@ -131,16 +132,16 @@ fn a_stream_for_every_thread() {
     device.assert_clean();
 }
 
-/// Each of them learns a plan of its own, and no device is kept but the last one's.
+/// Each thread learns a plan of its own. Only the last device is kept.
 #[test]
 fn a_device_for_every_thread() {
     let _turn = turn();
     let name = "a device for every thread";
     let mut last: Option<Virtual> = None;
     for thread in 0..10 {
-        let (device, before) = (Virtual::new(1 << 34), plan_stats(name).unwrap_or_default().planned);
+        let (device, before) = (Virtual::new(1 << 34), stats(name).unwrap_or_default().served.planned.allocations);
         on_a_thread(|| (0..8).for_each(|_| step(&device, name)));
-        let planned = plan_stats(name).unwrap().planned - before;
+        let planned = stats(name).unwrap().served.planned.allocations - before;
         assert!(planned >= 4 * 38, "thread {thread}: {planned} of 304 allocations were planned");
         let left = last.replace(device).map_or(0, |last| {
             gpucache::trim(&last).unwrap();
@@ -151,7 +152,7 @@ fn a_device_for_every_thread() {
     let _ = invalidate(name);
 }
 
-/// The thread leaves the scope by ending, in the middle of a planned entry, with arrays alive.
+/// The thread leaves the scope by ending, in the middle of a planned entry, with live arrays.
 #[test]
 fn an_end_within_a_planned_entry() {
     use gpucache::{Recycle, Scope};
@@ -169,14 +170,14 @@ fn an_end_within_a_planned_entry() {
         drop(escaped);
         assert_eq!(stats(name).unwrap().busy_blocks, 0, "round {round}");
     }
-    assert!(plan_stats(name).unwrap().planned > 20 * 38, "{:?}", plan_stats(name));
+    assert!(stats(name).unwrap().served.planned.allocations > 20 * 38, "{:?}", stats(name));
     let _ = invalidate(name);
     gpucache::trim(&device).unwrap();
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Arrays that thread-locals drop, before and after the thread's own stack of scopes is gone, come home for the next
-/// thread, which is inside the scope already or is not.
+/// Thread-locals drop arrays before and after the thread's own stack of scopes is gone. The arrays return home for the next thread,
+/// which may be inside the scope already.
 #[test]
 fn thread_locals_that_end_late() {
     thread_local! {
@@ -196,7 +197,7 @@ fn thread_locals_that_end_late() {
             });
         });
         let found = stats(name).unwrap();
-        assert_eq!((supplied(found), found.busy_blocks, found.idle_blocks), (1, 0, 1), "round {round}");
+        assert_eq!((supplied(&found), found.busy_blocks, found.idle_blocks), (1, 0, 1), "round {round}");
     }
 }
 
@@ -213,7 +214,7 @@ fn threads_at_once_and_again() {
         });
         arrays.iter().for_each(|array| assert_pattern(array, 7));
     }
-    assert!(supplied(stats(name).unwrap()) <= 16, "{:?}", stats(name));
+    assert!(supplied(&stats(name).unwrap()) <= 16, "{:?}", stats(name));
     let _ = invalidate(name);
     device.assert_clean();
 }

@@ -1,14 +1,12 @@
-//! Arrays that may rest on the host, attacked: by orders that nobody would write, by numbers of arrays, uses and moves that few
-//! programs have, and by questions about all that.
+//! Attacks on arrays that can be offloaded: by orders that nobody would write, by numbers of arrays, uses and moves that few
+//! programs have, and by reading all statistics meanwhile.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::{Arc, mpsc::channel};
 use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{
-    Placed, Placement, Scope, cache_scope, limit, on_pressure, placed_stats, placed_stats_of, prelude::*, trim,
-};
+use gpucache::{Placed, Placement, Scope, cache_scope, limit, on_pressure, prelude::*, stats, trim};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
@@ -16,7 +14,7 @@ const PAGE: usize = 2 << 20;
 
 type Bytes = Placed<u8, Virtual>;
 
-/// A device without a clock, of which so many pages may be in use.
+/// A device without a clock, of which at most `pages` pages may be in use.
 fn device(pages: usize) -> Virtual {
     let device = Virtual::new(1 << 40);
     limit(&device, (pages * PAGE) as u64);
@@ -31,12 +29,12 @@ fn use_all<D: Device>(arrays: &[Placed<u8, D>]) {
     arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
 }
 
-/// How often an array was away when another thread asked for it, which no order of this thread knows of.
+/// How often an array was away when another thread requested it. No order of this thread contains that request.
 fn is_away(array: &Bytes) -> u64 {
     let look = || {
-        let before = placed_stats(array.device()).demanded;
+        let before = stats::device(array.device()).offload.demanded;
         drop(array.fetch().unwrap());
-        placed_stats(array.device()).demanded - before
+        stats::device(array.device()).offload.demanded - before
     };
     std::thread::scope(|threads| threads.spawn(look).join().unwrap())
 }
@@ -60,7 +58,7 @@ fn what_rests_on_the_device_does_not_leave_by_a_known_order() {
             });
             assert_eq!(away, 0, "entry {entry}, with its place since {since}");
         }
-        assert!(placed_stats(&device).prefetched > 0);
+        assert!(stats::device(&device).offload.prefetched > 0);
     }
 }
 
@@ -69,16 +67,16 @@ fn what_moved_is_told_when_no_array_is_left() {
     let device = device(8);
     let some = arrays(&device, 12, PAGE);
     use_all(&some);
-    let before = placed_stats(&device);
+    let before = stats::device(&device).offload;
     assert!(before.bytes_in > 0);
     drop(some);
-    let after = placed_stats(&device);
+    let after = stats::device(&device).offload;
     assert_eq!((after.bytes_in, after.demanded, after.resident_bytes), (before.bytes_in, before.demanded, 0));
     use_all(&arrays(&device, 12, PAGE));
-    assert_eq!(placed_stats(&device).bytes_in, 2 * before.bytes_in, "of arrays that came later too");
+    assert_eq!(stats::device(&device).offload.bytes_in, 2 * before.bytes_in, "of arrays that came later too");
 }
 
-/// The moves behind the last use of an entry are made when the next one begins, of whatever scope.
+/// The moves after the last use of an entry are made when the next entry begins, of whatever scope.
 #[test]
 fn what_an_entry_moves_at_its_end_is_of_its_scope() {
     let device = device(8);
@@ -88,7 +86,7 @@ fn what_an_entry_moves_at_its_end_is_of_its_scope() {
         all.run(|| use_all(&arrays));
         last.run(|| use_all(&arrays[11..]));
     }
-    let [all, last] = [all, last].map(|scope| placed_stats_of(scope.name()).unwrap());
+    let [all, last] = [all, last].map(|scope| stats(scope.name()).unwrap().offload);
     assert!(all.prefetched > 0);
     assert_eq!((last.prefetched, last.evictions, last.bytes_in), (0, 0, last.bytes_demanded), "{last}");
 }
@@ -105,7 +103,7 @@ fn where_all_fits_moves_are_computed_once() {
         first.run(|| use_all(&two[0]));
         second.run(|| use_all(&two[1]));
     };
-    let computed = || [&roomy, &narrow].map(|device| placed_stats(device).layout_time);
+    let computed = || [&roomy, &narrow].map(|device| stats::device(device).offload.layout_time);
     (0..6).for_each(|_| entry());
     let before = computed();
     (0..10).for_each(|_| entry());
@@ -128,7 +126,7 @@ fn a_scope_that_is_entered_again_inside_has_one_order() {
     let device = device(8);
     let arrays = arrays(&device, 12, PAGE);
     (0..8).for_each(|_| down(&arrays));
-    let stats = placed_stats(&device);
+    let stats = stats::device(&device).offload;
     assert!(stats.prefetched > 0 && stats.mispredictions == 0, "{stats}");
 }
 
@@ -177,17 +175,17 @@ fn small_arrays_tell_nothing_of_how_long_large_copies_take() {
         trim(&host).unwrap();
         limit(&host, host.memory().bytes + (4 * PAGE) as u64);
         let (arrays, scope, begun) = (arrays(&host, 6, PAGE), Scope::new("small_and_large"), Instant::now());
-        let before = placed_stats(&host).copying;
+        let before = stats::device(&host).offload.copying;
         (0..12).for_each(|_| scope.run(|| use_all(&arrays)));
         host.synchronize().unwrap();
-        let (copying, took) = (placed_stats(&host).copying - before, begun.elapsed());
+        let (copying, took) = (stats::device(&host).offload.copying - before, begun.elapsed());
         limit(&host, u64::MAX);
-        // Both directions at once, and a little of what a busy machine does to one copy that others are told by.
+        // Both directions run at once. The factor allows for a busy machine.
         assert!(copying < 4 * took, "{copying:?} of {took:?}");
     });
 }
 
-/// The least of some times, which is what it takes where nobody disturbs.
+/// The least of some times: the time without disturbance.
 fn least(mut act: impl FnMut() -> Duration) -> Duration {
     (0..5).map(|_| act()).min().unwrap()
 }
@@ -203,7 +201,7 @@ fn what_is_alive_makes_nothing_dearer_that_comes_and_goes() {
             begun.elapsed()
         })
     };
-    // One less than a power of two, so that there is one free place in a list of them.
+    // One less than a power of two, so a list of them has one free place.
     in_one_of(5, || {
         let (few, many) = (time(15), time((1 << 14) - 1));
         assert!(many < 15 * few, "{few:?}, and with many {many:?}");
@@ -228,7 +226,7 @@ fn a_long_entry_makes_no_drop_dearer() {
     });
 }
 
-/// What left a device before is no matter of the other one.
+/// Arrays that left one device before do not concern the other device.
 #[test]
 fn an_entry_may_use_arrays_of_two_devices() {
     let (first, second) = (Virtual::new(1 << 30), Virtual::new(1 << 30));
@@ -238,10 +236,13 @@ fn an_entry_may_use_arrays_of_two_devices() {
     (0..3).for_each(|_| step());
     b.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
     (0..3).for_each(|_| step());
-    assert_eq!((placed_stats(&first).evictions, placed_stats(&second).evictions), (3 + 6 * 3, 3 + 3 * 3));
+    assert_eq!(
+        (stats::device(&first).offload.evictions, stats::device(&second).offload.evictions),
+        (3 + 6 * 3, 3 + 3 * 3)
+    );
 }
 
-/// Sizes at the end of what a number holds are errors, and take nothing from anybody.
+/// Sizes at the end of the number range are errors, and take memory from nobody.
 #[test]
 fn what_no_device_has_room_for_is_an_error() {
     let device = Virtual::new(1 << 30);
@@ -253,10 +254,10 @@ fn what_no_device_has_room_for_is_an_error() {
             use_all(&kept);
         });
     }
-    assert_eq!((placed_stats(&device).evictions, placed_stats(&device).resident_bytes), (0, 2000));
+    assert_eq!((stats::device(&device).offload.evictions, stats::device(&device).offload.resident_bytes), (0, 2000));
 }
 
-/// Arrays of all addresses that there are together, of which one at a time has room.
+/// Arrays of all the addresses that there are together, with room for one at a time.
 #[test]
 fn huge_arrays_move_by_a_known_order() {
     const HUGE: usize = 1 << 46;
@@ -264,12 +265,12 @@ fn huge_arrays_move_by_a_known_order() {
     limit(&device, 2 * HUGE as u64);
     let arrays = arrays(&device, 4, HUGE - PAGE);
     (0..12).for_each(|_| cache_scope!(huge_arrays, { use_all(&arrays) }));
-    let stats = placed_stats(&device);
+    let stats = stats::device(&device).offload;
     assert!(stats.prefetched > 0, "{stats}");
     assert!(stats.bytes_in >= 8 * 4 * (HUGE - PAGE) as u64 / 2 && stats.resident_bytes <= 2 * HUGE as u64, "{stats}");
 }
 
-/// Moves of a known order may call handlers, whose own uses are noted: they are none of the order.
+/// Moves of a known order may call handlers. The handlers' own uses are noted, but are not part of the order.
 #[test]
 fn what_a_handler_fetches_in_the_middle_of_a_known_order_is_noted() {
     let (device, other) = (device(2), Virtual::new(1 << 40));
@@ -277,7 +278,7 @@ fn what_a_handler_fetches_in_the_middle_of_a_known_order_is_noted() {
     let scope = Scope::new("a_handler_in_an_order");
     let step = || scope.run(|| use_all(&arrays));
     (0..8).for_each(|_| step());
-    let mispredictions = || placed_stats_of("a_handler_in_an_order").unwrap().mispredictions;
+    let mispredictions = || stats("a_handler_in_an_order").unwrap().offload.mispredictions;
     assert_eq!(mispredictions(), 0);
     let held = Arc::new(std::sync::Mutex::new(None));
     let (given_up, calls) = (held.clone(), Arc::new(std::sync::atomic::AtomicU64::new(0)));

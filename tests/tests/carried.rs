@@ -1,4 +1,4 @@
-//! What lives on into later entries: carried by a ring, without a call, and never where something else is alive.
+//! Arrays that live on into later entries. A ring carries them, without a call, and never where something else is alive.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,10 @@ use std::thread;
 
 use fastrand::Rng;
 use gpucache::device::{Device, Host, Virtual};
-use gpucache::{Allocate, Array, PlanStats, Recycle, Scope, Unplanned, invalidate};
+use gpucache::{
+    Allocate, Array, Recycle, Scope, invalidate,
+    stats::{PlanStats, Unplanned},
+};
 use gpucache_tests::counting::{Counting, allocations};
 
 #[global_allocator]
@@ -29,13 +32,13 @@ fn replace_all<D: Device>(device: &D, scope: &Scope<'_>, sizes: &[usize], kept: 
 }
 
 fn plans(scope: &Scope<'_>) -> PlanStats {
-    scope.plan_stats().unwrap()
+    scope.stats().unwrap().plan
 }
 
-/// The most that is reserved in warm entries, over the most that is alive: all arrays, and the largest once more.
+/// The most reserved memory in warm entries ÷ the most live memory (all arrays, and the largest once more).
 fn reserved(name: &str, sizes: &[usize]) -> f64 {
     let (device, scope, mut kept) = (Virtual::unchecked(1 << 40), Scope::new(name), Vec::new());
-    // By then the range was looked at for what nobody needs any more.
+    // By then, the range was looked at for memory that nobody needs any more.
     (0..400).for_each(|_| replace_all(&device, &scope, sizes, &mut kept));
     let (before, taken) = (plans(&scope), device.memory().times_taken());
     let heap = allocations();
@@ -52,7 +55,7 @@ fn reserved(name: &str, sizes: &[usize]) -> f64 {
     most as f64 / (sizes.iter().sum::<usize>() + sizes.iter().max().unwrap()) as f64
 }
 
-/// Each array replaces the one before the last. Such an entry has no plan's block, for which the range is asked in vain now and then.
+/// Each array replaces the one before the last. An entry like this has no plan's block. Now and then the range is asked for one in vain.
 #[test]
 fn states_that_are_replaced_many_times_an_entry_take_no_memory_of_the_heap() {
     for (states, bytes) in [(2, 4 * MIB), (3, 4 * MIB), (4, 4 * MIB)] {
@@ -75,10 +78,11 @@ fn like_arrays_that_are_replaced_take_one_place_more() {
     assert!(reserved <= 1.03, "{reserved}");
 }
 
-/// As training keeps its loss: a ring of whole pages would hold one for four bytes.
+/// Training keeps its loss like this. A ring of whole pages would hold a page for four bytes.
 #[test]
 fn small_arrays_that_are_replaced_take_no_page_of_their_own() {
-    // One size; several, whose turns are planned; and like sizes that vary, for which it is not known how large a ring gets.
+    // One size; several sizes, whose turns are planned; and similar sizes that vary, for which the final size of the ring is
+    // unknown.
     let sizes: [&[usize]; 3] = [&[4], &[4, 700, 9000, 300_000], &[60_000; 9]];
     for (number, sizes) in sizes.into_iter().enumerate() {
         let name = format!("small {number}");
@@ -100,12 +104,12 @@ fn small_arrays_that_are_replaced_take_no_page_of_their_own() {
         let after = plans(&scope);
         let pages = device.memory().bytes / (2 * MIB) as u64;
         assert_eq!(after.carried - before.carried, 100 * sizes.len() as u64, "{after}");
-        // The work lies in six pages and 512 bytes.
+        // The arrays of the work lie in six pages and 512 bytes.
         assert_eq!(pages, 7, "{sizes:?}: {after}");
     }
 }
 
-/// A number is served by a list until the ring has it; what the list keeps then lies in a page that the arena does not need.
+/// A list serves a number until the ring has it. The block in the list then lies in a page that the arena does not need.
 #[test]
 fn what_a_list_kept_before_the_ring_holds_no_page() {
     let (device, scope, mut mask) = (Virtual::unchecked(1 << 40), Scope::new("list before ring"), None);
@@ -143,7 +147,7 @@ fn what_is_carried_no_more_can_be_trimmed() {
     assert_eq!(device.memory().bytes, 24 * 4 * MIB as u64, "what is alive");
 }
 
-/// The arena is empty between two entries, and so another scope may have its memory; the ring is not.
+/// Between two entries the arena is empty, so another scope may get its memory. The ring is not empty.
 #[test]
 fn an_invalidation_leaves_the_pages_of_an_arena_that_was_lent() {
     let (device, mut kept) = (Virtual::new(1 << 40), VecDeque::new());
@@ -204,7 +208,7 @@ fn what_is_replaced_by_chance_comes_to_be_carried() {
     assert!(device.memory().bytes as f64 <= 1.15 * most, "{}", device.memory().bytes);
 }
 
-/// Arrays of a random program, each full of its own number.
+/// The arrays of a random program. Each contains only its own number.
 #[derive(Default)]
 struct Kept {
     arrays: Vec<(u32, u8, Array<u8, Host>)>,
@@ -218,7 +222,7 @@ impl Kept {
         self.arrays.push((until, self.number, array));
     }
 
-    /// Drops what is due, some of it on another thread, and looks at it before.
+    /// Drops the arrays that are due, some of them on another thread, and checks them before.
     fn drop_due(&mut self, rng: &mut Rng, now: u32) {
         let due: Vec<_> = self.arrays.extract_if(.., |(until, ..)| *until <= now).collect();
         for (_, number, array) in due {
@@ -231,7 +235,7 @@ impl Kept {
     }
 }
 
-/// Entries of one order whose arrays live for some allocations or for some entries, in regular and in random ways.
+/// Entries of one order. Their arrays live for some allocations or some entries, in regular and in random ways.
 fn play(seed: u64, operations: usize) {
     let (mut rng, host) = (Rng::with_seed(seed), Host::new());
     let name = format!("random lives {seed}");

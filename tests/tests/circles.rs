@@ -1,7 +1,7 @@
-//! No file of the crate uses one that uses it, by whatever way round; a module and its own children aside.
+//! No file of the crates uses a file that uses it, directly or indirectly, except a module and its own children.
 //!
-//! Code is judged by its tokens, as in `layers`. A name that a module only hands on leads to the file that it comes from. What
-//! is compiled for tests alone may use what it likes.
+//! Code is judged by its tokens, as in `layers`. A name that a module only re-exports leads to the file that it comes from. Code
+//! that is compiled only for tests may use any file.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use syn::UseTree;
 
 type Module = Vec<String>;
 
-/// The modules of a crate: their text, and the names that each hands on, with the path that each stands for.
+/// The modules of a crate: their texts, and the names that each re-exports, with the paths that the names stand for.
 #[derive(Default)]
 struct House {
     texts: BTreeMap<Module, String>,
@@ -71,7 +71,7 @@ impl House {
         }
     }
 
-    /// A path as it stands in a module, from the root.
+    /// A path in a module, as a path from the root.
     fn absolute(&self, module: &[String], path: &[String]) -> Vec<String> {
         let (mut base, mut rest) = (module.to_vec(), path);
         if path.first().is_some_and(|first| first == "crate") {
@@ -89,7 +89,7 @@ impl House {
         base
     }
 
-    /// The files that a file uses, but for those that it is within, or that are within it.
+    /// The files that a file uses, except those around it and those within it.
     fn uses(&self, module: &Module) -> BTreeSet<Module> {
         let mut paths = Vec::new();
         collect_paths(self.texts[module].parse().unwrap(), 0, &mut paths);
@@ -101,7 +101,7 @@ impl House {
         targets.filter(|target| !target.starts_with(module) && !module.starts_with(target)).collect()
     }
 
-    /// The circles: sets of files each of which uses all the others, by whatever way.
+    /// The circles: sets of files each of which uses all the others, directly or indirectly.
     fn circles(&self) -> Vec<Vec<String>> {
         let is_tested = |module: &&Module| {
             !module.iter().any(|name| name == "tests" || name == "interleavings" || name == "instrumented")
@@ -152,7 +152,8 @@ fn flatten(tree: &UseTree, mut path: Vec<String>, names: &mut BTreeMap<String, V
     }
 }
 
-/// All paths that begin with `crate`, `super` or `self`, each with how many modules deep it stands within the file.
+/// All paths that begin with `crate`, `super` or `self`. Each comes with the number of modules within the file that it is nested
+/// in.
 fn collect_paths(tokens: TokenStream, depth: usize, found: &mut Vec<(usize, Vec<String>)>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut place = 0;
@@ -181,7 +182,7 @@ fn collect_paths(tokens: TokenStream, depth: usize, found: &mut Vec<(usize, Vec<
     }
 }
 
-/// Reads the path that begins at `place`; returns where it ends.
+/// Reads the path that begins at `place`. Returns where it ends.
 fn follow(
     tokens: &[TokenTree],
     mut place: usize,

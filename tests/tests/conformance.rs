@@ -1,4 +1,4 @@
-//! The suite of properties on every device there is. Without a GPU the tests of `cuda` run over the made-up driver.
+//! The suite of properties on every device. Without a GPU, the tests of `cuda` run over the made-up driver.
 #![allow(clippy::panic, clippy::expect_used)]
 
 use gpucache::prelude::*;
@@ -16,7 +16,7 @@ fn host_stream() -> Option<Host> {
     Host::new_stream().ok()
 }
 
-/// Checks, when the test drops it, that every block was freed and no rule was broken.
+/// When the test drops it, this device checks that every block was freed and no rule was broken.
 fn faulty_device() -> Option<Faulty> {
     Some(Faulty::new())
 }
@@ -32,7 +32,7 @@ fn cuda_device() -> Option<Cuda> {
     CUDA.clone()
 }
 
-/// The device of dry runs has no contents to be compared, but serves arrays without elements as the others do.
+/// The device of dry runs has no contents to compare, but it serves arrays without elements like the others.
 #[test]
 fn no_elements_of_any_type_on_the_virtual_device() {
     let device = gpucache::device::Virtual::new(1 << 30);

@@ -18,7 +18,7 @@ const LEN: usize = 5000;
 
 #[test]
 fn a_gpu_that_is_not_there_is_unavailable() {
-    // Whether there is a driver is asked once in a process, and this may be the first test of it.
+    // A process looks for the driver only once, and this may be its first test.
     let _gpu = Gpu::get();
     for ordinal in [99, i32::MAX as usize, 1 << 32, usize::MAX] {
         match Cuda::new(ordinal) {
@@ -58,7 +58,7 @@ fn arrays_are_kernel_arguments() {
     let _ = invalidate("kernel arguments");
 }
 
-/// Whether a use of the array on a stream leaves an event to be recorded, or the stream to be waited for.
+/// Whether a use of the array on a stream leaves an event to record, or a stream to wait for.
 fn leaves_something(array: &Array<u32, Cuda>, stream: &CudaStream) -> bool {
     !matches!(array.device_ptr(stream).1, SyncOnDrop::Record(None))
 }
@@ -114,7 +114,7 @@ fn arrays_are_copied_by_cudarc() {
 fn pinned_memory_may_be_changed_after_a_copy() {
     let Some(gpu) = Gpu::get() else { return };
     let len = 1 << 22;
-    // SAFETY: written before it is read.
+    // SAFETY: the memory is written before it is read.
     let mut pinned = unsafe { gpu.cuda.stream().context().alloc_pinned::<u32>(len).unwrap() };
     pinned.as_mut_slice().unwrap().copy_from_slice(&pattern(6, len));
     let mut array = Array::<u32, _>::zeros(&gpu.cuda, len).unwrap();
@@ -179,7 +179,7 @@ fn an_array_becomes_a_slice() {
     let Some(gpu) = Gpu::get() else { return };
     let before = gpu.cuda.memory().bytes;
     let array = gpucache::cache_scope!("becomes a slice", { patterned(&gpu.cuda, LEN, 7).unwrap() });
-    // A copy: the scope's memory is the range's, which no slice can free.
+    // A copy: the scope's memory belongs to the range, and no slice can free it.
     let slice = CudaSlice::try_from(array).unwrap();
     assert_eq!(stats("becomes a slice").unwrap().busy_blocks, 0);
     let other = gpucache::cache_scope!("becomes a slice", { patterned(&gpu.cuda, LEN, 8).unwrap() });
@@ -207,7 +207,7 @@ fn a_slice_becomes_an_array() {
     let slice = CudaSlice::try_from(array).unwrap();
     assert_eq!(gpu.cuda.stream().clone_dtoh(&slice).unwrap(), pattern(10, LEN));
     drop(Array::try_from(slice).unwrap());
-    assert_eq!(supplied(stats("becomes an array").unwrap()), 0);
+    assert_eq!(supplied(&stats("becomes an array").unwrap()), 0);
     assert_eq!(gpu.cuda.memory().bytes, before.bytes);
     no_error_was_kept(&gpu);
 }
@@ -223,14 +223,14 @@ fn arrays_without_elements_are_converted_too() {
         drop(CudaSlice::try_from(array).unwrap());
     }
     no_error_was_kept(&gpu);
-    // Drivers may refuse to allocate nothing: then there is no such slice.
+    // A driver may refuse to allocate 0 bytes. Then there is no such slice.
     if let Ok(slice) = gpu.cuda.stream().null::<f32>() {
         drop(Array::try_from(slice).unwrap());
         no_error_was_kept(&gpu);
     }
 }
 
-/// What a drop could not report, cudarc returns later: there must be nothing.
+/// cudarc returns a failure later that a drop could not report. There must be none.
 fn no_error_was_kept(gpu: &Gpu) {
     gpu.cuda.stream().context().check_err().unwrap();
     gpu.cuda.synchronize().unwrap();
@@ -273,14 +273,14 @@ fn the_per_thread_stream_is_each_threads_own() {
     assert_eq!(Array::try_from(slice).unwrap().to_vec().unwrap(), [1, 2, 3]);
     let there = own.clone();
     let array = std::thread::spawn(move || patterned(&there, LEN, 3).unwrap()).join().unwrap();
-    // Its thread has ended, and so its stream.
+    // Its thread has ended, and so has its stream.
     assert_pattern(&array, 3);
     assert!(own.capture(|| Ok::<_, gpucache::Error>(())).is_err_and(|error| error.is_unavailable()));
     no_error_was_kept(&gpu);
     let _ = invalidate("per thread");
 }
 
-/// Runs `act` on a thread that never touched CUDA.
+/// Runs `act` on a thread that has never touched CUDA.
 fn elsewhere<R: Send>(act: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|threads| threads.spawn(act).join().unwrap())
 }

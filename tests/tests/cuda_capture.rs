@@ -7,21 +7,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use gpucache::cudarc::driver::sys::CUgraphInstantiate_flags;
 use gpucache::cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL;
 use gpucache::prelude::*;
-use gpucache::{Graph, Result, cache_scope as scope};
+use gpucache::{Result, cache_scope as scope, graph::Graph};
 use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::gpu::{Gpu, Kernels};
 
 const LEN: usize = 4096;
-/// Entries from which a scope learns what it plans.
+/// The number of entries from which a scope learns its plan.
 const WARM: usize = 8;
 
 /// An array that a kernel is about to write.
 fn new(stream: &Cuda) -> Result<Array<u32, Cuda>> {
-    // SAFETY: each array is written whole by a kernel before another one reads it.
+    // SAFETY: a kernel writes each whole array before another kernel reads it.
     unsafe { Array::uninit(stream, LEN) }
 }
 
-/// `input + 3`, by arrays that live for two kernels each.
+/// `input + 3`, with arrays that live for two kernels each.
 fn step(kernels: &Kernels, stream: &Cuda, input: &Array<u32, Cuda>) -> Result<Array<u32, Cuda>> {
     let mut first = new(stream)?;
     kernels.add_on(stream, &mut first, input, 1, 0);
@@ -37,7 +37,7 @@ fn expected(seed: u32) -> Vec<u32> {
     pattern(seed, LEN).iter().map(|x| x.wrapping_add(3)).collect()
 }
 
-/// A step in a scope is captured, warm or not. Launches do what the step does, and touch nothing else.
+/// A step in a scope is captured, warm or not. Launches have the effects of the step, and touch nothing else.
 fn is_captured(enter: impl Fn(&mut dyn FnMut())) {
     let Some(gpu) = Gpu::get_for_captures() else { return };
     let Some(kernels) = gpu.kernels() else { return };
@@ -92,7 +92,7 @@ fn work_of_no_scope_is_captured() {
     is_captured(|act| act());
 }
 
-/// What a graph uses is nobody else's while it lives, also where its arrays are gone, and everybody's afterwards.
+/// While a graph lives, nobody else gets its memory, even if its arrays are gone. Afterwards everybody can get it.
 #[test]
 fn a_graph_keeps_its_memory() {
     let Some(gpu) = Gpu::get_for_captures() else { return };
@@ -109,7 +109,7 @@ fn a_graph_keeps_its_memory() {
             in_scope(&mut || input = Some(patterned(&stream, LEN, 1).unwrap()));
         }
         let input = input.unwrap();
-        // What is read by the graph is dropped, its result too: only the address of that is left.
+        // The array that the graph reads is dropped, and so is its result. Only the address of the result is left.
         let mut result = patterned(&stream, LEN, 9).unwrap();
         let (graph, ()): (Graph, ()) = stream
             .capture(|| {
@@ -138,7 +138,7 @@ fn a_graph_keeps_its_memory() {
     assert_eq!(stream.memory().bytes, before, "all of it is back");
 }
 
-/// What a graph cannot hold is a typed error, and the capture goes on or ends; the stream is as before.
+/// An operation that a graph cannot contain is a typed error, and the capture goes on or ends. The stream is as before.
 #[test]
 fn what_no_graph_holds_is_an_error() {
     let Some(gpu) = Gpu::get_for_captures() else { return };
@@ -174,7 +174,7 @@ fn what_no_graph_holds_is_an_error() {
     assert_eq!(array.to_vec().unwrap(), pattern(1, LEN));
 }
 
-/// A capture that this crate was not told of is met with an error, before anything is put into the graph.
+/// A capture that was not announced to this crate gets an error, before anything is put into the graph.
 #[test]
 fn an_unannounced_capture_is_refused() {
     let Some(gpu) = Gpu::get_for_captures() else { return };

@@ -1,8 +1,8 @@
-//! What other crates allocate, on a GPU: cudarc's slices inside of scopes, whose memory changes hands only behind the work that still
-//! uses it, on whatever stream and thread that is.
+//! Allocations of other crates on a GPU: cudarc's slices inside scopes. Their memory changes hands only behind the work that still
+//! uses it, on whatever stream and thread.
 //!
-//! Kernels that wait first make every wrong order show in the contents. Each test runs in a process of its own, which has its driver from
-//! the start.
+//! Kernels wait first, so every wrong order shows in the contents. Each test runs in a process of its own, which has its driver
+//! from the start.
 #![cfg(all(feature = "foreign", target_os = "linux"))]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
@@ -26,7 +26,7 @@ fn gpu() -> Option<(Gpu, Kernels, Arc<CudaContext>)> {
 }
 
 fn alloc(stream: &Arc<CudaStream>, len: usize) -> CudaSlice<u32> {
-    // SAFETY: what the tests read they have a kernel write before.
+    // SAFETY: a kernel writes all elements before a test reads them.
     unsafe { stream.alloc(len) }.unwrap()
 }
 
@@ -63,7 +63,7 @@ fn a_warm_scope_serves_the_slices_of_cudarc() {
                     misses = gpucache::stats(&name).unwrap().misses;
                 }
             }
-            let stats = foreign::stats(&name).unwrap();
+            let stats = gpucache::stats(&name).unwrap().foreign;
             assert_eq!((stats.served, stats.passed_on, stats.freed_elsewhere), (800, 0, 0), "{name}");
             assert_eq!(gpucache::stats(&name).unwrap().misses, misses, "{name}");
             let _ = invalidate(&name);
@@ -84,10 +84,10 @@ fn what_another_stream_frees_waits_for_its_work() {
                 let memory = filled(&kernels, &a, 1, 0);
                 a.synchronize().unwrap();
                 let old = place(&memory);
-                // Read late on the other stream, and freed there: as the driver has it, the memory is the next one's after that.
+                // Read late on the other stream, and freed there. The driver gives the memory to the next allocation after that.
                 let mut kept = alloc(&b, LEN);
                 kernels.fill_slice(&b, &mut kept, 0, SLOWLY);
-                // SAFETY: both are as long, and alive until the copy is queued; the free is behind it on the same stream.
+                // SAFETY: both slices are as long, and alive until the copy is queued. The free comes behind it on the same stream.
                 unsafe {
                     result::memcpy_dtod_async(place(&kept), old, 4 * LEN, b.cu_stream()).unwrap();
                     result::free_async(memory.leak(), b.cu_stream()).unwrap();
@@ -102,7 +102,7 @@ fn what_another_stream_frees_waits_for_its_work() {
             });
         }
         assert!(reused > 0, "no memory was handed out again while the other stream still read it");
-        assert!(foreign::stats(name).unwrap().freed_elsewhere >= 8);
+        assert!(gpucache::stats(name).unwrap().foreign.freed_elsewhere >= 8);
         let _ = invalidate(name);
     });
 }
@@ -140,7 +140,7 @@ fn threads_hand_slices_of_their_own_streams_on() {
             }
             drop(senders);
         });
-        let stats = foreign::stats("ring").unwrap();
+        let stats = gpucache::stats("ring").unwrap().foreign;
         assert_eq!((stats.served, stats.passed_on), (3 * u64::from(ROUNDS) * THREADS as u64, 0));
         let _ = invalidate("ring");
         drop(gpu);
@@ -157,18 +157,18 @@ fn streams_end_while_their_memory_is_alive_or_kept() {
                 let stream = context.new_stream().unwrap();
                 let slice = filled(&kernels, &stream, round, if round % 50 == 0 { SLOWLY / 10 } else { 0 });
                 drop(filled(&kernels, &stream, 1, 0));
-                // The stream ends here, with work under way, and its memory goes on.
+                // The stream ends here, with work under way. Its memory goes on.
                 slice.leak()
             });
             if let Some((address, value)) = last.replace((kept, round)) {
                 let stream = context.default_stream();
                 context.synchronize().unwrap();
-                // SAFETY: the memory was left by its slice with as many elements, and nobody else frees it.
+                // SAFETY: the slice that left the memory had as many elements, and nobody else frees it.
                 let slice: CudaSlice<u32> = unsafe { stream.upgrade_device_ptr(address, LEN) };
                 assert_all(&slice, value);
             }
         }
-        assert_eq!(foreign::stats("streams").unwrap().passed_on, 0);
+        assert_eq!(gpucache::stats("streams").unwrap().foreign.passed_on, 0);
         let _ = invalidate("streams");
         drop(gpu);
     });
@@ -183,7 +183,7 @@ fn a_thread_without_a_context_frees() {
                 scope!(no_context, {
                     let address = filled(&kernels, &stream, 3, 0).leak();
                     let handle = stream.cu_stream() as usize;
-                    // SAFETY: it is freed once, by the call that belongs to its allocation.
+                    // SAFETY: the address is freed once, by the call that belongs to its allocation.
                     let freed =
                         std::thread::spawn(move || unsafe { result::free_async(address, handle as sys::CUstream) });
                     freed.join().unwrap().unwrap();
@@ -205,7 +205,7 @@ fn arrays_of_the_per_thread_stream_change_threads() {
             let (gpu, kernels) = (gpu.clone(), &kernels);
             let seen = std::thread::scope(|threads| {
                 let there = threads.spawn(move || {
-                    // Behind the kernel of the other thread, on this thread's own stream.
+                    // Ordered behind the kernel of the other thread, on this thread's own stream.
                     let mut sum = Array::<u32, _>::zeros(&gpu, LEN).unwrap();
                     kernels.add(gpu.stream(), &mut sum, &array, 1, 0);
                     drop(array);
@@ -232,7 +232,7 @@ fn memory_for_the_host_is_done_with_when_it_comes() {
             scope!(for_host, {
                 let slow = filled(&kernels, &a, 5, SLOWLY / 10);
                 drop(slow);
-                // SAFETY: it has room for as many bytes, is used by the copies below alone, and freed once.
+                // SAFETY: the memory has room for these bytes. Only the copies below use it, and it is freed once.
                 unsafe {
                     let memory = result::malloc_sync(4 * LEN).unwrap();
                     let (values, mut found) = (vec![round as u32; LEN], vec![0u32; LEN]);
@@ -255,7 +255,7 @@ fn memory_of_a_scope_is_copied_to_another_gpu() {
     alone(120, || {
         let Some((_gpu, kernels, context)) = gpu() else { return };
         if CudaContext::device_count().unwrap() < 2 {
-            // Where a GPU is required, one is enough.
+            // Where a GPU is required, one GPU is enough.
             eprintln!("SKIPPED: there is one GPU");
             return;
         }
@@ -278,7 +278,7 @@ fn memory_of_a_scope_is_copied_to_another_gpu() {
                 assert_all(&back, round);
             });
         }
-        assert_eq!(foreign::stats("peers").unwrap().passed_on, 0);
+        assert_eq!(gpucache::stats("peers").unwrap().foreign.passed_on, 0);
         let _ = invalidate("peers");
     });
 }

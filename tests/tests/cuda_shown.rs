@@ -1,5 +1,5 @@
-//! Streams that cudarc shows and that nobody has a handle of, of any context object; slices and views that are used on streams
-//! which nobody tells of; and failures that cudarc keeps.
+//! Streams that cudarc shows but that have no handle, of any context object; slices and views that are used on streams which nobody
+//! announces; and failures that cudarc keeps.
 #![cfg(feature = "cuda")]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
@@ -36,7 +36,7 @@ fn another_context() -> Arc<CudaContext> {
     CudaContext::new(0).unwrap()
 }
 
-/// Reads by `stream`, which is late, see this life and not the next one.
+/// Late reads by `stream` see this life and not the next one.
 fn late_reads_see_their_life(gpu: &Gpu, stream: &Arc<CudaStream>, name: &'static str) {
     let Some(kernels) = gpu.kernels() else { return };
     let mut load = Load::new(gpu, &kernels);
@@ -76,12 +76,12 @@ fn a_stream_of_the_same_context_object_is_waited_for() {
     late_reads_see_their_life(&gpu, &stream, "the same object");
 }
 
-/// A stream that another library made, in a context object that has made none: cudarc records no events for it.
+/// A stream that another library made, in a context object that has made no stream. cudarc records no events for it.
 #[test]
 fn a_borrowed_stream_is_waited_for() {
     let Some(gpu) = Gpu::get() else { return };
     let (owner, borrower) = (another_context().new_stream().unwrap(), another_context());
-    // SAFETY: the owner lives longer, and puts no work on it.
+    // SAFETY: the owner lives longer, and puts no work on the stream.
     let stream = unsafe { borrower.wrap_borrowed_stream(owner.cu_stream()) };
     {
         let array = patterned(&gpu.cuda, LEN, 1).unwrap();
@@ -99,7 +99,7 @@ fn a_borrowed_stream_is_waited_for() {
     assert_pattern(&next, 2);
 }
 
-/// Writes on such a stream come behind what the array's own stream does, and before what it does next.
+/// Writes on such a stream come after the earlier work of the array's own stream, and before its later work.
 #[test]
 fn writes_on_such_a_stream_are_in_order() {
     let Some(gpu) = Gpu::get() else { return };
@@ -118,7 +118,7 @@ fn writes_on_such_a_stream_are_in_order() {
     }
 }
 
-/// One view, one slice: each read on two streams, the slow one first.
+/// A view and a slice, each read on two streams. The slow stream comes first.
 #[test]
 fn a_view_remembers_all_its_readers() {
     let Some(gpu) = Gpu::get() else { return };
@@ -151,7 +151,7 @@ fn a_view_remembers_all_its_readers() {
     let _ = invalidate("all its readers");
 }
 
-/// Work by address on the array's own stream is in order with others, also once the array has slices.
+/// Work by address on the array's own stream is in order with other work, also once the array has slices.
 #[test]
 fn work_by_address_is_in_order_with_others() {
     let Some(gpu) = Gpu::get() else { return };
@@ -163,7 +163,7 @@ fn work_by_address_is_in_order_with_others() {
     let mut load = Load::new(&gpu, &kernels);
     let (sink, ones) = (own.alloc_zeros::<u32>(LEN).unwrap(), own.clone_htod(&vec![1u32; LEN]).unwrap());
     let (sink_at, ones_at) = (sink.device_ptr(own).0, ones.device_ptr(own).0);
-    // SAFETY: arrays of as many elements.
+    // SAFETY: both arrays have as many elements.
     let copy = |to, from| unsafe { result::memcpy_dtod_async(to, from, 4 * LEN, own.cu_stream()).unwrap() };
     for (round, stream) in [known.stream(), &passing, known.stream(), &passing].into_iter().enumerate() {
         let mut array = Array::full(&a, LEN, 5u32).unwrap();
@@ -182,14 +182,14 @@ fn work_by_address_is_in_order_with_others() {
     }
 }
 
-/// A slice of an array, used on a stream of another object, comes behind what the array's own stream does.
+/// A slice of an array that is used on a stream of another object comes behind the work of the array's own stream.
 #[test]
 fn a_slice_is_behind_the_arrays_own_stream() {
     let Some(gpu) = Gpu::get() else { return };
     let Some(kernels) = gpu.kernels() else { return };
     let stream = another_context().new_stream().unwrap();
     let mut array = Array::<u32, _>::zeros(&gpu.cuda, LEN).unwrap();
-    // Shows the stream.
+    // This call shows the stream.
     drop(stream.clone_dtod(&array).unwrap());
     for value in 1..4 {
         kernels.fill_on(&gpu.cuda, &mut array, value, SLOWLY);
@@ -197,7 +197,7 @@ fn a_slice_is_behind_the_arrays_own_stream() {
     }
 }
 
-/// An array that was made of a slice, announced to be written elsewhere, still has the slice's memory.
+/// An array that was made from a slice, and is announced to be written elsewhere, still has the slice's memory.
 #[test]
 fn an_adopted_array_is_written_elsewhere() {
     let Some(gpu) = Gpu::get() else { return };
@@ -206,13 +206,13 @@ fn an_adopted_array_is_written_elsewhere() {
     let mut array = Array::try_from(slice).unwrap();
     array.announce_write(&other).unwrap();
     gpu.cuda.synchronize().unwrap();
-    // The driver's pool would give the memory again.
+    // Otherwise the driver's pool would return the memory again.
     let others = [(); 4].map(|()| gpu.cuda.stream().clone_htod(&pattern(9, LEN)).unwrap());
     assert_pattern(&array, 1);
     drop(others);
 }
 
-/// A failure that cudarc kept is told once, by the next call that can return it, and by none that looks at something else.
+/// A failure that cudarc kept is returned once, by the next call that can return it, and not by a call that checks something else.
 #[test]
 fn a_kept_failure_is_told_once() {
     let Some(gpu) = Gpu::get() else { return };

@@ -1,6 +1,6 @@
-//! Several streams of a GPU: memory changes hands only behind the work that still uses it, on whatever stream that is.
+//! Several streams of a GPU: memory changes hands only behind the work that still uses it, on whatever stream.
 //!
-//! Kernels that wait first make every wrong order show in the contents.
+//! Kernels wait first, so every wrong order shows in the contents.
 #![cfg(feature = "cuda")]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
@@ -104,7 +104,7 @@ fn freed_memory_is_not_in_use_elsewhere() {
         kernels.add(b.stream(), &mut out, &array, 1, SLOWLY);
         drop(array);
         let _ = invalidate("freed");
-        // The driver's pool gives the same memory again, if it may.
+        // The driver's pool returns the same memory again, if it may.
         let others = [(); 4].map(|()| patterned(&a, LEN, 100).unwrap());
         assert_eq!(out.to_vec().unwrap(), added(seed, 1));
         others.iter().for_each(|other| assert_pattern(other, 100));
@@ -116,7 +116,7 @@ fn a_view_that_was_made_on_one_stream_orders_several() {
     let Some(gpu) = Gpu::get() else { return };
     let Some(kernels) = gpu.kernels() else { return };
     let name = "made on one stream";
-    // Made, written and lent as a slice while there was only one stream.
+    // The arrays are made, written and lent as slices while there is only one stream.
     let kept = scope!(name = name, { [1, 2].map(|seed| patterned(&gpu.cuda, LEN, seed).unwrap()) });
     let _ = kept[0].as_view();
     let b = gpu.new_stream();
@@ -134,7 +134,7 @@ fn a_view_that_was_made_on_one_stream_orders_several() {
     let _ = invalidate(name);
 }
 
-/// The first use on the array's own stream is slow: another stream that reads the array waits for it.
+/// The first use on the array's own stream is slow. Another stream that reads the array waits for it.
 #[test]
 fn another_stream_waits_for_the_arrays_own() {
     let Some(Two { gpu: _gpu, kernels, a, b }) = two_streams() else { return };
@@ -145,7 +145,7 @@ fn another_stream_waits_for_the_arrays_own() {
             let mut out = zeros(&b);
             kernels.add(b.stream(), &mut out, &array, 4, 0);
             assert_eq!(out.to_vec().unwrap(), [7; LEN]);
-            // By a copy of cudarc's, as well.
+            // The same with a copy by cudarc.
             kernels.fill(a.stream(), &mut array, 5, SLOWLY);
             b.stream().memcpy_dtod(&array, &mut out).unwrap();
             assert_eq!(out.to_vec().unwrap(), [5; LEN]);
@@ -154,7 +154,7 @@ fn another_stream_waits_for_the_arrays_own() {
     let _ = invalidate("the own stream first");
 }
 
-/// What `zeros` and `from_slice` do in a recycled block's new life is seen by other streams, too.
+/// Other streams see the effects of `zeros` and `from_slice` in a recycled block's new life.
 #[test]
 fn another_stream_waits_for_constructors() {
     let Some(Two { gpu: _gpu, kernels, a, b }) = two_streams() else { return };
@@ -162,7 +162,7 @@ fn another_stream_waits_for_constructors() {
         scope!("constructors", {
             let mut slow = zeros(&a);
             kernels.fill(a.stream(), &mut slow, 1, SLOWLY);
-            // Behind the slow kernel on `a`, which `b` knows nothing of.
+            // Ordered behind the slow kernel on `a`, which `b` does not know.
             let array = Array::full(&a, LEN, seed).unwrap();
             let mut out = zeros(&b);
             kernels.add(b.stream(), &mut out, &array, 10, 0);
@@ -172,7 +172,7 @@ fn another_stream_waits_for_constructors() {
     let _ = invalidate("constructors");
 }
 
-/// Two streams read at once, and the slow one was asked first: both are waited for.
+/// Two streams read at once, and the slow one comes first. Both are waited for.
 #[test]
 fn two_readers_on_two_streams_are_waited_for() {
     let Some(Two { gpu, kernels, a, b }) = two_streams() else { return };
@@ -195,7 +195,7 @@ fn two_readers_on_two_streams_are_waited_for() {
     let _ = invalidate(name);
 }
 
-/// A slice that an array became is freed behind those who read the array.
+/// A slice that an array became is freed behind the readers of the array.
 #[test]
 fn an_array_that_leaves_as_a_slice_is_waited_for() {
     let Some(Two { gpu: _gpu, kernels, a, b }) = two_streams() else { return };
@@ -206,14 +206,14 @@ fn an_array_that_leaves_as_a_slice_is_waited_for() {
         kernels.add_on(&b, &mut out, &array, 1, SLOWLY);
         let slice: cudarc::driver::CudaSlice<u32> = array.try_into().unwrap();
         drop(slice);
-        // The driver's pool gives the same memory again, if it may.
+        // The driver's pool returns the same memory again, if it may.
         let others = uncached!({ [(); 4].map(|()| patterned(&a, LEN, 100).unwrap()) });
         assert_eq!(out.to_vec().unwrap(), added(seed, 1));
         others.iter().for_each(|other| assert_pattern(other, 100));
     }
 }
 
-/// A copy that shows its stream waits for a reader that was announced, which the array's slice knows nothing of.
+/// A copy that shows its stream waits for an announced reader, which the array's slice does not know.
 #[test]
 fn an_announced_reader_is_waited_for_by_a_copy() {
     let Some(Two { gpu, kernels, a, b }) = two_streams() else { return };
@@ -229,7 +229,8 @@ fn an_announced_reader_is_waited_for_by_a_copy() {
     assert_pattern(&array, 2);
 }
 
-/// More streams read at once than a slice can tell apart, then one writes: it waits for all of them, as the next life does.
+/// More streams read at once than a slice can distinguish, and then one stream writes. It waits for all of them, and so does the
+/// next life.
 #[test]
 fn many_readers_are_waited_for() {
     let Some(Two { gpu, kernels, a, b }) = two_streams() else { return };
@@ -240,7 +241,7 @@ fn many_readers_are_waited_for() {
         streams.iter().for_each(|stream| stream.synchronize().unwrap());
         let mut array = scope!(name = name, { patterned(&a, LEN, round).unwrap() });
         for (stream, (out, number)) in streams.iter().zip(outs.iter_mut().zip(0..)) {
-            // The first are the slow ones.
+            // The first readers are the slow ones.
             kernels.add(stream.stream(), out, &array, number, if number < 4 { SLOWLY } else { 0 });
         }
         if round == 0 {
@@ -257,7 +258,7 @@ fn many_readers_are_waited_for() {
     let _ = invalidate(name);
 }
 
-/// A stream that is dropped while its kernel still reads: the work goes on, and is waited for.
+/// A stream is dropped while its kernel still reads. The work goes on, and is waited for.
 #[test]
 fn a_reader_on_a_stream_that_is_gone_is_waited_for() {
     let Some(gpu) = Gpu::get() else { return };
@@ -280,7 +281,7 @@ fn a_reader_on_a_stream_that_is_gone_is_waited_for() {
     let _ = invalidate(name);
 }
 
-/// An array of stream `a` that a thread drops, in order, while another thread's stream reads it.
+/// A thread drops an array of stream `a`, in order, while another thread's stream reads it.
 #[test]
 fn threads_with_a_stream_each_exchange_arrays() {
     let Some(Two { gpu: _gpu, kernels, a, b }) = two_streams() else { return };
@@ -307,10 +308,11 @@ fn threads_with_a_stream_each_exchange_arrays() {
     let _ = (invalidate("exchange, reader"), invalidate("exchange, writer"));
 }
 
-/// cudarc would have each launch wait for events of its arguments, and record some, if its object had made the streams of the copies.
+/// If cudarc's object had made the streams of the copies, cudarc would make each launch wait for events of its arguments, and
+/// record some.
 #[test]
 fn what_leaves_the_gpu_makes_no_launch_dearer() {
-    // Kept, since other tests make streams by the object that they find.
+    // Kept alive, since other tests make streams with the object that they find.
     let Some(_gpu) = Gpu::get() else { return };
     // An object of its own, whose streams are not those of other tests.
     let context = gpucache::cudarc::driver::CudaContext::new(0).unwrap();

@@ -1,4 +1,4 @@
-//! Entries within many open ones: what they cost, and what they do, in whatever order guards are dropped.
+//! The cost and the effect of entries within many open entries, in whatever order guards are dropped.
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;
@@ -8,10 +8,10 @@ use fastrand::Rng;
 use gpucache::device::Virtual;
 use gpucache::{Placed, Placement, Recycle, Scope, ScopeGuard, prelude::*, stats};
 
-/// Open entries, as of a program that forgets a guard in each of as many requests.
+/// The number of open entries. A program has so many if it forgets a guard in each of that many requests.
 const MANY: usize = 100_000;
-/// An entry within [`MANY`] others takes 260 times as long as one alone if it looks at each of them. What is measured is the shortest
-/// of several times, so that a busy machine does not matter.
+/// If an entry within [`MANY`] others looked at each of them, it would take 260 times as long as an entry alone. The test takes the
+/// shortest of several times, so that a busy machine does not matter.
 const FACTOR: u32 = 20;
 const ROUNDS: usize = 15;
 
@@ -28,7 +28,7 @@ fn entries(name: &str) {
     (0..200).for_each(|_| drop(black_box(Scope::new(name).enter())));
 }
 
-/// Enters the scopes of [`MANY`] guards, one of sixteen of which leaves all scopes.
+/// Enters the scopes of [`MANY`] guards. One of sixteen guards leaves all scopes.
 fn open(name: impl Fn(usize) -> String) -> Vec<ScopeGuard> {
     let enter = |number: usize| match number % 16 {
         15 => ScopeGuard::outside(),
@@ -49,7 +49,7 @@ fn an_entry_takes_no_longer_within_many_others() {
             let within = shortest(|| entries(inner));
             assert!(within < FACTOR * alone, "`{inner}` within {MANY} {what}: {within:?}, alone {alone:?}");
         }
-        // As if they were forgotten, on another thread too.
+        // As if they were forgotten, and on another thread too.
         drop(guards);
         let after = shortest(|| entries("alone"));
         assert!(after < FACTOR * alone, "after {MANY} {what}: {after:?}, before {alone:?}");
@@ -68,12 +68,12 @@ fn guards_are_dropped_in_any_order_at_one_price() {
     let newest_first = drop_all(|guards| guards.reverse());
     let oldest_first = drop_all(|_| {});
     let shuffled = drop_all(|guards| Rng::with_seed(1).shuffle(guards));
-    // Each of them looking at all others would take as long as some thousand.
+    // If each of them looked at all others, this would take as long as some thousand.
     let most = 30 * newest_first.max(Duration::from_millis(10));
     assert!(oldest_first.max(shuffled) < most, "{newest_first:?}, {oldest_first:?}, {shuffled:?}");
 }
 
-/// What an open entry says; no scope for one outside of all.
+/// The settings of an open entry. The scope is `None` for an entry outside of all scopes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Said {
     scope: Option<usize>,
@@ -99,7 +99,7 @@ impl Said {
     }
 }
 
-/// Which of the scopes serves, what says where arrays rest, and whether the limit holds.
+/// The scope that serves, the setting for where arrays rest, and whether the limit applies.
 fn seen(device: &Virtual) -> Said {
     let served = || NAMES.map(|name| stats(name).map_or(0, |stats| stats.allocations()));
     let before = served();
@@ -114,7 +114,7 @@ fn expected(open: &[Said]) -> Said {
     open.last().copied().unwrap_or(Said { scope: None, placement: None, is_limited: false })
 }
 
-/// What holds in a scope that is entered now: without a placement of its own it has that of the scope in which it is entered.
+/// The settings in a scope that is entered now. If it has no placement of its own, it has that of the scope around it.
 fn entered(said: Said, open: &[Said]) -> Said {
     let inherited = if said.scope.is_some() { expected(open).placement } else { None };
     Said { placement: said.placement.or(inherited), ..said }

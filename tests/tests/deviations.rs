@@ -1,8 +1,8 @@
-//! Entries that deviate from a plan, in every way at every position: whatever they do, no memory is handed out twice,
-//! the statistics are right, and the scope soon goes by a plan again.
+//! Entries that deviate from a plan, in every way at every position. No memory is handed out twice, the statistics are right, and
+//! the scope soon follows a plan again.
 //!
-//! `POSITIONS` says at how many positions of an entry every deviation is tried; 6 of a trace by default, and up to 40 of
-//! a random entry.
+//! `POSITIONS` sets at how many positions of an entry each deviation is tried: by default 6 of a trace, and up to 40 of a random
+//! entry.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use fastrand::Rng;
@@ -12,16 +12,16 @@ use gpucache_tests::play::deviation::Deviation;
 use gpucache_tests::play::entries::{Style, of_trace, plannable, varied};
 use gpucache_tests::play::{Checked, Op, Player};
 
-/// The scope that plans, and the one that is entered inside it.
+/// The scope that plans, and below, the scope that is entered inside it.
 const SCOPE: usize = 0;
 const OTHER: usize = 1;
-/// Entries until a scope goes by a plan again.
+/// The most entries until a scope follows a plan again.
 const SOON: usize = 24;
 const PLANNED: f64 = 0.95;
-/// A device with more memory than any of this needs.
+/// A device with more memory than any of these tests needs.
 const PLENTY: usize = 1 << 46;
 
-/// How many positions are tried, of at most `all`.
+/// The number of positions to try, of at most `all`.
 fn positions(default: usize, all: usize) -> usize {
     let number = std::env::var("POSITIONS").ok().and_then(|number| number.parse().ok());
     number.unwrap_or(default).min(all)
@@ -30,20 +30,20 @@ fn positions(default: usize, all: usize) -> usize {
 /// One scope with its usual entry.
 struct Subject<'a, D: Checked> {
     player: Player<D>,
-    /// The usual entries, one after the other.
+    /// Makes the usual entries, one after the other.
     usual: &'a dyn Fn(&mut Rng) -> Vec<Op>,
     rng: Rng,
     what: String,
 }
 
 impl<D: Checked> Subject<'_, D> {
-    /// Plays a usual entry. Returns the share that the plan served of what it could, all but two allocations, which may be
-    /// most of what is missing in a small entry: those that once outlived theirs.
+    /// Plays a usual entry. Returns the share of the plannable allocations that the plan served. Two allocations may be missing,
+    /// those that once outlived their entry; in a small entry they may be most of what is missing.
     fn usual(&mut self) -> f64 {
         let entry = (self.usual)(&mut self.rng);
-        let before = self.player.plan_stats(SCOPE).planned;
+        let before = self.player.planned(SCOPE);
         self.player.entry(SCOPE, Recycle::Auto, &entry).unwrap();
-        let planned = self.player.plan_stats(SCOPE).planned - before;
+        let planned = self.player.planned(SCOPE) - before;
         (planned + 2) as f64 / plannable(&entry) as f64
     }
 
@@ -67,7 +67,7 @@ impl<D: Checked> Subject<'_, D> {
         self.what = format!("{deviation:?} at {position}");
         self.player.entry(SCOPE, Recycle::Auto, &entry).unwrap();
         match deviation {
-            // It lies in the block until the end.
+            // The array lies in the block until the end.
             Deviation::KeptForEver => drop([self.usual(), self.usual()]),
             _ => drop(self.settle()),
         }

@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 use gpucache::device::Virtual;
-use gpucache::{Cause, cache_scope, diagnose, prelude::*};
+use gpucache::{cache_scope, diagnose, diagnosis::Cause, prelude::*};
 
 #[path = "diagnosis/escapes.rs"]
 mod escapes;
@@ -28,7 +28,7 @@ fn device() -> Virtual {
 /// The causes that a diagnosis names; prints it.
 fn causes(name: &str) -> Vec<Cause> {
     let diagnosis = diagnose(name).unwrap();
-    println!("{diagnosis}\n{}\n{}", gpucache::stats(name).unwrap(), gpucache::plan_stats(name).unwrap());
+    println!("{diagnosis}\n{}\n{}", gpucache::stats(name).unwrap(), gpucache::stats(name).unwrap().plan);
     diagnosis.findings.iter().map(|finding| finding.cause).collect()
 }
 

@@ -1,14 +1,14 @@
-//! Shapes that never come twice: a program whose every entry has a new one goes on as fast as it began, the process does not
-//! grow, what comes again beside is still found, and what was kept can be given back.
+//! Shapes that never come twice. A program with new shapes in each entry stays as fast as at the beginning, and the process does
+//! not grow. Shapes that do come again are still found, and kept memory can be given back.
 //!
-//! `ENTRIES` says how many entries a program has, 40,000 by default; a release build plays a million in seconds.
-//! Statistics and sizes are of the whole process, so the tests take turns.
+//! `ENTRIES` sets how many entries a program has, 40,000 by default; a release build plays a million in seconds. Statistics and
+//! sizes belong to the whole process, so the tests take turns.
 #![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, ScopeStats, invalidate_all, stats, trim};
+use gpucache::{Array, invalidate_all, stats, stats::ScopeStats, trim};
 use gpucache::{Recycle, Scope};
 use gpucache_tests::counting::{Counting, held_bytes};
 use gpucache_tests::process::{median, number, resident};
@@ -17,35 +17,36 @@ use gpucache_tests::turn;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Entries before the first that are timed.
+/// The entries before the first timed ones.
 const WARMING: usize = 10_000;
-/// Entries that are timed together, at the begin and at the end.
+/// The entries that are timed together, at the beginning and at the end.
 const TIMED: usize = 1_000;
-/// What the process may grow by once the program is warm, and what the heap may: a process that frees can grow as well.
+/// The bytes by which the process, and below the heap, may grow once the program is warm. A process that frees memory can grow as
+/// well.
 const GROWTH: u64 = 20 << 20;
 const HEAP_GROWTH: i64 = 2 << 20;
 /// How much slower the last entries may be than the first ones.
 const SLOWER: f64 = 1.2;
-/// Attempts to see that they are not, on a machine that does other things as well.
+/// The attempts to show that they are not slower, on a machine that does other things as well.
 const ATTEMPTS: usize = 3;
 
 fn entries() -> usize {
     (number("ENTRIES").unwrap_or(40_000) as usize).max(WARMING + 2 * TIMED)
 }
 
-/// What was seen of a program.
+/// The observations about a program.
 struct Seen {
     /// The median times of an entry, once warm and at the end.
     times: [Duration; 2],
-    /// What the process grew by in between, where that can be known.
+    /// By how much the process grew in between, if that can be measured.
     growth: u64,
-    /// What the heap grew by.
+    /// By how much the heap grew.
     heap: i64,
     /// The statistics of the scope before the last entries, and at the end.
     stats: [ScopeStats; 2],
 }
 
-/// Plays a program in a scope of its own, which sees the numbers from `first` on.
+/// Plays a program in a scope of its own, with the numbers from `first` on.
 fn play(name: &str, recycle: Recycle, first: usize, entry: &impl Fn(usize)) -> Seen {
     let timed = |numbers: std::ops::Range<usize>| {
         let one = |number| {
@@ -75,8 +76,7 @@ fn play(name: &str, recycle: Recycle, first: usize, entry: &impl Fn(usize)) -> S
     Seen { times: [early, late], growth, heap, stats: [before, stats(name).unwrap()] }
 }
 
-/// Plays a program of entries with new shapes on a device of its own, and checks all that has to hold. Returns what was seen
-/// first.
+/// Plays a program of entries with new shapes on a device of its own, and checks all conditions. Returns the first observations.
 fn endures<D: Device>(name: &str, recycle: Recycle, device: &D, entry: impl Fn(usize)) -> Seen {
     let seen = play(name, recycle, 0, &entry);
     println!("{name}: {:?} an entry, {} and {} bytes more, {:?}", seen.times, seen.growth, seen.heap, seen.stats[1]);
@@ -86,7 +86,7 @@ fn endures<D: Device>(name: &str, recycle: Recycle, device: &D, entry: impl Fn(u
     let mut times = vec![seen.times];
     while is_slower(times[times.len() - 1]) {
         assert!(times.len() < ATTEMPTS, "{name}: an entry takes longer and longer: {times:?}");
-        // Other numbers under another name, which is as new as the first one was.
+        // Other numbers under another name, which is as new as the first name was.
         let attempt = times.len();
         times.push(play(&format!("{name}, {attempt}"), recycle, attempt * entries(), &entry).times);
     }
@@ -123,7 +123,7 @@ fn one_array_from_the_range() {
     under(Recycle::Range, "one array", one_array);
 }
 
-/// Sequences of a length that no other one has, and what is computed of them.
+/// Sequences of a length that no other step has, and arrays computed from them.
 fn a_step(device: &Virtual, number: usize) {
     let tokens = Array::<u32, _>::zeros(device, number + 1).unwrap();
     let activations = Array::<f32, _>::zeros(device, [number + 1, 16]).unwrap();
@@ -143,7 +143,7 @@ fn a_step_from_the_range() {
     under(Recycle::Range, "a step", a_step);
 }
 
-/// Without a byte they never are over a budget of bytes.
+/// Arrays without bytes are never over a budget of bytes.
 fn an_empty_array(device: &Virtual, number: usize) {
     drop(Array::<u8, _>::zeros(device, [number + 1, 0]).unwrap());
 }
@@ -158,7 +158,7 @@ fn an_empty_array_from_the_range() {
     under(Recycle::Range, "an empty array", an_empty_array);
 }
 
-/// Elements without bytes, in shapes that records have no room for.
+/// Arrays of many dimensions without bytes, in shapes that records have no room for.
 #[test]
 fn many_dims_without_bytes() {
     under(Recycle::Auto, "many dims", |device, number| {

@@ -1,6 +1,6 @@
-//! A small scope for as long as a training run: no error, and the process does not grow.
+//! A small scope runs as long as a training run, without an error, and the process does not grow.
 //!
-//! `ENTRIES` says for how many entries, 100 000 by default; the ignored test plays ten million.
+//! `ENTRIES` sets the number of entries, 100,000 by default; the ignored test plays ten million.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fastrand::Rng;
@@ -11,11 +11,10 @@ use gpucache_tests::play::deviation::Deviation;
 use gpucache_tests::play::entries::Style;
 use gpucache_tests::process::{number, resident};
 
-/// What the process may grow by.
+/// The bytes by which the process may grow.
 const GROWTH: u64 = 1 << 20;
 
-/// Plays entries, of which every tenth deviates, and compares the process after a tenth of them with the process at the
-/// end.
+/// Plays entries, of which every tenth deviates. Compares the size of the process after a tenth of them with its size at the end.
 fn endure(name: &str, entries: u64) {
     let rng = &mut Rng::with_seed(7);
     let style = Style { allocations: (10, 20), bytes: (256, 64 << 20), escapes: (12, 16) };

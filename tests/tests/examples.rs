@@ -1,8 +1,9 @@
 //! Every public item of the crate has an example in its documentation: types, traits, functions, methods and macros.
 //!
-//! An item is public if its module is, or hands it on: what `lib.rs` and the public modules declare or name by `pub use`,
-//! with its public methods, and a trait's own. Names lead to items by themselves, as no two public items share one. That
-//! the examples compile is seen to by the tests of the documentation, whose fences this one counts.
+//! An item is public if its module is, or if the module re-exports it. The test checks the items that `lib.rs` and the public
+//! modules declare or name by `pub use`, with their public methods, and the methods of traits. No two public items have the same
+//! name, so a name alone identifies an item. The tests of the documentation compile the examples; this test only counts their
+//! fences.
 //!
 //! `cargo test -p gpucache-tests --test examples -- --nocapture` prints how many there are.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
@@ -12,7 +13,7 @@ use std::path::Path;
 
 use syn::{Attribute, ImplItem, Item, TraitItem, UseTree, Visibility};
 
-/// The crate's files as one list of items, with the names that are public.
+/// The crate's files as one list of items, with the names of the public ones.
 #[derive(Default)]
 struct Crate {
     /// The items of each file, by its path below `src`.
@@ -20,7 +21,7 @@ struct Crate {
     public: BTreeSet<String>,
 }
 
-/// The items that were looked at, and those without an example.
+/// The checked items, and those without an example.
 #[derive(Default)]
 struct Found {
     all: usize,
@@ -38,20 +39,20 @@ fn doc(attributes: &[Attribute]) -> String {
             syn::Lit::Str(line) => line.value() + "\n",
             _ => String::new(),
         },
-        // `hidden`; or a file, whose fences are beside it.
+        // `hidden`, or a file whose fences are beside it.
         syn::Meta::List(list) => format!("({})", list.tokens),
         _ => String::new(),
     })
     .collect()
 }
 
-/// Whether an item is no part of the documentation, as it is there for the macros alone.
+/// Whether an item is hidden from the documentation, since only the macros need it.
 fn is_hidden(attributes: &[Attribute]) -> bool {
     let docs = attributes.iter().filter(|attribute| attribute.path().is_ident("doc"));
     docs.filter_map(|attribute| attribute.parse_args::<syn::Ident>().ok()).any(|argument| argument == "hidden")
 }
 
-/// Whether a text has a block of Rust with something in it.
+/// Whether a text has a block of Rust that is not empty.
 fn has_example(attributes: &[Attribute]) -> bool {
     const RUST: [&str; 3] = ["", "no_run", "should_panic"];
     let (text, mut is_open, mut found) = (doc(attributes), false, false);
@@ -72,7 +73,7 @@ impl Crate {
             found.files.push((path, file.items));
         }
         found.public = found.names_of("lib.rs");
-        // Modules that are handed on as such.
+        // Modules that are re-exported as modules.
         let modules = found.public.iter().map(|name| format!("{name}/mod.rs"));
         let modules: Vec<String> = modules.filter(|path| found.has(path)).collect();
         modules.iter().for_each(|path| found.public.append(&mut found.names_of(path)));
@@ -87,13 +88,13 @@ impl Crate {
         self.files.iter().any(|file| file.0 == path)
     }
 
-    /// The file of a module that stands in `lib.rs`.
+    /// The file of a module that `lib.rs` declares.
     fn file_of(&self, module: &str) -> String {
         let file = format!("{module}.rs");
         if self.has(&file) { file } else { format!("{module}/mod.rs") }
     }
 
-    /// The public names of a file that is a public module, and of those that it declares.
+    /// The public names of a file that is a public module, and of the modules that it declares.
     fn names_of(&self, path: &str) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         self.collect_names(self.items(path), &mut names);
@@ -108,13 +109,13 @@ impl Crate {
                     Some((_, items)) => self.collect_names(items, names),
                     None => names.extend(self.names_of(&self.file_of(&item.ident.to_string()))),
                 },
-                // What else stands in a public module is looked at by its name too.
+                // Other items of a public module are checked by name too.
                 item => names.extend(declared(item).filter(|item| item.0).map(|item| item.1)),
             }
         }
     }
 
-    /// Looks at every public item.
+    /// Checks every public item.
     fn examples(&self) -> Found {
         let mut found = Found::default();
         for (path, items) in &self.files {
@@ -171,7 +172,7 @@ impl Found {
     }
 }
 
-/// What a public module hands on of the crate of macros, which has no examples: they need this crate.
+/// The items that a public module re-exports from the crate of macros. That crate has no examples, since they need this crate.
 fn look_at_macros(path: &str, item: &Item, found: &mut Found) {
     if let Item::Use(item) = item
         && let UseTree::Path(from) = &item.tree
@@ -190,7 +191,7 @@ fn trait_method(item: &TraitItem) -> Option<&syn::TraitItemFn> {
     }
 }
 
-/// Whether an item is public where it stands, its name, and its attributes; `None` for what has no example of its own.
+/// Whether an item is public in its module, its name, and its attributes. `None` for an item that needs no example.
 fn declared(item: &Item) -> Option<(bool, String, &[Attribute])> {
     let (is_public, name, attributes) = match item {
         Item::Struct(item) => (is_public(&item.vis), &item.ident, &item.attrs),
@@ -220,7 +221,7 @@ fn collect_uses(tree: &UseTree, names: &mut BTreeSet<String>) {
     }
 }
 
-/// The crate in the first folder, and those whose items it hands on.
+/// The crate in the first folder, and the crates whose items it re-exports.
 fn from_disk(roots: &[&str]) -> Crate {
     fn collect(folder: &Path, root: &Path, found: &mut Vec<(String, String)>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -249,7 +250,7 @@ fn every_public_item_has_an_example() {
     assert!(found.bare.is_empty(), "{} of {} have no example: {:#?}", found.bare.len(), found.all, found.bare);
 }
 
-/// The items of a crate that have no example, by name.
+/// The names of a crate's items without an example.
 fn bare(files: &[(&str, &str)]) -> Vec<String> {
     let files = files.iter().map(|(path, text)| (path.to_string(), text.to_string())).collect();
     let names = Crate::of(files).examples().bare;

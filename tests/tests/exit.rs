@@ -1,7 +1,7 @@
-//! The end of a process: whatever holds arrays or is inside a scope then, it ends with the status it asked for.
+//! The end of a process. It ends with the status that it asked for, no matter which arrays and scopes are open then.
 //!
-//! The program runs itself once for every ending and device. It has no test harness, as that would run everything on
-//! threads of its own, and endings differ on the thread of `main`.
+//! The program runs itself once for each ending and device. It has no test harness, since a harness would run everything on its own
+//! threads, and endings differ on the thread of `main`.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::any::Any;
@@ -15,10 +15,10 @@ use gpucache::prelude::*;
 use gpucache::{Array, cache_scope, invalidate_all};
 use gpucache_tests::conformance::{assert_pattern, patterned};
 
-/// Names the ending and the device that a child process tries.
+/// Names the ending and the device for a child process.
 const CHILD: &str = "GPUCACHE_EXIT_TEST";
 
-/// An ending, by name: what is left lying around, and whether the process exits by itself or returns from `main`.
+/// An ending by name: which arrays and scopes are left open, and whether the process calls `exit` or returns from `main`.
 type Ending<D> = (&'static str, fn(&D));
 
 fn endings<D: Device>() -> Vec<Ending<D>> {
@@ -38,14 +38,14 @@ fn endings<D: Device>() -> Vec<Ending<D>> {
     ]
 }
 
-/// The device of streams whose work is done late.
+/// The device with streams whose work is done late.
 const STREAM: &str = "host stream";
 
 fn stream_endings() -> Vec<Ending<Host>> {
     [endings(), vec![("work that is not done", late_work as fn(&Host))]].concat()
 }
 
-/// An ending that is no success: nobody asks for the failure of late work but by a deref.
+/// An ending that is no success: only a deref could report the failure of late work.
 const LOST: &str = "host stream: a deref of what failed work was to write";
 
 fn deref_of_what_is_lost() {
@@ -94,7 +94,7 @@ struct AtTheEnd<D: Device>(D);
 
 impl<D: Device> Drop for AtTheEnd<D> {
     fn drop(&mut self) {
-        // On the thread of `main` the process exits by now, and a device may refuse.
+        // On the thread of `main`, the process exits by now, and a device may refuse.
         drop(cache_scope!(work, { patterned(&self.0, 100, 4) }));
     }
 }
@@ -144,7 +144,7 @@ fn threads_that_go_on<D: Device>(device: &D) {
         thread::spawn(move || {
             let mut kept = None;
             loop {
-                // While the process exits a device may fail: that is an error, and no crash.
+                // While the process exits, a device may fail. That is an error, and no crash.
                 kept = cache_scope!(work, { patterned(&device, 100, 5) }).ok().or(kept);
                 let _ = ready.send(());
             }
@@ -166,7 +166,7 @@ fn exit_inside_a_thread<D: Device>(device: &D) {
     let _ = thread::spawn(move || exit_inside(&device)).join();
 }
 
-/// Work that never ends, and more behind it.
+/// Work that never ends, and more work behind it.
 fn late_work(stream: &Host) {
     let mut array = patterned(stream, 100, 9).unwrap();
     let (open, opened) = mpsc::channel::<()>();
@@ -214,7 +214,7 @@ fn everything<D: Device>(device: &D) {
     forgotten_guard(device);
 }
 
-/// Runs a child process for each ending on the device of this name; false if one of them did not end well.
+/// Runs a child process for each ending on the device of this name. Returns false if one of them did not end well.
 fn all_end_well<D: Device>(device: &str, endings: Vec<Ending<D>>) -> bool {
     let ends_well = |(ending, _): Ending<D>| {
         let child = Command::new(std::env::current_exe().unwrap()).env(CHILD, format!("{device}: {ending}")).output();
@@ -226,19 +226,18 @@ fn all_end_well<D: Device>(device: &str, endings: Vec<Ending<D>>) -> bool {
         }
         is_well
     };
-    // All of them are tried, so that each is reported.
+    // All endings are tried, so that each is reported.
     endings.into_iter().filter(|ending| !ends_well(*ending)).count() == 0
 }
 
-/// The child process: tries the ending it was told, if it was told one on this device.
+/// In the child process: tries the requested ending, if it is one of this device.
 fn tries_ending<D: Device>(asked: &str, device: &str, endings: Vec<Ending<D>>, make: impl FnOnce() -> D) -> bool {
     let asked = asked.strip_prefix(device).and_then(|rest| rest.strip_prefix(": "));
     let found = endings.into_iter().find(|(name, _)| Some(*name) == asked);
     found.map(|(_, ending)| ending(&make())).is_some()
 }
 
-/// Whether a process ends that is to write its trace, and what is shown of it meanwhile, to pipes that nobody reads: it tells so in a
-/// line for each.
+/// Whether a process ends whose trace and statistics go to pipes that nobody reads. It has to print a line about each.
 #[cfg(target_os = "linux")]
 fn ends_beside_pipes() -> bool {
     let pipe = |name: &str| {
@@ -264,7 +263,7 @@ fn ends_beside_pipes() -> bool {
     let text = std::fs::read_to_string(&told).unwrap();
     let lines =
         |name: &str| text.lines().filter(|line| line.starts_with(name) && line.contains("nobody reads")).count();
-    // The process may be over before its statistics are written the first time.
+    // The process may be over before its statistics are written for the first time.
     let is_told = lines("gpucache: GPUCACHE_TRACE=") == 1 && lines("gpucache: GPUCACHE_WATCH=") <= 1;
     [&trace, &watch, &told, &told.with_extension("")].into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
     println!("host: pipes without a reader ... {}", if ended && is_told { "ok" } else { "FAILED" });

@@ -1,5 +1,5 @@
-//! Work on a stream of the host that panics: who asks for what it was to write gets a panic or an error, never what was there
-//! before; nobody else does.
+//! Work on a stream of the host that panics. Reading the contents that it should have written gives a panic or an error, and never
+//! the old contents. Nobody else gets one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ type Numbers = Array<u32, Host>;
 
 const LEN: usize = 100;
 
-/// Holds the stream's work back until it is dropped.
+/// Holds the stream's work back until the gate is dropped.
 fn gate(stream: &Host) -> Sender<()> {
     let (open, opened) = channel::<()>();
     stream.launch((), move |()| assert!(opened.recv().is_err())).unwrap();
@@ -25,8 +25,8 @@ fn fail(stream: &Host, array: &mut Numbers) {
     stream.launch(array, |_| panic!("on purpose")).unwrap();
 }
 
-/// Waits for the stream, and takes every failure that it keeps. A failure that was kept before the call ends the call at once, so later
-/// work may fail after it.
+/// Waits for the stream, and takes every failure that it keeps. A kept failure ends the call at once, so later work may fail after
+/// it.
 fn take_failure(stream: &Host) {
     assert!(stream.synchronize().unwrap_err().is_panic());
     while let Err(error) = stream.synchronize() {
@@ -47,7 +47,7 @@ fn assert_lost(array: &mut Numbers) {
     })));
     assert!(written.contains("on purpose"), "{written}");
     assert!(catch_unwind(|| (&*array).into_iter().count()).is_err(), "iterated over");
-    // The first may be what the stream keeps, the second is the array's own.
+    // The first error may be one that the stream keeps. The second is the array's own.
     assert!((0..2).all(|_| array.to_vec().unwrap_err().is_panic()));
     let cloned = array.try_clone().unwrap_err();
     assert!(cloned.is_panic() && !cloned.is_deferred(), "{cloned}");
@@ -93,7 +93,8 @@ fn arrays_that_it_was_not_to_write_are_not_concerned() {
     assert_eq!(before[..2], [4, 5], "the stream goes on");
 }
 
-/// What is written from a lost array is lost, by work on any stream, and by copies that were queued before the failure.
+/// Everything that is written from a lost array is lost too: by work on any stream, and by copies that were queued before the
+/// failure.
 #[test]
 fn what_is_written_from_it_is_lost_too() {
     let [stream, other] = [(); 2].map(|()| Host::new_stream().unwrap());
@@ -138,7 +139,7 @@ fn what_was_written_before_or_is_overwritten_is_not_lost() {
     assert_eq!(lost[..2], [3, 1]);
 }
 
-/// What is done at once returns an error; an array of the default stream is the caller's, whose panic is his own.
+/// Work that is done at once returns an error. An array of the default stream belongs to the caller, whose panic is its own.
 #[test]
 fn work_of_the_default_stream_is_told_at_once() {
     let (host, stream) = (Host::new(), Host::new_stream().unwrap());
@@ -153,7 +154,7 @@ fn work_of_the_default_stream_is_told_at_once() {
     take_failure(&stream);
 }
 
-/// One entry: each of its arrays is lent to work, which fails in one of them.
+/// One entry. Each of its arrays is lent to work, which fails for one of them.
 fn entry(stream: &Host, fails: bool) -> Result<Vec<u32>> {
     cache_scope!(failing_entries, {
         let mut arrays = [1, 2].map(|value| Array::full(stream, LEN, value).unwrap());
@@ -169,7 +170,7 @@ fn entry(stream: &Host, fails: bool) -> Result<Vec<u32>> {
     })
 }
 
-/// Memory that a lost array had serves the next arrays as any other does, by a plan or without one.
+/// The memory of a lost array serves the next arrays like any other memory, with or without a plan.
 #[test]
 fn the_next_entry_works() {
     let stream = Host::new_stream().unwrap();
@@ -181,10 +182,10 @@ fn the_next_entry_works() {
         }
         let _ = stream.synchronize();
     }
-    // Memory that is not written when it is handed out: what is read is what its own life wrote.
+    // This memory is not written when it is handed out. Every read sees contents of the array's own life.
     for _ in 0..20 {
         cache_scope!(failing_uninit, {
-            // SAFETY: the work below writes every element, or fails, and is then not read.
+            // SAFETY: the work below writes every element, or it fails, and then nothing is read.
             #[allow(unsafe_code)]
             let mut array: Numbers = unsafe { Array::uninit(&stream, LEN).unwrap() };
             stream.launch(&mut array, |values| values.fill(3)).unwrap();

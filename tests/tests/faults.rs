@@ -1,6 +1,6 @@
-//! What fails, and when: every backend call of a program, in every way. Nothing may panic, leak or be lost.
+//! Failures of every backend call of a program, in every way. Nothing may panic, leak or be lost.
 //!
-//! The tests take turns, as a shortage on one device takes the idle memory of all scopes of the process.
+//! The tests take turns, since a shortage on one device takes the idle memory of all scopes of the process.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use gpucache::device::Device;
@@ -12,7 +12,7 @@ use gpucache_tests::{Faulty, supplied, turn};
 /// The scopes of the program.
 const NAMES: [&str; 3] = ["outer", "inner", "off"];
 
-/// A scope name of one run of the program.
+/// The scope names of one run of the program.
 struct Names(String);
 
 impl Names {
@@ -20,7 +20,7 @@ impl Names {
         format!("{}::{name}", self.0)
     }
 
-    /// Drops all memory, and checks that none is left and none is lost.
+    /// Drops all memory, and checks that nothing is left and nothing is lost.
     fn assert_nothing_is_left(&self, device: &Faulty, when: &str) {
         for name in NAMES.map(|name| self.of(name)) {
             let _ = invalidate(&name);
@@ -33,7 +33,7 @@ impl Names {
     }
 }
 
-/// What a program does with the answer of each step.
+/// How a program goes on after each step.
 trait Policy {
     fn step<T>(&mut self, answer: Result<T>) -> Result<Option<T>>;
 }
@@ -41,7 +41,7 @@ trait Policy {
 /// Ends the program at the first failure.
 struct Stop;
 
-/// Goes on with what it has, and keeps the failures.
+/// Goes on with the remaining arrays, and keeps the failures.
 #[derive(Default)]
 struct GoOn(Vec<Error>);
 
@@ -57,7 +57,7 @@ impl Policy for GoOn {
     }
 }
 
-/// Nested scopes, escapes, every constructor and every operation, an invalidation, and drops on other threads.
+/// Nested scopes, arrays that outlive entries, every constructor and every operation, an invalidation, and drops on other threads.
 fn program(device: &Faulty, names: &Names, policy: &mut impl Policy) -> Result<Vec<Array<u32, Faulty>>> {
     let (outer, inner) = (names.of("outer"), names.of("inner"));
     let mut escaped = Vec::new();
@@ -114,7 +114,7 @@ fn elsewhere(device: &Faulty, name: &str, array: Array<u32, Faulty>, policy: &mu
     policy.step(answer).map(drop)
 }
 
-/// Runs the program once for every call that it makes, with a fault there.
+/// Runs the program once for each call that it makes, with a fault at that call.
 fn at_every_call(title: &str, make: impl Fn(u64) -> Fault, run: impl Fn(&Faulty, &Names) -> Vec<Error>) {
     let mut at = 1;
     loop {
@@ -139,7 +139,7 @@ fn assert_typed(error: &Error, when: &str) {
     assert!(!error.is_invalid_shape() && !error.is_unavailable(), "{when}: {error}");
 }
 
-/// Once nothing fails any more, the same program does what it should, on the same device and in the same scopes.
+/// Once nothing fails any more, the same program works, on the same device and in the same scopes.
 fn healthy_again(device: &Faulty, names: &Names) {
     while let Err(error) = device.synchronize() {
         assert!(error.is_deferred(), "{error}");
@@ -190,7 +190,7 @@ fn the_program_goes_on_with_failures_for_ever() {
     at_every_call("go on, memory", |at| Fault::for_ever(at, Failure::OutOfMemory), going_on);
 }
 
-/// A failing free, then a call: it returns the failure and does nothing else, and can then be made again.
+/// A free fails, and then `call` is made: it returns that failure and does nothing else. It can then be made again.
 fn returns_the_failure<T>(call: impl Fn(&Faulty, &mut Array<u8, Faulty>) -> Result<T>) {
     let device = Faulty::new();
     let [mut array, dropped] = [(); 2].map(|()| Array::<u8, _>::zeros(&device, 4).unwrap());
@@ -264,12 +264,13 @@ fn a_failed_fill_leaves_no_array_and_keeps_the_block() {
         assert_eq!(Array::<u8, _>::zeros(&device, 10).unwrap().to_vec().unwrap(), [0; 10]);
     });
     let stats = stats(name).unwrap();
-    assert_eq!((stats.hits, supplied(stats), stats.busy_blocks, stats.idle_blocks), (1, 1, 0, 1));
+    assert_eq!((stats.hits, supplied(&stats), stats.busy_blocks, stats.idle_blocks), (1, 1, 0, 1));
     let _ = invalidate(name);
     device.assert_clean();
 }
 
-/// What another stream works on is left alone while the device has more, and is had again once that is done.
+/// While the device has more memory, memory that another stream works on is left alone. It is available again once that work is
+/// done.
 #[test]
 fn memory_that_another_stream_works_on_is_left_alone() {
     let _turn = turn();
@@ -300,12 +301,12 @@ fn memory_that_another_stream_works_on_is_left_alone() {
 fn memory_that_cannot_be_ordered_is_refused_and_not_lost() {
     let _turn = turn();
     for call in [Call::NewEvent, Call::Record, Call::Wait] {
-        // All the memory that there is is the first stream's, whose work is not done.
+        // The first stream has all the memory there is, and its work is not done.
         let first = Faulty::with_chunks(2 << 20);
         first.set_lagging(true);
         let (second, name) = (first.another_stream(), "memory of another stream");
         cache_scope!(name = name, {
-            // Of so many sizes a scope keeps little: most goes back to the range, where the stream may still use it.
+            // With so many sizes a scope keeps little. Most memory goes back to the range, where the stream may still use it.
             drop((0..12).map(|more| patterned(&first, 20_000 + more, 1)).collect::<Result<Vec<_>>>().unwrap());
             second.arm(Fault::once(1, Failure::Device).only(call));
             assert!(patterned(&second, 20_000, 2).unwrap_err().is_device_failure(), "{call:?}");

@@ -1,7 +1,7 @@
-//! Programs that allocate by cudarc inside of gpucache's scopes (`tests/foreign`), over a made-up driver (`tests/driver`): as they
-//! are built for use, linked against the driver and loading it, by two linkers, with and without link-time optimization.
+//! Programs that allocate through cudarc inside gpucache's scopes (`tests/foreign`), over a made-up driver (`tests/driver`). They
+//! are built as for real use: linked against the driver and loading it, with two linkers, with and without link-time optimization.
 //!
-//! Both are built here by Cargo, into a folder below the workspace's own target folder.
+//! Cargo builds both here, in a folder below the workspace's own target folder.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use gpucache_tests::madeup;
 use serde_json::Value;
 
-/// What every build has beside its mode.
+/// The features of every build, beside those of its mode.
 const FEATURES: &str = "foreign";
 
-/// What runs over the driver as it is: a program, and what it is told of the driver.
+/// The runs over the unchanged driver: a program, and its environment variables for the driver.
 const RUNS: [(&str, &[(&str, &str)]); 27] = [
     ("empty", &[]),
     ("empty", &[("MADEUP_PAGES", "0")]),
@@ -48,15 +48,15 @@ const RUNS: [(&str, &[(&str, &str)]); 27] = [
     ("storm", &[("MADEUP_BYTES", "16777216"), ("MADEUP_PATIENCE", "0")]),
 ];
 
-/// A device so short of memory that streams come to claim what others still use.
+/// A device so short of memory that streams claim memory which others still use.
 const SHORT: &[(&str, &str)] = &[("MADEUP_BYTES", "16777216"), ("MADEUP_PATIENCE", "0")];
-/// A device whose memory comes by chunks.
+/// A device whose memory comes in chunks.
 const CHUNKS: &[(&str, &str)] = &[("MADEUP_PAGES", "0")];
 
 /// Far more than any program takes.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// How cudarc comes to the driver.
+/// How cudarc finds the driver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Linked,
@@ -83,7 +83,7 @@ fn driver() -> &'static Path {
 }
 
 impl Build {
-    /// Builds the programs, and answers where they are.
+    /// Builds the programs, and returns their path.
     fn make(self) -> PathBuf {
         // Builds of two modes put their programs in the same place.
         static ONE: Mutex<()> = Mutex::new(());
@@ -97,7 +97,7 @@ impl Build {
         let mut variables = vec![("FOREIGN_DRIVER", driver().as_os_str())];
         variables.extend(self.linker.map(|linker| ("FOREIGN_LINKER", OsStr::new(linker))));
         madeup::build("foreign/Cargo.toml", &target(), &arguments, variables);
-        // The next build of other features puts its programs in the same place.
+        // The next build with other features puts its programs in the same place.
         let profile = if self.is_release { "release" } else { "debug" };
         let program = target().join(format!("{mode}-{profile}"));
         std::fs::copy(target().join(profile).join("foreign"), &program).unwrap();
@@ -118,7 +118,7 @@ impl Build {
         self.test_without_driver(&program);
     }
 
-    /// Without a driver the program ends as one of plain cudarc's does.
+    /// Without a driver, the program ends as a program of plain cudarc does.
     fn test_without_driver(self, program: &Path) {
         let output = run(program, "no_driver", None, &[]);
         let words = String::from_utf8_lossy(&output.stderr);
@@ -136,7 +136,7 @@ impl Build {
     }
 }
 
-/// Runs a program over the driver in some folder, if in any.
+/// Runs a program over the driver in a folder, or without a driver.
 fn run(program: &Path, name: &str, driver: Option<&Path>, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(program);
     command.arg(name).envs(variables.iter().copied()).env_remove("LD_LIBRARY_PATH");
@@ -145,7 +145,7 @@ fn run(program: &Path, name: &str, driver: Option<&Path>, variables: &[(&str, &s
     }
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let start = Instant::now();
-    // It writes a line or a few, which the pipes take before anybody reads.
+    // The program writes only a few lines. The pipes take them before anybody reads.
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > LIMIT {
             child.kill().unwrap();
@@ -156,7 +156,7 @@ fn run(program: &Path, name: &str, driver: Option<&Path>, variables: &[(&str, &s
     child.wait_with_output().unwrap()
 }
 
-/// What a program printed, which is one JSON object.
+/// The output of a program, which is one JSON object.
 fn report(output: &Output) -> Value {
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -184,7 +184,7 @@ fn loaded_and_optimized_as_a_whole() {
     Build { mode: Mode::Loaded, is_release: true, linker: None }.test();
 }
 
-/// Runs a program that loads the driver of some folder.
+/// Runs a program that loads the driver of a folder.
 fn loaded(name: &str, folder: &Path, variables: &[(&str, &str)]) {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| {

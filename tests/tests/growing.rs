@@ -1,11 +1,11 @@
-//! Entries that grow: one for each token of a text, whose arrays are longer by a step each time, and a part of which is kept until the
-//! text ends. The next text begins small again, and is served by the plans of the last one.
+//! Entries that grow: one for each token of a text. Each time, their arrays are longer by a step, and some are kept until the text
+//! ends. The next text begins small again, and the plans of the last text serve it.
 #![allow(clippy::unwrap_used)]
 
 use std::ops::{AddAssign, Range};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, PlanStats, Scope};
+use gpucache::{Array, Scope, stats::ScopeStats};
 use gpucache_tests::counting::{Counting, allocations};
 use gpucache_tests::turn;
 
@@ -25,13 +25,13 @@ enum Life {
     Replaced,
 }
 
-/// An array of each token: `bytes`, and `step` more for each token of the text.
+/// An array of each token: its size is `bytes`, and `step` more for each token of the text so far.
 #[derive(Clone, Copy)]
 struct Born {
     bytes: usize,
     step: usize,
     life: Life,
-    /// Whether the first token of a text has it too, which has no other one to be joined to.
+    /// Whether the first token of a text has this array too. The first token has no earlier array to extend.
     is_in_first: bool,
 }
 
@@ -39,8 +39,8 @@ fn born(bytes: usize, step: usize, life: Life) -> Born {
     Born { bytes, step, life, is_in_first: true }
 }
 
-/// A decoder that keeps what its cache of keys and values was computed from, as a framework does that keeps the graph: of so many
-/// layers, with rows of so many bytes.
+/// A decoder of `layers` layers, with rows of `row` bytes, that keeps the inputs of its cache of keys and values, as a framework
+/// does that keeps the graph.
 fn decoder(layers: usize, row: usize) -> Vec<Born> {
     let mut arrays = vec![born(4, 0, Life::Entry), born(16, 0, Life::Short)];
     for _ in 0..layers {
@@ -60,7 +60,7 @@ fn decoder(layers: usize, row: usize) -> Vec<Born> {
     arrays
 }
 
-/// A decoder that keeps nothing but its cache, each half of a layer's in an array that is replaced by a longer one in each token.
+/// A decoder that keeps only its cache. Each half of a layer's cache is an array that each token replaces by a longer one.
 fn lean_decoder(layers: usize, row: usize) -> Vec<Born> {
     let mut arrays = vec![born(4, 0, Life::Entry)];
     for _ in 0..layers {
@@ -72,23 +72,23 @@ fn lean_decoder(layers: usize, row: usize) -> Vec<Born> {
     arrays
 }
 
-/// What was seen of a text.
+/// The observations about a text.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Arrays that died in their entry, and all.
+    /// The arrays that died in their entry, and below, all arrays.
     within: u64,
     all: u64,
-    /// What arenas served.
+    /// The allocations that arenas served.
     planned: u64,
-    /// Tokens with a deviation.
+    /// The tokens with a deviation.
     odd_tokens: u64,
-    /// Calls of the device.
+    /// The calls of the device.
     calls: u64,
-    /// Allocations of the heap.
+    /// The allocations on the heap.
     heap: u64,
-    /// Layouts that another arena was needed for.
+    /// The layouts that needed another arena.
     arenas: u64,
-    /// The most that was reserved and alive.
+    /// The most reserved and, below, the most live bytes.
     reserved: u64,
     live: u64,
 }
@@ -125,7 +125,7 @@ struct Texts {
 
 type Kept = Vec<Array<u8, Virtual>>;
 
-/// What a text keeps.
+/// The arrays that a text keeps.
 struct Text {
     graph: Kept,
     cache: Vec<Option<Array<u8, Virtual>>>,
@@ -137,12 +137,12 @@ impl Texts {
         Texts { scope: Scope::new(name), device: Virtual::unchecked(1 << 40), arrays }
     }
 
-    fn plans(&self) -> PlanStats {
-        self.scope.plan_stats().unwrap_or_default()
+    fn stats(&self) -> ScopeStats {
+        self.scope.stats().unwrap_or_default()
     }
 
-    /// Allocates the arrays of a token with so many before it, and drops all but what the text keeps. Tells how many there were,
-    /// how many of them it dropped, and the most bytes that were alive.
+    /// Allocates the arrays of a token after `before` others, and drops all except those that the text keeps. Returns how many
+    /// arrays there were, how many it dropped, and the most bytes that were alive.
     fn allocate(&self, before: usize, is_first: bool, batch: usize, in_entry: &mut Kept, text: &mut Text) -> Seen {
         let (mut seen, mut short, mut alive) = (Seen::default(), None, 0);
         let arrays = self.arrays.iter().enumerate().filter(|(_, array)| array.is_in_first || !is_first);
@@ -172,20 +172,21 @@ impl Texts {
     }
 
     fn token(&self, before: usize, is_first: bool, batch: usize, text: &mut Text) -> Seen {
-        let (plans, calls) = (self.plans(), self.device.memory().times_taken());
+        let (earlier, calls) = (self.stats(), self.device.memory().times_taken());
         let mut in_entry = Kept::with_capacity(self.arrays.len());
         let heap = allocations();
         let mut seen = self.scope.run(|| self.allocate(before, is_first, batch, &mut in_entry, text));
         seen.heap = allocations() - heap;
-        let (now, memory) = (self.plans(), self.device.memory());
-        seen.planned = (now.planned - now.carried) - (plans.planned - plans.carried);
-        seen.odd_tokens = u64::from(now.deviations != plans.deviations);
+        let (now, memory) = (self.stats(), self.device.memory());
+        let since = now.since(&earlier);
+        seen.planned = since.served.planned.allocations - since.plan.carried;
+        seen.odd_tokens = u64::from(since.plan.deviations.total() > 0);
         (seen.calls, seen.reserved) = (memory.times_taken() - calls, memory.bytes);
-        seen.arenas = u64::from(now.arena_bytes != plans.arena_bytes);
+        seen.arenas = u64::from(now.plan.arena_bytes != earlier.plan.arena_bytes);
         seen
     }
 
-    /// So many texts at once, whose tokens have so many before them.
+    /// Plays `batch` texts at once. `lengths` has the number of tokens before each token.
     fn texts(&self, batch: usize, lengths: impl IntoIterator<Item = usize>) -> Seen {
         let mut text = Text { graph: Vec::with_capacity(1 << 16), cache: Vec::new(), bytes: 0 };
         text.cache.resize_with(self.arrays.len(), || None);
@@ -193,12 +194,12 @@ impl Texts {
         for (number, before) in lengths.into_iter().enumerate() {
             seen += self.token(before, number == 0, batch, &mut text);
         }
-        println!("planned {:.4}, reserved {:.3}, {seen:?}, {}", seen.share(), seen.waste(), self.plans());
+        println!("planned {:.4}, reserved {:.3}, {seen:?}, {}", seen.share(), seen.waste(), self.stats().plan);
         seen
     }
 
-    /// Texts of one length, one after the other: all but the first two, which are yet to be learned from, go by their plans, and take no
-    /// more than `most` times what is alive.
+    /// Plays texts of one length, one after the other. Plans serve all but the first two, from which the scope learns. The reserved
+    /// memory is at most `most` × the live memory.
     fn repeat(&self, lengths: Range<usize>, most: f64) {
         let [first, _, third, fourth] = [(); 4].map(|()| self.texts(1, lengths.clone()));
         assert!(first.share() > 0.7 && first.arenas <= 15, "as many layouts as the logarithm of its length: {first:?}");
@@ -253,10 +254,10 @@ fn sizes_that_vary_at_random_take_no_more_than_they_need() {
     for _ in 0..20 {
         all += texts.texts(1, (0..50).map(|_| random.usize(10..150)));
     }
-    // As large as the largest entry.
+    // The bytes of the largest entry.
     let most = decoder(6, 16 << 10).into_iter().filter(|array| array.life == Life::Entry);
     let most: usize = most.map(|array| (array.bytes + array.step * 150).next_multiple_of(256)).sum();
-    let arena = texts.plans().arena_bytes;
+    let arena = texts.stats().plan.arena_bytes;
     assert!(arena <= most as u64 + (1 << 20), "{arena} bytes for {most}");
     assert!(all.waste() <= 1.03, "{} {all:?}", all.waste());
 }

@@ -1,7 +1,7 @@
-//! Handlers of pressure that do what a program hardly does on purpose: panic with what panics, drop each other, and work in the
-//! very scope that asks.
+//! Pressure handlers that do unusual things: they panic with values that panic, drop each other, and work in the requesting scope
+//! itself.
 //!
-//! The tests take turns, as scopes are of the whole process.
+//! The tests take turns, since scopes belong to the whole process.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::cell::Cell;
@@ -36,7 +36,7 @@ fn assert_gives_all_back(device: &Virtual) {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// Two handlers, the first of which drops the second.
+/// Two handlers. The first drops the second.
 #[test]
 fn one_that_another_one_dropped_is_not_called() {
     let _turn = turn();
@@ -50,7 +50,7 @@ fn one_that_another_one_dropped_is_not_called() {
     assert!(second.lock().unwrap().is_none(), "the first one was called");
 }
 
-/// What a handler panics with: its drop allocates, and panics with another one.
+/// A panic payload. Its drop allocates, and panics with another payload.
 struct Bomb {
     device: Virtual,
     left: u32,
@@ -79,7 +79,7 @@ fn a_panic_whose_payload_panics_ends_in_the_handler() {
     assert_eq!((EXPLOSIONS.load(SeqCst), reclaim(&device).failed), (1, 2), "no handler within one");
 }
 
-/// What a handler has in the asking scope counts when the asking allocation is served at last.
+/// Memory that a handler uses in the requesting scope counts when the request is finally served.
 #[test]
 fn one_that_allocates_in_the_asking_scope_keeps_its_limit() {
     let _turn = turn();
@@ -95,7 +95,7 @@ fn one_that_allocates_in_the_asking_scope_keeps_its_limit() {
             keep.lock().unwrap().push(array);
         });
         let error = scope().run(|| device.zeros::<u8>(3 * PAGE).unwrap_err());
-        assert_eq!(error.shortage().map(|shortage| shortage.bound), Some(gpucache::Bound::Scope));
+        assert_eq!(error.shortage().map(|shortage| shortage.bound), Some(gpucache::error::Bound::Scope));
         let stats = stats("handlers: limited").unwrap();
         assert!(stats.busy_bytes + stats.idle_bytes <= 4 * PAGE as u64, "{recycle:?}");
         kept.lock().unwrap().clear();
@@ -105,7 +105,7 @@ fn one_that_allocates_in_the_asking_scope_keeps_its_limit() {
     }
 }
 
-/// Whatever a handler does to the asking scope, no limit is exceeded, no block is served twice and nothing is lost.
+/// A handler disturbs the requesting scope. No limit is exceeded, no block is served twice, and nothing is lost.
 fn disturb(device: &Virtual, scope: &Scope<'_>, pool: &Mutex<Vec<Array<u8, Virtual>>>, number: u64) {
     match number % 5 {
         0 => _ = scope.invalidate(),
@@ -152,10 +152,10 @@ fn those_that_disturb_the_asking_scope_do_no_harm() {
     }
 }
 
-/// Long enough for whatever a busy machine does; who takes longer waits for ever.
+/// Long enough for a busy machine. A thread that takes longer waits for ever.
 const FOR_EVER: Duration = Duration::from_secs(60);
 
-/// Runs each on a thread of its own. They are not joined, so that those that wait for each other fail the test.
+/// Runs each act on a thread of its own. The threads are not joined, so that threads which wait for each other fail the test.
 fn assert_all_end(acts: Vec<Box<dyn FnOnce() + Send>>) {
     let (done, ended) = channel();
     let count = acts.len();
@@ -182,7 +182,7 @@ fn away(device: &Virtual, pages: usize) -> Bytes {
     array
 }
 
-/// A fetch meets a shortage and calls a handler, which waits for another thread, which fetches the same array.
+/// A fetch meets a shortage and calls a handler. The handler waits for another thread, which fetches the same array.
 #[test]
 fn one_that_waits_for_a_fetch_of_the_same_array_is_not_waited_for() {
     let _turn = turn();
@@ -207,7 +207,7 @@ fn one_that_waits_for_a_fetch_of_the_same_array_is_not_waited_for() {
     assert_eq!(weights.to_vec().unwrap(), vec![0; 3 * PAGE]);
 }
 
-/// Two threads fetch one array each, and the handler of each fetches the other one.
+/// Two threads fetch one array each, and the handler of each thread fetches the other array.
 #[test]
 fn those_that_fetch_each_others_arrays_end() {
     thread_local! {
@@ -235,7 +235,7 @@ fn those_that_fetch_each_others_arrays_end() {
     arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
 }
 
-/// A handler that does nothing but take its time is waited for: what it gives up serves everyone who fetches the array.
+/// A handler only takes its time, so others wait for it. The memory that it gives up serves everyone who fetches the array.
 #[test]
 fn what_one_gives_up_serves_all_who_fetch_the_array() {
     let _turn = turn();
@@ -257,8 +257,8 @@ fn what_one_gives_up_serves_all_who_fetch_the_array() {
     assert_eq!(calls.load(SeqCst), 1);
 }
 
-/// Many threads fetch arrays of which one at a time has room. Nobody takes the room from itself by fetching what another thread is
-/// fetching already.
+/// Many threads fetch arrays, and there is room for one array at a time. No thread takes room away by fetching an array that
+/// another thread is already fetching.
 #[test]
 fn threads_that_fetch_the_same_array_need_its_room_once() {
     let _turn = turn();

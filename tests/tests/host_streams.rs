@@ -1,6 +1,6 @@
-//! Streams of the host, whose work is done late and in order: what it may touch, and who waits for it.
+//! Streams of the host, whose work is done late and in order: which memory it may touch, and who waits for it.
 //!
-//! Gates hold work back until a test opens them, so that every wrong order shows whatever the timing.
+//! Gates hold work back until a test opens them. So every wrong order shows, whatever the timing.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,13 +12,13 @@ use gpucache::device::OrderUse;
 use gpucache::prelude::*;
 use gpucache::{cache_scope, invalidate_all, trim};
 
-/// The streams share one memory, whose calls are counted: one test at a time.
+/// The streams share one memory, whose calls are counted. So one test runs at a time.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Holds the stream's work back until it is opened, or dropped.
+/// Holds the stream's work back until the gate is opened or dropped.
 struct Gate(#[allow(dead_code)] Sender<()>);
 
 fn gate(stream: &Host) -> Gate {
@@ -89,7 +89,7 @@ fn a_stream_joins_another_one() {
     drop(closed);
     second.synchronize().unwrap();
     assert_eq!(count.load(SeqCst), 2);
-    // The default stream's work is this thread's.
+    // This thread does the work of the default stream.
     let closed = gate(&first);
     let (opener, counter) = (thread::spawn(move || drop(closed)), count.clone());
     first.launch((), move |()| counter.store(3, SeqCst)).unwrap();
@@ -120,7 +120,7 @@ fn arrays_are_lent_to_other_streams() {
     assert_eq!(by_default[..], [4, 1, 1]);
 }
 
-/// Gives all memory of the streams back, once the work of those without a handle is done as well.
+/// Gives all memory of the streams back, after the work of streams without a handle is done too.
 fn empty(stream: &Host) {
     let _ = invalidate_all();
     while stream.memory().bytes > 0 {
@@ -129,14 +129,14 @@ fn empty(stream: &Host) {
     }
 }
 
-/// Memory that `first` freed under late work serves `second` once the work is done: neither its caller nor its stream waits,
-/// and it has other memory until then.
+/// `second` gets memory that `first` freed under late work only once that work is done. Until then it gets other memory, and
+/// neither its caller nor its stream waits.
 #[test]
 fn freed_memory_is_not_touched_before_late_work_is_done() {
     let _turn = turn();
     let (first, second) = (Host::new_stream().unwrap(), Host::new_stream().unwrap());
     let (len, seen) = (64 << 10, Arc::new(Mutex::new(Vec::new())));
-    // Nothing is left of other tests, and both streams are known: what takes calls from now on is this test.
+    // Nothing is left of other tests, and both streams are known. So all calls from now on belong to this test.
     empty(&first);
     let _known =
         cache_scope!(known_streams, { [&first, &second].map(|stream| Array::<u32, _>::zeros(stream, 1).unwrap()) });
@@ -160,7 +160,7 @@ fn freed_memory_is_not_touched_before_late_work_is_done() {
     let closed_second = gate(&second);
     let use_second = || {
         cache_scope!(late_use_second, {
-            // All of these calls return while the work before has not begun.
+            // All of these calls return before the earlier work has begun.
             let mut array = Array::full(&second, len, 77u32).unwrap();
             let place_of = Arc::new(AtomicUsize::new(0));
             let told = place_of.clone();
@@ -179,13 +179,13 @@ fn freed_memory_is_not_touched_before_late_work_is_done() {
     drop(closed);
     first.synchronize().unwrap();
     assert_eq!(*seen.lock().unwrap(), [true; 3], "late work found what it left");
-    // What is alive keeps the other memory, so that this is what is left.
+    // The array that is alive keeps the other memory, so only this memory is left.
     let (_last, same_place) = use_second();
     second.synchronize().unwrap();
     assert_eq!(same_place.load(SeqCst), place, "the memory changed hands");
 }
 
-/// A scope that runs far ahead of its stream, so that each place of its plan is used while late work is on it.
+/// A scope runs far ahead of its stream. Each place of its plan is used while late work still uses it.
 #[test]
 fn a_plan_runs_ahead_of_its_stream() {
     let _turn = turn();
@@ -211,7 +211,7 @@ fn a_plan_runs_ahead_of_its_stream() {
         stream.synchronize().unwrap();
     }
     assert_eq!(wrong.load(SeqCst), 0);
-    let planned = gpucache::plan_stats("ahead").unwrap().planned;
+    let planned = gpucache::stats("ahead").unwrap().served.planned.allocations;
     assert!(planned > 2000, "{planned} of 2200 by the plan");
     assert_eq!(since(&stream, before)[2], 0, "a stream waits for itself");
 }
@@ -258,7 +258,7 @@ fn arrays_move_into_work_and_go_there() {
     assert_eq!(gpucache::stats("moved_arrays").unwrap().busy_blocks, 0);
 }
 
-/// Work reads arrays of its own stream while nothing is queued behind it, and is told otherwise.
+/// Work may read arrays of its own stream if nothing is queued behind it. Otherwise it gets an error.
 #[test]
 fn work_does_not_wait_for_its_own_stream() {
     let _turn = turn();
@@ -304,7 +304,7 @@ fn streams_end_while_memory_remembers_them() {
     }
     let arrays: Vec<_> =
         (0..40).map(|_| cache_scope!(after_them, { Array::full(&stays, 5000, 2u32).unwrap() })).collect();
-    // No page is given back under their work, which would end the process; what nobody uses may be.
+    // Pages under running work do not go back, since that would end the process. Pages that nobody uses may go.
     trim(&stays).unwrap();
     assert_eq!(trim(&stays).unwrap(), 0);
     assert_eq!(done.load(SeqCst), 0);
@@ -317,7 +317,7 @@ fn streams_end_while_memory_remembers_them() {
     assert_eq!(done.load(SeqCst), 20);
 }
 
-/// What one thread does: fills and checks arrays on random streams, and lets others have their memory.
+/// The work of one thread: it fills and checks arrays on random streams, and lets other threads get their memory.
 fn work_at_random(streams: &[Host], seed: u64, wrong: &Arc<AtomicUsize>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut kept: Vec<(Array<u32, Host>, u32)> = Vec::new();
@@ -342,7 +342,7 @@ fn work_at_random(streams: &[Host], seed: u64, wrong: &Arc<AtomicUsize>) {
             match random.u32(..6) {
                 0 => kept.push((Array::full(stream, 100, mark).unwrap(), mark)),
                 1 => stream.launch((), move |()| drop(array)).unwrap(),
-                // Work that is in the scope itself, on its own stream and on another one.
+                // Work that enters the scope itself, on its own stream and on another one.
                 2 => {
                     let both = [stream.clone(), streams[random.usize(..streams.len())].clone()];
                     let work = move |()| {

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc;
 
-use gpucache::{Array, Invalidated, cache_scope, invalidate_all, stats};
+use gpucache::{Array, cache_scope, invalidate_all, stats, stats::Invalidated};
 use gpucache_tests::Faulty;
 use gpucache_tests::conformance::{assert_pattern, patterned};
 
@@ -45,7 +45,7 @@ fn every_scope_of_every_thread_and_device_gives_its_memory_back() {
     }
 }
 
-/// The bytes and the blocks in use of all scopes.
+/// The bytes and the busy blocks of all scopes.
 fn all() -> (u64, u64) {
     let Invalidated { bytes, busy_blocks: busy, .. } = invalidate_all();
     (bytes, busy)

@@ -1,4 +1,4 @@
-//! Invalidations by another thread while a scope finds its plan a block: nothing is lost, whenever they come.
+//! Invalidations by another thread while a scope gets a block for its plan. Nothing is lost, whenever they come.
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Virtual};
@@ -6,7 +6,7 @@ use gpucache::{Array, cache_scope, invalidate};
 
 const NAME: &str = "invalidated meanwhile";
 
-/// A step whose order is learned at once, with sizes that leave idle blocks in the lists when a plan is made.
+/// A step whose order is learned at once. Its sizes leave idle blocks in the lists when a plan is made.
 fn step(device: &Virtual, number: usize) {
     cache_scope!(name = NAME, {
         let held: Vec<_> =

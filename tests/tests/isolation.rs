@@ -1,6 +1,6 @@
-//! Tests of one program run at the same time. What is of the whole process, as a trace or its limit, belongs to one of them alone: in
-//! a program with such a call each test takes its turn first, or there is one test. The unit tests of a library have no such call at
-//! all, since they are many and of many matters.
+//! Tests of one program run at the same time. State of the whole process, such as a trace or the process's limit, must belong to
+//! one test alone. In a program that uses such state, each test first takes its turn, or there is only one test. The unit tests of
+//! a library use no such state at all, since they are many and test many things.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeMap;
@@ -11,18 +11,18 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::visit::{self, Visit};
 
-/// Calls that reach what other tests of the process use, or are disturbed by what they do.
+/// Calls that change state which other tests of the process use, or that other tests disturb.
 const PROCESS_WIDE: [&str; 7] =
-    ["trace :: start", "limit_process", "invalidate_all", "process_stats", "set_hook", "set_var", "remove_var"];
-/// Calls by which a test has the process for itself: till it ends, or since it runs in a child of its own.
+    ["trace :: start", "limit_process", "invalidate_all", "stats :: process", "set_hook", "set_var", "remove_var"];
+/// Calls by which a test gets the process for itself: until the test ends, or because it runs in a child process.
 const ALONE: [&str; 3] = ["turn", "alone", "gpu"];
 
-/// What a file has: for each of its functions whether it is a test, and its text.
+/// The functions of a file: name, whether it is a test, and text.
 #[derive(Default)]
 struct Functions(Vec<(String, bool, String)>);
 
 impl Functions {
-    /// A function's text without the attributes, as words with spaces between.
+    /// Adds a function's text without the attributes, as words with spaces between.
     fn add(&mut self, name: &syn::Ident, attributes: &[syn::Attribute], block: &syn::Block) {
         let is_test = attributes.iter().any(|attribute| attribute.path().is_ident("test"));
         let text = words(block.to_token_stream());
@@ -30,7 +30,7 @@ impl Functions {
     }
 }
 
-/// The words of some code, without what stands in literals.
+/// The words of some code, without the contents of literals.
 fn words(tokens: TokenStream) -> String {
     let word = |token| match token {
         TokenTree::Group(group) => format!("( {} )", words(group.stream())),
@@ -51,7 +51,7 @@ impl<'a> Visit<'a> for Functions {
         visit::visit_impl_item_fn(self, item);
     }
 
-    /// The tests of `proptest!`, which are functions with other arguments: their text is that of the macro.
+    /// The tests of `proptest!` are functions with other arguments. Their text is that of the macro.
     fn visit_macro(&mut self, item: &'a syn::Macro) {
         let text = item.tokens.to_string().replace("#[test]", "# [test]");
         if item.path.is_ident("proptest") && text.contains("# [test]") {
@@ -60,7 +60,7 @@ impl<'a> Visit<'a> for Functions {
     }
 }
 
-/// Whether a text calls a function of this name: not a method of another one's.
+/// Whether a text calls a function of this name. Methods of other types do not count.
 fn calls(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let (before, after) = (text[..at].trim_end(), text[at + name.len()..].trim_start());
@@ -88,7 +88,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files.collect()
 }
 
-/// The programs of a folder of tests: each file is one, and each folder with a `main.rs`.
+/// The programs in a folder of tests: each file is one, and each folder with a `main.rs`.
 fn programs(folder: &Path) -> BTreeMap<PathBuf, Vec<PathBuf>> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files = |path: &PathBuf| if path.is_dir() { rust_files(path) } else { vec![path.clone()] };
@@ -100,7 +100,7 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
-/// The tests of a program that use what is of the whole process beside others, or beside which others do, and take no turn.
+/// The tests of a program that use state of the whole process beside other tests, or beside which others do, and take no turn.
 fn disturbed(functions: &Functions) -> Vec<String> {
     let Functions(all) = functions;
     let is_wide = |text: &str| PROCESS_WIDE.iter().any(|call| calls(text, call));
@@ -108,7 +108,7 @@ fn disturbed(functions: &Functions) -> Vec<String> {
     if tests.len() < 2 || !all.iter().any(|(_, _, text)| is_wide(text)) {
         return Vec::new();
     }
-    // A function that takes a turn gives it to the test that calls it.
+    // A function that takes a turn gives it to the test that calls the function.
     let takes_turn = |text: &str| ALONE.iter().any(|call| calls(text, call));
     let helpers: Vec<_> = all.iter().filter(|(_, is_test, text)| !is_test && takes_turn(text)).collect();
     let is_alone = |text: &str| takes_turn(text) || helpers.iter().any(|(name, ..)| calls(text, name));

@@ -1,19 +1,19 @@
-//! The layers of the crates `gpucache` and `gpucache-engine`: no module uses one above it, `unsafe` stands where it may, and files stay
-//! short. The crates' borders are the compiler's to keep.
+//! The layers of the crates `gpucache` and `gpucache-engine`: no module uses a module above it, only listed places contain `unsafe`, and
+//! files are short. The compiler enforces the borders between crates.
 //!
-//! Code is judged by its tokens, so that macros and conditional code count like everything else. A module of the same
-//! rank is not below, and so is not used either. Only `lib.rs` uses all.
+//! The test looks at tokens, so it also covers macros and conditional code. A module may not use another one of the same
+//! rank. Only `lib.rs` uses all modules.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
 
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 
-/// The layers, from the top. Those of one line stand beside each other.
+/// The layers, from the top. Modules on one line have the same rank.
 const LAYERS: [&[&str]; 15] = [
     &["scope"],
     &["diagnosis"],
-    &["report"],
+    &["stats"],
     &["placed"],
     &["array", "foreign"],
     &["cache"],
@@ -23,13 +23,13 @@ const LAYERS: [&[&str]; 15] = [
     &["record"],
     &["range"],
     &["order"],
-    // In `gpucache` the handles, in the engine what is behind them.
+    // In `gpucache` these are handles; in the engine they are the devices themselves.
     &["device"],
     &["trace"],
     &["base", "plan"],
 ];
 
-/// Where `unsafe` may stand.
+/// Places that may contain `unsafe`.
 const UNSAFE: [&str; 15] = [
     "device/",
     "array/",
@@ -48,25 +48,25 @@ const UNSAFE: [&str; 15] = [
     "scope/stack.rs",
 ];
 
-/// The crates that have layers, and with them `gpucache-plan`, which has no `unsafe` and three folders.
+/// The crates that have layers (`HOUSE`), and the same with `gpucache-plan`, which has three folders and no `unsafe`.
 const HOUSE: [&str; 2] = ["../gpucache/src", "../crates/engine/src"];
 const ALL: [&str; 3] = ["../gpucache/src", "../crates/engine/src", "../crates/plan/src"];
 
 const LONGEST_FILE: usize = 400;
 
-/// No layer has more than this share of the lines.
+/// No layer has more than one of this many parts of the lines.
 const LARGEST_LAYER: usize = 5;
 
-/// A file of the crate: its path below `src`, and its text.
+/// A file of a crate: its path below `src`, and its text.
 struct Source {
     path: String,
     text: String,
 }
 
-/// The place that is being looked at.
+/// The current place in the code.
 struct Checker<'a> {
     layer: &'a str,
-    /// How many modules deep it lies in the crate.
+    /// The depth of the current module in the crate.
     depth: usize,
     found: Vec<String>,
 }
@@ -76,19 +76,19 @@ fn rank(layer: &str) -> Option<usize> {
 }
 
 impl Source {
-    /// The names of the modules that lead to the file.
+    /// The names of the modules on the way to the file.
     fn modules(&self) -> Vec<&str> {
         let path = self.path.trim_end_matches(".rs").trim_end_matches("/mod");
         path.split('/').collect()
     }
 
     fn tokens(&self) -> TokenStream {
-        // Parsed as Rust first: a text that is none could hide anything.
+        // Text that is not valid Rust could hide anything, so it is parsed first.
         syn::parse_file(&self.text).unwrap_or_else(|error| panic!("{}: {error}", self.path));
         self.text.parse().unwrap_or_else(|error| panic!("{}: {error}", self.path))
     }
 
-    /// What the file uses and must not.
+    /// Uses of modules that this file must not use.
     fn upward_uses(&self) -> Vec<String> {
         if self.path == "lib.rs" {
             return Vec::new();
@@ -102,7 +102,7 @@ impl Source {
         checker.found.iter().map(|what| format!("{}: {what}", self.path)).collect()
     }
 
-    /// The lines on which `unsafe` stands, or a lint against it is switched off.
+    /// The lines that contain `unsafe`, or switch a lint against it off.
     fn unsafe_lines(&self) -> Vec<usize> {
         let mut lines = Vec::new();
         idents(self.tokens(), &mut |ident| {
@@ -128,7 +128,7 @@ fn is_word(tokens: &[TokenTree], word: &str) -> bool {
     matches!(tokens, [TokenTree::Ident(ident), ..] if ident == word)
 }
 
-/// Whether `::` stands at the front; skips it.
+/// Whether the tokens begin with `::`; skips it.
 fn skip_colons(tokens: &mut &[TokenTree]) -> bool {
     let [TokenTree::Punct(first), TokenTree::Punct(second), rest @ ..] = *tokens else { return false };
     let is_path = first.as_char() == ':' && first.spacing() == Spacing::Joint && second.as_char() == ':';
@@ -145,7 +145,7 @@ impl Checker<'_> {
         while let [first, after @ ..] = rest {
             rest = after;
             match first {
-                // `$crate` is where the macro is used.
+                // `$crate` means the crate that defines the macro, at the place where the macro is used.
                 TokenTree::Punct(dollar) if dollar.as_char() == '$' => {
                     rest = if is_word(after, "crate") { &after[1..] } else { after }
                 }
@@ -158,7 +158,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `name { .. }` behind `mod`: one module deeper.
+    /// Visits `name { .. }` after `mod`, one module deeper.
     fn visit_module<'t>(&mut self, tokens: &'t [TokenTree]) -> &'t [TokenTree] {
         let [TokenTree::Ident(_), TokenTree::Group(body), rest @ ..] = tokens else { return tokens };
         self.depth += 1;
@@ -167,7 +167,7 @@ impl Checker<'_> {
         rest
     }
 
-    /// What stands behind `crate`, or behind the first `super`, and leads `up` modules up.
+    /// Visits the tokens after `crate`, or after the first `super`, which lead `up` modules up.
     fn visit_root<'t>(&mut self, mut tokens: &'t [TokenTree], mut up: usize) -> &'t [TokenTree] {
         loop {
             let is_path = skip_colons(&mut tokens);
@@ -177,7 +177,7 @@ impl Checker<'_> {
                     tokens = rest;
                 }
                 _ if up < self.depth => return tokens,
-                // `pub(crate)` and `pub(super)`, which name nobody.
+                // `pub(crate)` and `pub(super)`, which name no module.
                 [] if !is_path => return tokens,
                 _ if !is_path => {
                     self.found.push("uses the crate's root under another name".into());
@@ -188,7 +188,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The first names of a path from the crate's root.
+    /// Visits the first names of a path from the crate's root.
     fn visit_from_root<'t>(&mut self, tokens: &'t [TokenTree]) -> &'t [TokenTree] {
         let Some((first, rest)) = tokens.split_first() else { return tokens };
         match first {
@@ -271,7 +271,7 @@ fn no_layer_is_most_of_the_house() {
     assert!(found.is_empty(), "more than a fifth of {all} lines: {found:?}");
 }
 
-/// The number of complaints about a text at `path`.
+/// The number of errors found in a text at `path`.
 fn complaints(path: &str, text: &str) -> usize {
     Source { path: path.into(), text: text.into() }.upward_uses().len()
 }

@@ -1,7 +1,8 @@
-//! No life of memory is touched by work of the one before, however late that is, on whatever streams, and whatever served.
+//! Work of one life of memory never touches the next life, however late the work is, on whichever streams, and whichever policy
+//! serves the memory.
 //!
-//! Each round has an old life that is used in one way by slow work, and a new one at the same address with other contents;
-//! `ROUNDS` sets how many. `cargo test --release -p gpucache-tests --test lives`.
+//! In each round slow work uses an old life in one way, and a new life with other contents begins at the same address.
+//! `ROUNDS` sets the number of rounds. `cargo test --release -p gpucache-tests --test lives`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use gpucache::prelude::*;
@@ -10,7 +11,7 @@ use gpucache_tests::late::LateGpu;
 use gpucache_tests::late::{Late, LateHost};
 
 const LEN: usize = 1024;
-/// Entries from which a scope learns what it plans.
+/// Entries after which a scope has learned its plan.
 const WARM: usize = 8;
 
 /// How the old life is used.
@@ -45,7 +46,7 @@ struct Streams<'m, M: Late> {
     machine: &'m M,
     home: M::Device,
     others: [M::Device; 2],
-    /// What the readers saw.
+    /// The values that the readers saw.
     seen: [Array<u32, M::Device>; 2],
     second: Use,
 }
@@ -57,7 +58,7 @@ impl<'m, M: Late> Streams<'m, M> {
         Streams { machine, home, others: [a, b], seen, second: Use::SameStream }
     }
 
-    /// The old life: an array of `value`, used, and dropped.
+    /// The old life: an array of `value` that is used and dropped.
     fn old_life(&mut self, value: u32) -> u64 {
         let Streams { machine, home, others: [a, b], seen: [x, y], second } = self;
         let mut array = Array::<u32, _>::full(home, LEN, value).unwrap();
@@ -91,7 +92,7 @@ impl<'m, M: Late> Streams<'m, M> {
         address
     }
 
-    /// Waits for everything, and looks at what was seen of the old life.
+    /// Waits for all work, and checks what the readers saw of the old life.
     fn check(&mut self, value: u32, new: &Array<u32, M::Device>) {
         self.others.iter().chain([&self.home]).for_each(|stream| stream.synchronize().unwrap());
         assert_eq!(new.to_vec().unwrap(), [!value; LEN], "the new life");
@@ -101,7 +102,7 @@ impl<'m, M: Late> Streams<'m, M> {
         }
     }
 
-    /// The new life. Returns whether it lay at `old`.
+    /// The new life. Returns whether its address is `old`.
     fn new_life(&mut self, value: u32, old: u64) -> bool {
         let new = Array::<u32, _>::full(&self.home, LEN, !value).unwrap();
         let is_recycled = self.machine.address(&new) == old;
@@ -109,7 +110,7 @@ impl<'m, M: Late> Streams<'m, M> {
         is_recycled
     }
 
-    /// One entry with both lives, or one for each. Returns whether the new one lay where the old one had.
+    /// One entry with both lives, or one entry for each. Returns whether the new life had the address of the old one.
     fn round(&mut self, value: u32, entered: &dyn Fn(&mut dyn FnMut())) -> bool {
         let (mut old, mut is_recycled) = (0, false);
         if self.second == Use::LeftAndEntered {
@@ -125,7 +126,7 @@ impl<'m, M: Late> Streams<'m, M> {
     }
 }
 
-/// All uses with a scope that recycles in one way; the rounds in which memory was recycled are those that tell.
+/// All uses with one kind of scope. Only rounds in which memory was recycled count.
 fn lives<M: Late>(machine: &M, service: &str, enter: impl Fn(&str, &mut dyn FnMut())) {
     for second in USES {
         let name = format!("lives {service} {second:?} {}", std::any::type_name::<M>());
@@ -165,7 +166,7 @@ fn ranged_lives_on_the_host() {
     lives(&LateHost, "ranged", ranged);
 }
 
-/// All services on a GPU; without one it passes, and says that it did nothing.
+/// All kinds of scopes on a GPU. Without a GPU it passes, and prints that it did nothing.
 #[cfg(feature = "cuda")]
 fn lives_on_a_gpu(by_cudarc: bool) {
     let Some(gpu) = LateGpu::get(by_cudarc) else { return };

@@ -1,5 +1,5 @@
-//! A [`Shape`] is anybody's to implement, in safe code: whatever it answers, and however often it changes its mind, an array
-//! has exactly as many elements as its shape says, all of them its own.
+//! Anybody can implement [`Shape`] in safe code, and an implementation may return something else each time. An array still has
+//! exactly as many elements as its shape says, and all of them belong to it alone.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use gpucache::device::{Device, Host, Virtual};
 use gpucache::prelude::cache_scope;
 use gpucache::{Array, Element, Result, Shape};
 
-/// Answers one thing after the other, and then the last one again.
+/// Returns one answer after the other, and then repeats the last one.
 struct Liar {
     answers: Vec<Vec<usize>>,
     asked: Cell<usize>,
@@ -24,7 +24,7 @@ impl Shape for Liar {
     }
 }
 
-/// Dims of various ranks, many of them of 4, 24 or no elements.
+/// Dimensions of various ranks; many of them have 4, 24 or no elements.
 fn dims(rng: &mut Rng) -> Vec<usize> {
     let known: [&[usize]; 13] = [
         &[4],
@@ -46,14 +46,14 @@ fn dims(rng: &mut Rng) -> Vec<usize> {
 
 fn liar(rng: &mut Rng) -> Liar {
     let mut answers: Vec<Vec<usize>> = (0..rng.usize(1..=6)).map(|_| dims(rng)).collect();
-    // Often the truth first.
+    // In half of the cases the first answer is true.
     if rng.bool() {
         answers.insert(0, if rng.bool() { vec![4] } else { vec![24] });
     }
     Liar { answers, asked: Cell::new(0) }
 }
 
-/// Arrays on which something can be seen to be of their own.
+/// Devices on which a test can see that arrays do not overlap.
 trait Own: Device {
     fn check<T: Element + PartialEq + Debug>(array: &Array<T, Self>, contents: Option<T>);
 }
@@ -67,14 +67,14 @@ impl Own for Host {
     }
 }
 
-/// Which checks that nothing overlaps, and tells when it is synchronized.
+/// The virtual device itself checks that nothing overlaps, and reports it when it is synchronized.
 impl Own for Virtual {
     fn check<T: Element + PartialEq + Debug>(array: &Array<T, Virtual>, _: Option<T>) {
         array.device().synchronize().unwrap();
     }
 }
 
-/// What holds for every array there is, however it was made. `contents` are what all its elements are.
+/// Properties of every array, however it was made. `contents` is the value of all elements.
 fn holds<T: Element + PartialEq + Debug, D: Own>(array: &Array<T, D>, contents: Option<T>) {
     let elements = |array: &Array<T, D>| {
         let product = match array.shape().contains(&0) {
@@ -86,7 +86,7 @@ fn holds<T: Element + PartialEq + Debug, D: Own>(array: &Array<T, D>, contents: 
         product
     };
     let number = elements(array);
-    // Nothing is read before the numbers are known to be right.
+    // Elements are read only after the numbers were checked.
     D::check(array, contents);
     let copy = array.try_clone().unwrap();
     assert_eq!((elements(&copy), copy.shape()), (number, array.shape()), "a copy of {array:?}");
@@ -99,7 +99,7 @@ fn holds<T: Element + PartialEq + Debug, D: Own>(array: &Array<T, D>, contents: 
 }
 
 fn array_element<T: Element, D: Device>(array: &Array<T, D>) -> T {
-    // Of an array that is filled with one value, or of zeros.
+    // The array was filled with one value, or with zeros.
     array
         .to_vec()
         .unwrap()
@@ -108,7 +108,7 @@ fn array_element<T: Element, D: Device>(array: &Array<T, D>) -> T {
         .unwrap_or_else(|| Array::zeros(array.device(), 1).unwrap().to_vec().unwrap()[0])
 }
 
-/// Makes an array in each way that takes a shape, from a liar.
+/// Makes an array in each way that takes a shape, with a lying shape.
 fn makes_all<T: Element + PartialEq + Debug, D: Own>(device: &D, rng: &mut Rng, value: T) {
     let zero = Array::<T, D>::zeros(device, 1).unwrap().to_vec().unwrap()[0];
     let check = |made: Result<Array<T, D>>, contents| made.iter().for_each(|array| holds(array, Some(contents)));
@@ -125,7 +125,7 @@ fn makes_all<T: Element + PartialEq + Debug, D: Own>(device: &D, rng: &mut Rng, 
 
 #[cache_scope(lies)]
 fn recycled<D: Own>(device: &D, rng: &mut Rng) {
-    // What is written here is stale in later arrays, which have to write what they claim.
+    // Later arrays get this memory with these stale bytes, and have to overwrite all of their elements.
     drop(Array::full(device, 1 << 15, 0xEEu8).unwrap());
     of_all_elements(device, rng);
 }
@@ -174,8 +174,8 @@ fn on_a_device_that_checks() {
     lies_do_no_harm(&Virtual::new(1 << 30));
 }
 
-/// The second answer is another one with as many elements, which is no harm, or one with more of them, which must never
-/// become the array's.
+/// The second answer is another shape with as many elements, which does no harm, or one with more elements, which must never
+/// become the array's shape.
 #[test]
 fn a_reshape_that_changes_its_mind() {
     let host = Host::new();

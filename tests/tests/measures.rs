@@ -1,6 +1,6 @@
-//! What the house is held to in figures: functions that fit half a screen, few conditions in each, and `unsafe` with an argument of its own.
+//! Limits on the size of the code: functions fit half a screen and have few conditions, and each `unsafe` block has its own argument.
 //!
-//! `cargo test -p gpucache-tests --test measures -- --nocapture` prints them.
+//! `cargo test -p gpucache-tests --test measures -- --nocapture` prints the figures.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
@@ -8,13 +8,13 @@ use std::path::Path;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// Lines of the longest function, from its `fn` to its closing brace.
+/// The most lines of a function, from its `fn` to its closing brace.
 const LONGEST: usize = 40;
-/// Conditions that a function goes by: `if`, `while`, `&&`, `||`.
+/// The most conditions of a function: `if`, `while`, `&&`, `||`.
 const CONDITIONS: usize = 5;
-/// `unsafe` blocks in the crate, at most, but for those that face C.
+/// The most `unsafe` blocks in the crates, except in the files that face C.
 const BLOCKS: usize = 101;
-/// What is called by C, or speaks of what C passes: there each pointer needs one.
+/// Files that C calls, or that handle what C passes. Each pointer needs a block there.
 const FACING_C: [&str; 5] = [
     "foreign/",
     "device/cuda/borrowed.rs",
@@ -22,20 +22,20 @@ const FACING_C: [&str; 5] = [
     "device/cuda/memory/pinned.rs",
     "device/cuda/nvtx.rs",
 ];
-/// `unsafe` blocks in these, at most.
+/// The most `unsafe` blocks in these files.
 const BLOCKS_FACING_C: usize = 39;
 
 #[derive(Default)]
 struct Found {
     path: String,
     lines: Vec<String>,
-    /// Path, name, lines and conditions of each function.
+    /// The path, name, lines and conditions of each function.
     functions: Vec<(String, String, usize, usize)>,
     blocks: Vec<(String, usize)>,
-    /// Blocks and impls without an argument above them, or with one that leans on another.
+    /// Blocks and impls without an argument above them, or with an argument that was used before.
     bare: Vec<(String, usize)>,
     conditions: usize,
-    /// Each argument of each file, and the line of the block that it was met at last.
+    /// Each argument of each file, with the line of the last block that it was found at.
     said: std::collections::HashMap<(String, String), usize>,
 }
 
@@ -47,11 +47,11 @@ impl Found {
         self.functions.push((self.path.clone(), name.to_string(), lines, own));
     }
 
-    /// The comment right above a line, or above the statement that the line is part of.
+    /// The comment right above a line, or above the statement that contains the line.
     fn argument(&self, line: usize) -> Option<String> {
         let text = |line: usize| self.lines[line].trim();
         let mut above = line.checked_sub(2)?;
-        // A block within a statement of several lines is argued above the statement, or above the arm or part it stands in.
+        // For a block within a statement of several lines, the argument is above the statement, or above its arm or part.
         for _ in 0..6 {
             if text(above).starts_with("//") {
                 break;
@@ -69,7 +69,7 @@ impl Found {
 
     fn note_unsafe(&mut self, line: usize) {
         match self.argument(line) {
-            // A statement may have two blocks under one argument; the same words elsewhere are not one's own.
+            // Two blocks of one statement may share an argument. Otherwise the same words count as copied.
             Some(words)
                 if self.said.insert((self.path.clone(), words.clone()), line).is_none_or(|other| line - other < 6) => {}
             _ => self.bare.push((self.path.clone(), line)),

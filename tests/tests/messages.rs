@@ -1,4 +1,4 @@
-//! What errors say: what happened, to what was asked for and in which scope, and what to do.
+//! Error messages: they say what happened, to which request and in which scope, and what to do.
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Host, Virtual};
@@ -10,7 +10,7 @@ use gpucache_tests::{Faulty, turn};
 const DROP: &str =
     "drop arrays, `invalidate` scopes that other threads are inside of, or work in smaller pieces, then try again";
 
-/// What an array of so many bytes meets in a scope.
+/// The error of an array of this many bytes in a scope.
 fn refused<D: Device>(device: &D, scope: &str, bytes: usize) -> Error {
     Scope::new(scope).run(|| Array::<u8, D>::zeros(device, [2, bytes / 2]).unwrap_err())
 }
@@ -37,7 +37,7 @@ fn a_shortage_names_the_request_and_not_the_pages_that_were_missing() {
     assert!(plain.starts_with("an array of f64 of shape [524288], 4194304 bytes (4.00 MiB) could not be"), "{plain}");
 }
 
-/// Both macros, a constant, and an owned scope; the line is that of the attribute, of the macro, or of `Scope::new`.
+/// Tests both macros, a constant, and an owned scope. The line is that of the attribute, of the macro, or of `Scope::new`.
 #[test]
 fn an_error_tells_where_its_scope_is_in_the_program() {
     const STEP: Scope<'_> = Scope::new("message: constant");
@@ -66,7 +66,7 @@ fn an_error_tells_where_its_scope_is_in_the_program() {
     assert_eq!(device.zeros::<u8>(2 << 20).unwrap_err().shortage().unwrap().scope_site, None, "of no scope");
 }
 
-/// Nothing that a program could drop makes room for it, wherever the request fails.
+/// Dropping arrays cannot help such a request, wherever it fails.
 #[test]
 fn what_no_device_has_is_not_to_be_had_by_dropping_arrays() {
     let _turn = turn();
@@ -106,7 +106,7 @@ fn a_failure_of_the_device_names_the_request_unless_it_is_of_an_earlier_call() {
     device.disarm();
 }
 
-/// A cache that served one scope and then another one names the latter.
+/// If a cache served one scope and then another one, the message names the second scope.
 #[test]
 fn the_scope_is_the_innermost_one() {
     let device = Virtual::new(1 << 20);
@@ -119,7 +119,7 @@ fn the_scope_is_the_innermost_one() {
     }
 }
 
-/// Names and shapes of any length: few lines, of which the first alone is prose.
+/// With names and shapes of any length the message has few lines, and only the first one is prose.
 #[test]
 fn long_names_and_shapes_fit_a_screen() {
     let _turn = turn();

@@ -1,10 +1,10 @@
-//! A miss is an allocation for which memory was taken from the device, and no other one is: each is compared with what the
-//! device itself counts.
+//! A miss is an allocation for which memory was taken from the device, and no other allocation. Each is compared with the
+//! device's own counters.
 #![allow(clippy::unwrap_used)]
 
 use fastrand::Rng;
 use gpucache::device::{Device, MemoryUse, Virtual};
-use gpucache::{Array, Recycle, Scope, ScopeStats, cache_scope, stats};
+use gpucache::{Array, Recycle, Scope, cache_scope, stats, stats::ScopeStats};
 use gpucache_tests::Faulty;
 use gpucache_tests::conformance::stats_of;
 
@@ -15,7 +15,7 @@ const POLICIES: [(&str, Recycle); 4] = [
     ("misses: off", Recycle::Off),
 ];
 
-/// Allocates, and compares what the scope counted with what the device did.
+/// Allocates, and compares the scope's counters with the device's.
 fn allocate<D: Device>(device: &D, name: &str, bytes: usize) -> Array<u8, D> {
     let count =
         |stats: ScopeStats| [stats.hits, stats.recycled, stats.misses, stats.device_allocations, stats.mapped_pieces];
@@ -35,7 +35,7 @@ fn random_scopes<D: Device>(device: &D, seed: u64) {
     let mut kept = Vec::new();
     for entry in 0..200 {
         let (name, recycle) = POLICIES[rng.usize(..POLICIES.len())];
-        // Scopes that repeat themselves, as planning needs them, and others.
+        // Half of the scopes repeat themselves, as planning requires.
         let order = if rng.bool() { 7 } else { entry };
         let mut sizes = Rng::with_seed(order);
         Scope::new(name).recycle(recycle).run(|| {
@@ -86,11 +86,11 @@ fn the_numbers_can_be_read() {
         cache_scope!(shown, { drop(Array::<u8, _>::zeros(&device, 3 << 20).unwrap()) });
     }
     let expected = "10 entries, 10 allocations: 9 hits, 0 recycled, 1 miss\n\
-                    0 bytes in use in 0 blocks, 3.00 MiB at most; 3.00 MiB idle in 1 block";
+                    0 bytes in use in 0 blocks, peak 3.00 MiB; 3.00 MiB idle in 1 block";
     let (stats, table) = (
         stats("shown").unwrap(),
         [
-            "                 allocations      bytes   in use   at most",
+            "                 allocations      bytes   in use      peak",
             "planned                    8  24.00 MiB  0 bytes  3.00 MiB",
             "listed                     1   3.00 MiB",
             "ranged                     1   3.00 MiB",
@@ -102,8 +102,11 @@ fn the_numbers_can_be_read() {
         (format!("{stats:#}"), stats.to_string()),
         (expected.to_string(), format!("{expected}\n{}", table.join("\n")))
     );
-    let plans = gpucache::plan_stats("shown").unwrap().to_string();
-    assert!(plans.starts_with("1 plan of 1 allocation in 3.00 MiB (no less than 3.00 MiB), laid out in "), "{plans}");
+    let plans = gpucache::stats("shown").unwrap().plan.to_string();
+    assert!(
+        plans.starts_with("1 plan of 1 allocation in 3.00 MiB (at least 3.00 MiB needed), computed in "),
+        "{plans}"
+    );
     assert!(plans.ends_with("deviations: 0 extra, 0 missing, 0 reordered, 0 larger, 0 blocked"), "{plans}");
     let memory = device.memory().to_string();
     let pieces = match device.memory().mapped_pieces {

@@ -1,7 +1,7 @@
-//! Random programs on one thread, against a naive model that knows every number: after each operation the statistics of
-//! every scope and the bytes that the device holds are what the model says, and every array contains what was written.
+//! Random programs on one thread, against a naive model that knows every number. After each operation the statistics of
+//! every scope and the bytes that the device holds equal the model's, and every array contains what was written.
 //!
-//! `PROPTEST_CASES` says how many programs are tried.
+//! `PROPTEST_CASES` sets the number of programs.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,10 +12,10 @@ use gpucache_tests::model::{Block, Home, Key, SHAPES, ScopeModel};
 use gpucache_tests::{Faulty, Marked};
 use proptest::prelude::*;
 
-/// How many scopes a program has.
+/// The number of scopes in a program.
 const NAMES: usize = 3;
 
-/// What a program does. Numbers choose among what there is at that moment.
+/// The operations of a program. Their numbers select among the arrays or scopes that exist at that moment.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Enter {
@@ -47,7 +47,7 @@ enum Op {
     Invalidate {
         name: usize,
     },
-    /// On another thread, which ends before the next operation.
+    /// An operation on another thread, which ends before the next operation.
     Elsewhere(There),
 }
 
@@ -59,14 +59,14 @@ enum There {
     Invalidate {
         name: usize,
     },
-    /// Enters the scope, allocates twice, drops the first array, and lets the second escape.
+    /// Enters the scope, allocates twice, drops the first array, and lets the second one escape.
     Visit {
         name: usize,
         key: Key,
     },
 }
 
-/// A program under way: what is real, and the model beside it.
+/// A running program: the real state, and the model beside it.
 struct Run {
     device: Faulty,
     names: [String; NAMES],
@@ -90,7 +90,7 @@ impl Run {
         self.next_mark
     }
 
-    /// Says where an allocation comes from, by the model.
+    /// Predicts with the model where an allocation comes from.
     fn expect_allocation(&mut self, key: Key) -> Block {
         let home = match self.guards.last().and_then(|(_, scope)| *scope) {
             Some((name, keeps)) => self.model[name].allocate(name, key, keeps),
@@ -170,7 +170,7 @@ impl Run {
         match op {
             Op::Rewrite { .. } => array.rewrite(mark).unwrap(),
             Op::Flatten { .. } => array = array.flatten().unwrap(),
-            // An array that was given another shape is cloned in that one.
+            // The clone of a reshaped array has the new shape.
             Op::Clone { .. } if array.shape() == SHAPES[block.key.shape] => {
                 let copy = self.expect_allocation(block.key);
                 self.arrays.push((array.try_clone().unwrap(), copy));
@@ -182,7 +182,7 @@ impl Run {
 
     fn expect_invalidation(&mut self, name: usize, elsewhere: bool, answer: (u64, u64)) {
         let scope = &mut self.model[name];
-        // What the scope is likely to need again counts too, and may be more than what is idle in its lists.
+        // The memory that the scope is likely to need again also counts, and may exceed the idle memory in its lists.
         assert!(answer.0 >= scope.idle().1 && answer.1 == scope.busy().0, "the invalidation says {answer:?}");
         scope.invalidated(elsewhere);
     }
@@ -225,7 +225,7 @@ impl Run {
         assert_eq!(self.device.live().iter().sum::<usize>() as u64, held, "bytes that the device holds");
     }
 
-    /// Ends the program: leaves, checks and drops everything, and looks that nothing is left.
+    /// Ends the program: leaves, checks and drops everything, and checks that nothing is left.
     fn finish(mut self) {
         while !self.guards.is_empty() {
             self.leave(self.guards.len() / 2);

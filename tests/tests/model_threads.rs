@@ -1,8 +1,8 @@
-//! Random programs on two to four threads that allocate in the same scopes, invalidate them, and send each other arrays.
+//! Random programs on two to four threads that allocate in the same scopes, invalidate them, and send arrays to each other.
 //!
-//! Who meets whom is up to the machine, so only what must hold in every order is checked: no array contains anything but
-//! what was written to it, every allocation is counted once, nothing stays busy, and the device gets everything back.
-//! `PROPTEST_CASES` says how many programs are tried.
+//! The machine decides how threads interleave, so the test checks only what holds in every order: every array contains exactly
+//! what was written to it, every allocation is counted once, nothing stays in use, and the device gets everything back.
+//! `PROPTEST_CASES` sets the number of programs.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Barrier;
@@ -12,15 +12,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use gpucache::device::Device;
 use gpucache::prelude::Host;
 use gpucache::{Recycle, Scope, ScopeGuard};
-use gpucache::{ScopeStats, invalidate, stats};
+use gpucache::{invalidate, stats, stats::ScopeStats};
 use gpucache_tests::model::{Key, SHAPES};
 use gpucache_tests::{Faulty, Marked};
 use proptest::prelude::*;
 
-/// How many scopes a program has.
+/// The number of scopes in a program.
 const NAMES: usize = 2;
 
-/// What a thread does. Numbers choose among what it has at that moment.
+/// The operations of a thread. Their numbers select among the arrays or scopes that it has at that moment.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Enter { name: usize, keeps: bool },
@@ -35,7 +35,7 @@ enum Op {
     Pause,
 }
 
-/// What the threads of a program share.
+/// The state that the threads of a program share.
 struct Program<'a, D: Device> {
     device: &'a D,
     names: [String; NAMES],
@@ -45,7 +45,7 @@ struct Program<'a, D: Device> {
     allocations: [AtomicU64; NAMES],
 }
 
-/// One thread of it.
+/// One thread of a program.
 struct Worker<'a, D: Device> {
     program: &'a Program<'a, D>,
     senders: Vec<Sender<Marked<D>>>,
@@ -94,7 +94,7 @@ impl<D: Device> Worker<'_, D> {
             Op::Send { array, to } => {
                 if let Some(place) = self.pick(array) {
                     let to = to % self.senders.len();
-                    // Whoever ended receives nothing: then the array is dropped here.
+                    // A thread that has ended receives nothing; the array is dropped here then.
                     drop(self.senders[to].send(self.arrays.swap_remove(place)));
                 }
             }
@@ -104,7 +104,7 @@ impl<D: Device> Worker<'_, D> {
         }
     }
 
-    /// Runs the operations, leaves all scopes in the order of entry, and returns what it still has.
+    /// Runs the operations, leaves all scopes in the order of entry, and returns the remaining arrays.
     fn run(mut self, ops: &[Op]) -> Vec<Marked<D>> {
         self.program.start.wait();
         ops.iter().for_each(|op| self.step(*op));
@@ -128,11 +128,11 @@ impl<'a, D: Device> Program<'a, D> {
         let left: Vec<Marked<D>> = std::thread::scope(|threads| {
             let started = inboxes.into_iter().zip(ops).map(|(inbox, ops)| {
                 let senders = Vec::clone(&senders);
-                // Guards stay on their thread, so that a worker is put together there.
+                // Guards stay on their thread, so a worker is created there.
                 let worker = || Worker { program: self, senders, inbox, guards: Vec::new(), arrays: Vec::new() };
                 threads.spawn(move || worker().run(ops))
             });
-            // All are started before the first is waited for.
+            // All threads are started before the first one is joined.
             let started: Vec<_> = started.collect();
             started.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
@@ -147,7 +147,7 @@ impl<'a, D: Device> Program<'a, D> {
         }
     }
 
-    /// Every thread has ended: what is busy are arrays that are left.
+    /// Called when every thread has ended: only the `left` arrays are still in use.
     fn check_numbers(&self, left: u64) {
         let numbers: [ScopeStats; NAMES] = std::array::from_fn(|name| stats(&self.names[name]).unwrap_or_default());
         for (name, found) in numbers.iter().enumerate() {

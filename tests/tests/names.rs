@@ -1,6 +1,6 @@
-//! Many names: what is done with one of them does not depend on how many there are, and what is done with all is linear.
+//! Many names: an operation on one name does not depend on how many names exist, and an operation on all of them takes linear time.
 //!
-//! Names are of the whole process, so there is one test, which adds ever more of them.
+//! Names are shared by the whole process, so there is one test, which adds more and more of them.
 #![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use gpucache::{Array, cache_scope, invalidate, invalidate_all};
 use gpucache_tests::names::{Names, request, requests};
 use gpucache_tests::process::{in_one_of, median};
 
-/// Names of which four times as many are compared with them, and how many there are besides when one name is looked at.
+/// The number of names that is compared with four times as many, and the number of other names when one name is measured.
 const NAMES: usize = if cfg!(debug_assertions) { 2_500 } else { 25_000 };
 const OTHERS: usize = 20_000;
-/// What four times as many names may take, and one name among many.
+/// Factors: the most time that four times as many names may take, and that one name may take among many.
 const MANY: u32 = 6;
 const ONE: u32 = 5;
 
@@ -23,7 +23,7 @@ fn time(act: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// The shortest of three times that `invalidate_all` takes while all of these names have something to give back.
+/// The shortest of three times of `invalidate_all`, while all of these names have memory to free.
 fn invalidates_all(device: &Virtual, names: &[Names]) -> Duration {
     let once = |_| {
         let each = names.iter().flat_map(|names| (0..NAMES).map(|number| names.name(number)));
@@ -33,7 +33,7 @@ fn invalidates_all(device: &Virtual, names: &[Names]) -> Duration {
     (0..3).map(once).min().unwrap()
 }
 
-/// The median time to invalidate one name that has something to give back.
+/// The median time to invalidate one name that has memory to free.
 fn invalidates_one(device: &Virtual, name: &str) -> Duration {
     let once = |_| {
         request(device, name);
@@ -71,6 +71,6 @@ fn what_many_names_take() {
         }
     });
     assert!(is_linear, "to invalidate {NAMES} names takes {few:?}, four times as many {many:?}");
-    // A debug build says nothing about how long it takes.
+    // The times of a debug build mean nothing.
     assert!(cfg!(debug_assertions) || many < Duration::from_secs(1), "to invalidate {} names: {many:?}", 4 * NAMES);
 }

@@ -1,7 +1,7 @@
-//! Names that come and go: a name of every request does not make the process grow without end, and nothing is forgotten of a
-//! name that is in use.
+//! Names that come and go. A new name for each request does not make the process grow without end, and a name in use keeps
+//! everything.
 //!
-//! `NAMES` says how many names are served, 4,000 by default. Sizes are of the whole process, so the tests take turns.
+//! `NAMES` sets the number of names, 4,000 by default. The tests take turns, because they measure the size of the whole process.
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Host, Virtual};
@@ -15,10 +15,10 @@ use gpucache_tests::turn;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// What a name may take for good, in bytes: its text, and what was counted of it on one thread.
+/// The most bytes that a name may take for good: its text, and its counters on one thread.
 const A_NAME: usize = 750;
 
-/// A name for each request: what is kept of those that are never entered again is little, and without what they cached.
+/// A new name for each request: a name that is never entered again leaves little memory, and none of its cached memory.
 #[test]
 fn names_that_never_come_again_do_not_add_up() {
     let _turn = turn();
@@ -41,12 +41,12 @@ fn names_that_never_come_again_do_not_add_up() {
     assert!(is_little, "{names} names: {heap} bytes on the heap, {grown} resident");
 }
 
-/// The arrays of a name are its own however many names come after it, and what they lie in is nobody else's.
+/// The arrays of a name stay its own, however many names come after it, and nobody else gets their memory.
 #[test]
 fn a_name_with_an_array_in_use_is_not_forgotten() {
     const KEPT: usize = 50;
     let _turn = turn();
-    // It checks that nothing in use is handed out.
+    // The device checks that live memory is not handed out.
     let device = Virtual::new(1 << 40);
     let names = Names::new(KEPT);
     let make = |number| {
@@ -70,7 +70,7 @@ fn a_name_with_an_array_in_use_is_not_forgotten() {
     device.synchronize().unwrap();
 }
 
-/// So are those on the host, where what they contain can be seen.
+/// The same on the host, where the contents can be checked.
 #[test]
 fn arrays_of_old_names_keep_their_contents() {
     let _turn = turn();
@@ -88,7 +88,7 @@ fn arrays_of_old_names_keep_their_contents() {
     kept.iter().for_each(|(array, seed)| assert_pattern(array, *seed));
 }
 
-/// What a name counted is there as long as it is used now and then.
+/// The counters of a name stay as long as it is used now and then.
 #[test]
 fn a_name_in_use_keeps_its_statistics() {
     let _turn = turn();

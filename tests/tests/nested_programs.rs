@@ -1,7 +1,7 @@
-//! Random programs whose scopes lie in each other and in themselves, with arrays that outlive their entries: at each step a scope
-//! tells as in use what a naive account has.
+//! Random programs whose scopes are nested in each other and in themselves, with arrays that outlive their entries. After each step
+//! a scope reports as many live bytes as a naive account.
 //!
-//! `PROGRAMS=10000 cargo test --release -p gpucache-tests --test nested_programs` runs as many programs.
+//! `PROGRAMS=10000 cargo test --release -p gpucache-tests --test nested_programs` runs that many programs.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::VecDeque;
@@ -13,16 +13,16 @@ use gpucache_tests::seeds;
 
 const SCOPES: usize = 4;
 const ENTRIES: usize = 60;
-/// Arrays that outlive their entries, of which the oldest goes.
+/// The number of arrays that outlive their entries; a further one replaces the oldest.
 const KEPT: usize = 5;
 
-/// What a program does at one place, entry after entry.
+/// One step of a program. It repeats in each entry.
 enum Step {
     Allocate(usize),
-    /// One of the arrays that are alive here, by a number modulo how many there are.
+    /// Drops one of the arrays that are alive here; the number counts modulo their number.
     Drop(usize),
     Keep(usize),
-    /// In a scope, or outside of all.
+    /// Runs steps in a scope, or outside all scopes.
     Inside(Option<usize>, Vec<Step>),
 }
 
@@ -40,14 +40,14 @@ fn steps(rng: &mut Rng, depth: usize) -> Vec<Step> {
     (0..rng.usize(2..14)).map(|_| step(rng)).collect()
 }
 
-/// An array, and the scope that it is of.
+/// An array, and the scope that it belongs to.
 type Owned = (Array<u8, Virtual>, Option<usize>);
 
 struct Program {
     device: Virtual,
     names: Vec<String>,
     kept: VecDeque<Owned>,
-    /// Bytes in use by scope.
+    /// Live bytes by scope.
     busy: [u64; SCOPES],
 }
 

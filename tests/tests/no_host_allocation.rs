@@ -1,6 +1,6 @@
-//! A warm scope allocates nothing: not on the device, and not on the host's heap.
+//! A warm scope allocates nothing, neither on the device nor on the host's heap.
 //!
-//! The allocator of this program counts per thread, so that the test harness does not disturb.
+//! The allocator of this program counts per thread, so that the test harness does not disturb it.
 #![allow(unsafe_code, clippy::unwrap_used)]
 
 use gpucache::device::Device;
@@ -16,7 +16,7 @@ const SHAPES: usize = 64;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Shape number `place`, written into `dims`: all ranks from 1 to 8, all different.
+/// Shape number `place`, written into `dims`. The shapes have all ranks from 1 to 8, and no two are equal.
 fn shape(place: usize, dims: &mut [usize; 8]) -> &[usize] {
     let rank = 1 + place % 8;
     dims.fill(1);
@@ -24,7 +24,7 @@ fn shape(place: usize, dims: &mut [usize; 8]) -> &[usize] {
     &dims[..rank]
 }
 
-/// Arrays that are alive at once, dropped in an order that depends on `turn`.
+/// Arrays that are alive at once. They are dropped in an order that depends on `turn`.
 struct Held<T: Element, D: Device>([Option<Array<T, D>>; SHAPES]);
 
 impl<T: Element, D: Device> Held<T, D> {
@@ -33,12 +33,12 @@ impl<T: Element, D: Device> Held<T, D> {
     }
 
     fn drop_in_turn(mut self, turn: usize) {
-        // 37 has no factor in common with 64, so that every place comes up once.
+        // 37 and 64 have no common factor, so every place occurs once.
         (0..SHAPES).for_each(|place| self.0[(place * 37 + turn) % SHAPES] = None);
     }
 }
 
-/// One entry: 64 shapes allocated and held, some dropped and allocated again at once, sub-scopes, and all kinds of arrays.
+/// One entry: 64 shapes are allocated and held, some are dropped and allocated again at once, with inner scopes and all kinds of arrays.
 fn entry<D: Device>(device: &D, names: &[&str; 2], turn: usize) -> Result<()> {
     let mut dims = [1; 8];
     cache_scope!(name = names[0], {
@@ -49,7 +49,7 @@ fn entry<D: Device>(device: &D, names: &[&str; 2], turn: usize) -> Result<()> {
             held.0[place] = Some(match place % 3 {
                 0 => Array::zeros(device, shape)?,
                 1 => Array::full(device, shape, 1.5)?,
-                // SAFETY: never read.
+                // SAFETY: nobody reads the elements.
                 _ => unsafe { Array::uninit(device, shape)? },
             });
             if place % 8 == 0 {
@@ -75,7 +75,7 @@ fn sub_scope<D: Device>(device: &D, name: &str, turn: usize) -> Result<()> {
     Ok(())
 }
 
-/// Warms a scope up, and counts what its later entries allocate.
+/// Warms a scope up, and counts the allocations of its later entries.
 fn warm_entries_allocate_nothing<D: Device>(device: &D, names: &[&str; 2]) {
     (0..5).for_each(|turn| entry(device, names, turn).unwrap());
     let before = (device.memory(), names.map(|name| stats(name).unwrap()));
@@ -89,7 +89,7 @@ fn warm_entries_allocate_nothing<D: Device>(device: &D, names: &[&str; 2]) {
     assert_eq!(device.memory(), before.0, "from the device");
     let served = [2 * SHAPES as u64 + 1, 8 * 4].map(|arrays| arrays * ENTRIES);
     for place in 0..2 {
-        assert_eq!(supplied(after[place]), supplied(before.1[place]));
+        assert_eq!(supplied(&after[place]), supplied(&before.1[place]));
         assert_eq!(after[place].hits, before.1[place].hits + served[place]);
         assert_eq!((after[place].busy_blocks, after[place].idle_blocks), (0, before.1[place].idle_blocks));
     }
@@ -119,7 +119,7 @@ fn on_a_device_that_counts_all_calls() {
     for call in [Call::Allocate, Call::Free, Call::Read, Call::Synchronize] {
         assert_eq!(after.of(call), before.of(call), "{call:?}");
     }
-    // What `zeros`, `full`, `from_slice` and `try_clone` have to do, and nothing else.
+    // The calls that `zeros`, `full`, `from_slice` and `try_clone` need, and no others.
     let entries = ENTRIES + 5;
     let filled = SHAPES as u64 + (SHAPES as u64 * 2).div_ceil(3) + 8 * 3;
     let done = [Call::Fill, Call::Write, Call::Copy].map(|call| after.of(call) - before.of(call));
@@ -130,7 +130,7 @@ fn on_a_device_that_counts_all_calls() {
     device.assert_clean();
 }
 
-/// What the driver allocates for itself is not counted; what this crate does for a GPU is.
+/// Allocations of the driver itself do not count; those of this crate for a GPU do.
 #[cfg(feature = "cuda")]
 #[test]
 fn on_a_gpu() {
@@ -139,7 +139,7 @@ fn on_a_gpu() {
     }
 }
 
-/// A scope that keeps nothing keeps nothing of its arrays on the host either, and leaves other scopes' memory alone.
+/// A scope that keeps nothing also keeps nothing on the host, and does not touch other scopes' memory.
 #[test]
 fn a_scope_that_keeps_nothing_does_not_grow() {
     let _turn = gpucache_tests::turn();

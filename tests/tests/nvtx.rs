@@ -1,5 +1,5 @@
-//! Scopes are NVTX ranges of their names, where the library is found: a program of this file's own runs with a made-up library, which
-//! writes down what it is called with.
+//! Scopes are NVTX ranges with their names, if the library is found. A program in this file runs with a mock library, which
+//! prints its calls.
 #![cfg(all(feature = "cuda", feature = "tracing", target_os = "linux"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use gpucache::{Scope, cache_scope, prelude::*, uncached};
 
-/// The library, as C: each call is a line on stderr.
+/// The library in C; it prints each call as a line on stderr.
 const LIBRARY: &str = r#"
 #include <stdio.h>
 static unsigned long long count;
@@ -16,7 +16,7 @@ unsigned long long nvtxRangeStartA(const char *name) { fprintf(stderr, "<%s %llu
 void nvtxRangeEnd(unsigned long long number) { fprintf(stderr, "</%llu>\n", number); }
 "#;
 
-/// What has the program of this file run, instead of its test.
+/// If this variable is set, the program of this file runs instead of its test.
 const CHILD: &str = "GPUCACHE_TEST_OF_NVTX";
 
 /// Builds the library under this name, and returns its folder.

@@ -1,7 +1,7 @@
-//! Linux grants more memory than there is and kills who uses it. What a machine cannot have is an error of the request, whose
-//! bytes it names, wherever it is made; and what is asked for afterwards is served.
+//! Linux grants more memory than the machine has, and kills processes that use it. So a request that the machine cannot serve must
+//! fail wherever it is made, with an error that names its bytes. Later requests must succeed.
 //!
-//! Nothing here touches memory before it was seen that a request of this kind is refused.
+//! No test touches memory before it has seen that such a request fails.
 #![allow(unsafe_code, clippy::unwrap_used, clippy::panic)]
 
 use gpucache::device::{Device, Host, Virtual};
@@ -11,7 +11,7 @@ use gpucache_tests::turn;
 
 const POLICIES: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
 
-/// Where a request is made: outside, in `uncached!`, or in a scope.
+/// Where a request is made: outside scopes, in `uncached!`, or in a scope.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Outside,
@@ -34,7 +34,7 @@ impl Place {
 }
 
 fn uninit<D: Device>(device: &D, bytes: usize) -> Result<Array<u8, D>> {
-    // SAFETY: never read.
+    // SAFETY: nobody reads the elements.
     unsafe { Array::uninit(device, bytes) }
 }
 
@@ -44,7 +44,7 @@ fn names_the_request(error: Option<Error>, bytes: usize, what: &str) {
     assert!(error.to_string().contains(&bytes.to_string()), "{what}: a request of {bytes} bytes, {error}");
 }
 
-/// Says whether all of these requests are refused; small ones before and after them are served.
+/// Checks that all of these requests fail, and that small ones before and after them succeed.
 fn refuses(device: &Host, place: Place) {
     const TEBIBYTE: usize = 1 << 40;
     let what = format!("{place:?} on {device:?}");
@@ -61,12 +61,12 @@ fn refuses(device: &Host, place: Place) {
     names_the_request(Array::full(device, TEBIBYTE, 7u8).err(), TEBIBYTE, &what);
     names_the_request(Array::full(device, [1 << 8, 1 << 30], 0.5f32).err(), TEBIBYTE, &what);
     drop(small(3));
-    // More than addresses reach.
+    // More than the address space.
     names_the_request(uninit(device, TEBIBYTE << 20).err(), TEBIBYTE << 20, &what);
     drop(small(4));
 }
 
-/// Tries all places, and says at the end which of them failed.
+/// Tries all places, and reports at the end which of them failed.
 fn everywhere(places: impl Iterator<Item = Place>, act: impl Fn(Place)) {
     let failed: Vec<Place> = places
         .filter(|&place| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(place))).is_err())
@@ -88,7 +88,7 @@ fn more_than_there_is_on_a_stream_of_the_host() {
     everywhere(Place::all(), |place| refuses(&Host::new_stream().unwrap(), place));
 }
 
-/// Requests that each fit, and together do not. Scopes share a range, which knows what it holds.
+/// Requests that fit one by one but not together. Scopes share a range, which knows how much it holds.
 #[cfg(target_os = "linux")]
 fn adds_up(device: &Host, recycle: Recycle) {
     use gpucache_tests::process::of_machine;
@@ -99,7 +99,7 @@ fn adds_up(device: &Host, recycle: Recycle) {
     let mut held = Vec::new();
     let mut granted = 0;
     let refused = loop {
-        // Of sizes of their own, which no earlier one can serve.
+        // Each size is new, so that no earlier allocation can serve it.
         let bytes = piece as usize + 4096 * held.len();
         match uninit(device, bytes) {
             Ok(array) => held.push(array),
@@ -146,7 +146,7 @@ fn many_that_fit_add_up_on_a_stream_of_the_host() {
     });
 }
 
-/// Whatever is asked of the device for a request, in pages or pieces: the error is about the request.
+/// However the device is asked for a request, in pages or pieces, the error is about the request.
 #[test]
 fn errors_name_the_request_on_a_virtual_device() {
     const PAGE: usize = 2 << 20;
@@ -158,7 +158,7 @@ fn errors_name_the_request_on_a_virtual_device() {
             names_the_request(uninit(&device, bytes).err(), bytes, &what);
             let held = uninit(&device, 3 * PAGE).unwrap();
             names_the_request(Array::<u8, _>::zeros(&device, bytes).err(), bytes, &what);
-            // Most of it would fit.
+            // Most of the request would fit.
             names_the_request(uninit(&device, 6 * PAGE - 100).err(), 6 * PAGE - 100, &what);
             drop(held);
             drop(uninit(&device, 7 * PAGE).unwrap());

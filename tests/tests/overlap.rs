@@ -1,7 +1,7 @@
-//! Scopes on two streams that work at the same time: neither waits for the other one because of memory, and a stream that
-//! takes memory back waits for no more than the uses of that.
+//! Scopes on two streams that work at the same time. Neither stream waits for the other because of memory. A stream that
+//! takes memory back waits only for the uses of that memory.
 //!
-//! Gates hold work back until a test opens them, so that every wait too many shows whatever the timing.
+//! Gates hold work back until a test opens them, so that every superfluous wait shows, whatever the timing.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::mpsc::{Receiver, channel};
@@ -12,12 +12,12 @@ use gpucache::prelude::*;
 use gpucache::{Recycle, Scope};
 use gpucache_tests::turn;
 
-/// Far longer than the work of a test takes, once nothing holds it back.
+/// Far longer than the work of a test takes once nothing holds it back.
 const LONG: Duration = Duration::from_secs(120);
-/// Entries after which a scope has its plan, and a ring for what is carried.
+/// Entries after which a scope has its plan, and a ring for carried arrays.
 const WARM: usize = 24;
 
-/// Events and questions, and times that a stream was put behind another one, so far.
+/// The number of events, queries and waits between streams so far.
 fn calls(stream: &Host) -> [u64; 3] {
     let OrderUse { events, queries, waits, .. } = stream.ordering();
     [events, queries, waits]
@@ -28,7 +28,7 @@ fn since(stream: &Host, before: [u64; 3]) -> [u64; 3] {
     std::array::from_fn(|call| now[call] - before[call])
 }
 
-/// Whether all work of the stream so far is done soon.
+/// Whether the stream finishes all of its current work soon.
 fn is_done(stream: &Host) -> bool {
     let (tell, told) = channel();
     stream.launch((), move |()| _ = tell.send(())).unwrap();
@@ -41,7 +41,7 @@ fn load(loader: &Host, number: u32) -> Array<u32, Host> {
     batch
 }
 
-/// Its work on the batch begins once the gate is opened, or gone.
+/// A training step. Its work on the batch begins when the gate is opened or dropped.
 fn train(trainer: &Host, sum: &mut Array<u32, Host>, batch: &Array<u32, Host>, gate: Receiver<()>) {
     let mut gradient = Array::<u32, _>::zeros(trainer, 10_000).unwrap();
     let work = move |(gradient, batch): (&mut [u32], &[u32])| {
@@ -54,7 +54,7 @@ fn train(trainer: &Host, sum: &mut Array<u32, Host>, batch: &Array<u32, Host>, g
         .unwrap();
 }
 
-/// Loads a batch ahead, and holds each step of the training back until the batch after it is loaded.
+/// Loads one batch ahead, and holds each training step back until the next batch is loaded.
 fn load_ahead(name: &str, recycle: Recycle) -> [u64; 3] {
     let (loader, trainer) = (Host::new_stream().unwrap(), Host::new_stream().unwrap());
     let names = ["loading", "training"].map(|what| format!("{name}, {what}"));
@@ -74,7 +74,7 @@ fn load_ahead(name: &str, recycle: Recycle) -> [u64; 3] {
     }
     let used = since(&loader, before);
     assert_eq!(sum[9_999] as usize, (1..2 * WARM).sum());
-    let supplied = |scope: &Scope<'_>| gpucache_tests::supplied(scope.stats().unwrap());
+    let supplied = |scope: &Scope<'_>| gpucache_tests::supplied(&scope.stats().unwrap());
     assert!(supplied(&loading) <= WARM as u64 && supplied(&training) <= WARM as u64);
     used
 }
@@ -84,15 +84,15 @@ fn a_batch_is_loaded_while_the_one_before_it_is_trained_on() {
     let _turn = turn();
     for recycle in [Recycle::Auto, Recycle::Keyed, Recycle::Range] {
         let [events, _, waits] = load_ahead(&format!("{recycle:?}"), recycle);
-        // Each batch is waited for by its step, and by the batch that has its memory next, unless that is done by then. A wait needs an
-        // event, and a look at what is idle, which a scope takes ever more rarely, may record another one.
+        // The step of each batch waits for it, and so does the batch that gets its memory next, unless the step is done by then. A wait
+        // needs an event. A look for idle memory, which a scope takes more and more rarely, may record another event.
         let most = 2 * WARM as u64;
         assert!(waits <= most, "{recycle:?}: {waits} waits");
         assert!(events <= most + WARM as u64 / 4, "{recycle:?}: {events} events, {waits} waits");
     }
 }
 
-/// Work on arrays of its own, none of which another stream ever sees. Sizes may vary from entry to entry.
+/// Work on the stream's own arrays, which no other stream sees. Sizes may vary from entry to entry.
 fn work(stream: &Host, salt: usize) {
     let mut kept = Vec::new();
     let mut last = Array::<u32, _>::zeros(stream, 1000).unwrap();
@@ -103,17 +103,17 @@ fn work(stream: &Host, salt: usize) {
     }
 }
 
-/// Entries of each scope in a window.
+/// The number of entries of each scope in a window.
 const WINDOW: usize = WARM;
-/// Where the machine is busy, work lags behind, and the scopes find memory of their own later.
+/// On a busy machine work lags behind, and the scopes find their own memory later.
 const MOST_WINDOWS: usize = 60;
 
-/// Calls and planned allocations of two scopes that are entered in turn, each on a stream of its own, in each window of entries.
+/// Calls and planned allocations in each window of entries, for two scopes that are entered in turn, each on its own stream.
 fn in_turn(name: &str, varies: bool, waits_for_the_host: bool) -> impl Iterator<Item = ([u64; 3], u64)> {
     let streams = [Host::new_stream().unwrap(), Host::new_stream().unwrap()];
     let names = ["one", "other"].map(|which| format!("{name}, {which}"));
     let served = move |names: &[String; 2]| -> u64 {
-        names.iter().map(|name| gpucache::plan_stats(name).map_or(0, |stats| stats.planned)).sum()
+        names.iter().map(|name| gpucache::stats(name).map_or(0, |stats| stats.served.planned.allocations)).sum()
     };
     (0..MOST_WINDOWS).map(move |window| {
         let (before, planned) = (calls(&streams[0]), served(&names));

@@ -1,17 +1,18 @@
-//! Arrays that may rest on the host: whatever moves when, each has its own contents, and no more is on the device than may be.
+//! Arrays that can be offloaded to host memory. Each array keeps its contents through all moves, and the device never has more memory
+//! in use than its limit allows.
 //!
-//! `PLACED_STEPS` says how many steps the random programs make in all, 4,000 by default: a million in a release build takes minutes.
+//! `PLACED_STEPS` sets the total number of steps of the random programs, 4,000 by default. A million takes minutes in a release build.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Placed, Placement, ReclaimStep, limit, placed_stats, prelude::*, reclaim};
+use gpucache::{Placed, Placement, limit, prelude::*, reclaim, stats, stats::ReclaimStep};
 use gpucache_tests::process::number;
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
 
-/// A stream of the host with a limit of so many bytes beside what is held now.
+/// A host stream with a limit of this many bytes beyond the memory that is held now.
 fn limited(bytes: u64) -> Host {
     let host = Host::new_stream().unwrap();
     limit(&host, u64::MAX);
@@ -20,14 +21,14 @@ fn limited(bytes: u64) -> Host {
     host
 }
 
-/// An array, and what is in it: one value everywhere, and its place in the first elements.
+/// An array and its contents: one value everywhere, plus the index in the first elements.
 struct Known {
     array: Placed<u64, Host>,
     shape: Vec<usize>,
     value: u64,
 }
 
-/// Elements that tell their place.
+/// The number of elements that contain their index.
 const TOLD: usize = 16;
 
 fn assert_contents(values: &[u64], value: u64) {
@@ -58,7 +59,7 @@ impl Known {
         self.value = value;
     }
 
-    /// The same, after it was an array, under another shape.
+    /// The same array after it was a plain array and got another shape.
     fn reshaped(mut self, rng: &mut Rng) -> Known {
         let len: usize = self.shape.iter().product();
         self.shape = if len.is_multiple_of(2) && rng.bool() { vec![2, len / 2] } else { vec![1, len] };
@@ -66,7 +67,7 @@ impl Known {
         Known { array: Placed::new(array).unwrap(), ..self }
     }
 
-    /// The same, after it was an array.
+    /// The same array after it was a plain array.
     fn converted(self) -> Known {
         let array = self.array.into_array().unwrap();
         assert_eq!(array.shape(), self.shape);
@@ -77,14 +78,14 @@ impl Known {
 
 const PLACEMENTS: [Placement; 4] = [Placement::Auto, Placement::Auto, Placement::Host, Placement::Device];
 
-/// What a random program does to one of its arrays, and to no other.
+/// A random operation on one of the program's arrays; it does not affect the others.
 fn step(rng: &mut Rng, alive: &mut Vec<Known>, place: usize, value: u64) {
     match rng.u8(..14) {
         0..3 => alive[place].write(value),
         3 => drop(alive.swap_remove(place)),
         4 => {
             let placement = PLACEMENTS[rng.usize(..PLACEMENTS.len())];
-            // No more than two of them may insist.
+            // At most two of them may require the device.
             let insist = alive.iter().filter(|known| known.array.placement() == Placement::Device).count();
             if placement != Placement::Device || insist < 2 {
                 alive[place].array.set_placement(placement).unwrap();
@@ -92,7 +93,7 @@ fn step(rng: &mut Rng, alive: &mut Vec<Known>, place: usize, value: u64) {
         }
         5 => {
             let Known { array, shape, value } = &alive[place];
-            // A copy beside one that insists does not.
+            // The device has no room for a copy beside an array that must stay there.
             alive[place].array.set_placement(Placement::Auto).unwrap();
             let copy = Known { array: array.try_clone().unwrap(), shape: shape.clone(), value: *value };
             alive.push(copy);
@@ -107,7 +108,7 @@ fn step(rng: &mut Rng, alive: &mut Vec<Known>, place: usize, value: u64) {
         }
         8 => assert_contents(&alive[place].array.to_vec().unwrap(), alive[place].value),
         9 => {
-            // Two guards of one array, and one of another beside it.
+            // Two guards of one array, and one guard of another array meanwhile.
             let (first, second) = (alive[place].array.fetch().unwrap(), alive[place].array.fetch().unwrap());
             alive[rng.usize(..alive.len())].check();
             assert_eq!(first[..], second[..]);
@@ -117,13 +118,13 @@ fn step(rng: &mut Rng, alive: &mut Vec<Known>, place: usize, value: u64) {
 }
 
 fn random_program(seed: u64, steps: u64, threads: u64) {
-    // Chunks of the range are held whole by the least that lies in them.
+    // A chunk of the range stays whole as long as any block lies in it.
     let (rng, host) = (&mut Rng::with_seed(seed), limited(24 * PAGE as u64));
     let mut alive: Vec<Known> = Vec::new();
     for number in 0..steps {
         let value = number * 2 * TOLD as u64;
         if alive.is_empty() || alive.len() < 40 && rng.u8(..8) == 0 {
-            // Most are small, and some are more than a page.
+            // Most arrays are small, and some are larger than a page.
             let most = if rng.u8(..8) == 0 { PAGE / 4 } else { 1 << 12 };
             alive.push(Known::new(&host, rng.usize(1..most), value));
         } else {
@@ -136,15 +137,15 @@ fn random_program(seed: u64, steps: u64, threads: u64) {
         assert!(host.memory().bytes <= host.memory().limit.unwrap());
     }
     alive.iter().for_each(Known::check);
-    let stats = placed_stats(&host);
+    let stats = stats::device(&host).offload;
     println!("{stats}");
     assert!(stats.evictions > 0 && stats.bytes_in > 0, "{stats}");
     drop(alive);
-    assert_eq!(placed_stats(&host).resident_bytes, 0);
+    assert_eq!(stats::device(&host).offload.resident_bytes, 0);
     limit(&host, u64::MAX);
 }
 
-/// Threads read the same arrays, and say where they rest, at once.
+/// Threads read the same arrays and change their placement at the same time.
 fn shared(alive: &[Known], seed: u64, threads: u64) {
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -178,9 +179,9 @@ fn what_is_fetched_stays_and_the_least_recently_used_leaves() {
     let mut arrays: Vec<Placed<u8, _>> = (0..4).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
     let (kept, _) = (arrays[0].fetch().unwrap(), arrays[1].fetch().unwrap());
     let fifth = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
-    assert_eq!((placed_stats(&device).evictions, device.memory().bytes), (1, 4 * PAGE as u64));
+    assert_eq!((stats::device(&device).offload.evictions, device.memory().bytes), (1, 4 * PAGE as u64));
     drop(kept);
-    let demanded = || placed_stats(&device).demanded;
+    let demanded = || stats::device(&device).offload.demanded;
     drop((arrays[0].fetch().unwrap(), arrays[1].fetch().unwrap(), arrays[3].fetch().unwrap(), fifth.fetch().unwrap()));
     assert_eq!(demanded(), 0, "the third one left");
     drop(arrays[2].fetch_mut().unwrap());
@@ -194,12 +195,12 @@ fn what_is_not_written_is_copied_out_once() {
     let mut array = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
     array.set_placement(Placement::Host).unwrap();
     (0..3).for_each(|_| drop(array.fetch().unwrap()));
-    let stats = placed_stats(&device);
+    let stats = stats::device(&device).offload;
     assert_eq!((stats.bytes_out, stats.bytes_in, stats.evictions), (PAGE as u64, 3 * PAGE as u64, 4));
     drop(array.fetch_mut().unwrap());
-    assert_eq!(placed_stats(&device).bytes_out, 2 * PAGE as u64);
+    assert_eq!(stats::device(&device).offload.bytes_out, 2 * PAGE as u64);
     let same = array.into_array().unwrap();
-    assert_eq!((same.shape(), placed_stats(&device).resident_bytes), (&[PAGE][..], 0));
+    assert_eq!((same.shape(), stats::device(&device).offload.resident_bytes), (&[PAGE][..], 0));
 }
 
 #[test]
@@ -208,12 +209,12 @@ fn what_may_leave_does_before_an_allocation_fails() {
     let device = Virtual::new(8 * PAGE);
     let placed: Vec<Placed<u8, _>> = (0..6).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
     let array = device.zeros::<u8>(4 * PAGE).unwrap();
-    let (reclaim, stats) = (reclaim(&device), placed_stats(&device));
+    let (reclaim, stats) = (reclaim(&device), stats::device(&device).offload);
     assert_eq!((reclaim.step(ReclaimStep::Offload).served, stats.evictions), (1, 2), "{reclaim}; {stats}");
     placed[0].set_placement(Placement::Device).unwrap();
     drop(array);
     drop(placed);
-    assert_eq!(placed_stats(&device).resident_bytes, 0);
+    assert_eq!(stats::device(&device).offload.resident_bytes, 0);
 }
 
 #[test]
@@ -233,7 +234,7 @@ fn threads_fetch_the_same_arrays() {
     limit(&host, u64::MAX);
 }
 
-/// The limit in the environment is the device's: what leaves that has room on the host. In a process of its own.
+/// The limit in the environment is the device's: arrays that leave it find room on the host. This runs in its own process.
 #[test]
 fn the_environment_does_not_limit_the_host() {
     const LIMIT: &str = "GPUCACHE_LIMIT";
@@ -245,12 +246,12 @@ fn the_environment_does_not_limit_the_host() {
     }
     let device = Virtual::new(1 << 30);
     let arrays: Vec<Placed<u8, _>> = (0..6).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
-    assert_eq!((device.memory().bytes, placed_stats(&device).evictions), (2 * PAGE as u64, 4));
+    assert_eq!((device.memory().bytes, stats::device(&device).offload.evictions), (2 * PAGE as u64, 4));
     arrays.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
-    assert!(placed_stats(&device).host_bytes >= 6 * PAGE as u64);
+    assert!(stats::device(&device).offload.host_bytes >= 6 * PAGE as u64);
 }
 
-/// Some hundred uses, which are more than are laid out at once, and another one in the place of one of them.
+/// Several hundred uses, which are more than one layout covers, with another use in place of one of them.
 #[test]
 fn an_order_is_followed_and_a_deviation_is_noticed() {
     const USES: usize = 200;
@@ -262,7 +263,7 @@ fn an_order_is_followed_and_a_deviation_is_noticed() {
             (0..uses).for_each(|place| drop(arrays[(place + usize::from(place == other)) % 4].fetch().unwrap()));
         });
     };
-    let noticed = || placed_stats(&device).mispredictions;
+    let noticed = || stats::device(&device).offload.mispredictions;
     (0..4).for_each(|_| entry(USES, USES));
     assert_eq!(noticed(), 0);
     for (before, place) in [0, 1, 63, 64, 65, 66, 130, USES - 1].into_iter().enumerate() {
@@ -275,7 +276,7 @@ fn an_order_is_followed_and_a_deviation_is_noticed() {
     assert_eq!(noticed(), before + 1, "one use more");
 }
 
-/// What is to come ahead does so wherever in the order it is due.
+/// Prefetches are made wherever in the order they are due.
 #[test]
 fn moves_are_made_in_the_midst_of_an_order() {
     let _turn = turn();
@@ -288,14 +289,14 @@ fn moves_are_made_in_the_midst_of_an_order() {
         });
     };
     (0..8).for_each(|_| entry());
-    let before = placed_stats(&device);
+    let before = stats::device(&device).offload;
     (0..4).for_each(|_| entry());
-    let stats = placed_stats(&device);
+    let stats = stats::device(&device).offload;
     assert!(stats.prefetched >= before.prefetched + 8, "{before}, then {stats}");
     assert_eq!((stats.demanded, stats.mispredictions), (before.demanded, 0), "{before}, then {stats}");
 }
 
-/// Small arrays that stay lie between those that leave, so that what is free lies apart: arrays move on the device for a large one, and
+/// Small arrays that stay lie between those that leave, so free memory is in pieces. For a large array, arrays move on the device, and
 /// each keeps its contents.
 #[test]
 fn what_lies_apart_is_moved_for_a_large_array() {
@@ -307,11 +308,11 @@ fn what_lies_apart_is_moved_for_a_large_array() {
         array
     };
     let arrays: Vec<_> = (0..16).map(|number| make(2 << 20, number)).collect();
-    // Every other one leaves: 16 MiB are free, in pieces of 2 MiB.
+    // Every other array leaves: 16 MiB are free, in pieces of 2 MiB.
     arrays.iter().step_by(2).for_each(|array| array.set_placement(Placement::Host).unwrap());
-    let (before, taken) = (placed_stats(&host), host.memory().times_taken());
+    let (before, taken) = (stats::device(&host).offload, host.memory().times_taken());
     let large = make(12 << 20, 77);
-    let stats = placed_stats(&host).since(&before);
+    let stats = stats::device(&host).offload.since(&before);
     assert!(stats.shifted_bytes > 0 && stats.shifted_bytes <= 16 << 20, "{stats:?}");
     assert_eq!((stats.evictions, host.memory().times_taken()), (0, taken), "no other one leaves, and no pages move");
     for (array, value) in arrays.iter().zip(0..) {

@@ -1,28 +1,28 @@
-//! What fails while arrays move between a device and the host, and when: every call of every move, on either side. Nothing may panic,
+//! Failures while arrays move between a device and the host, at every call of every move, on both sides. Nothing may panic,
 //! leak or be lost.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::mpsc::channel;
 
 use gpucache::device::Device;
-use gpucache::{Error, Placed, Placement, Result, limit, limit_host, placed_stats, prelude::*, trim};
+use gpucache::{Error, Placed, Placement, Result, limit, limit_host, prelude::*, stats, trim};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::{Faulty, turn};
 
 const PAGE: usize = 2 << 20;
-/// Elements of an array, which is a chunk of its own on either side.
+/// Elements of an array. Each array is a chunk of its own on both sides.
 const LEN: usize = PAGE / 4;
-/// Arrays that may be on the device at once.
+/// The number of arrays that fit the device at once.
 const ROOM: u64 = 3;
 
-/// An array, and what is in it.
+/// An array and its contents.
 struct Known {
     array: Placed<u32, Faulty>,
     seed: u32,
 }
 
 impl Known {
-    /// Zeros until it is written.
+    /// The elements are zeros before the first write.
     fn write(&mut self, seed: u32) -> Result<()> {
         self.array.fetch_mut()?.copy_from_slice(&vec![seed; LEN])?;
         self.seed = seed;
@@ -35,7 +35,7 @@ impl Known {
     }
 }
 
-/// What a program has, and what it met.
+/// The arrays of a program, and the failures that it met.
 #[derive(Default)]
 struct Run {
     alive: Vec<Known>,
@@ -47,7 +47,7 @@ impl Run {
         answer.map_err(|error| self.errors.push(error)).ok()
     }
 
-    /// More arrays than there is room for, all of whose moves happen: written, read, left and brought by placement, cloned, taken.
+    /// More arrays than fit, in all kinds of moves: they are written, read, evicted and fetched by placement, cloned, and converted.
     fn program(&mut self, device: &Faulty) {
         for seed in 1..=4 {
             if let Some(array) = self.note(Placed::zeros(device, LEN)) {
@@ -79,7 +79,7 @@ impl Run {
     }
 }
 
-/// Makes a call until it does not tell of an earlier one.
+/// Repeats a call until it no longer returns an earlier failure.
 fn settled<T>(mut call: impl FnMut() -> Result<T>) -> T {
     for _ in 0..100 {
         match call() {
@@ -90,11 +90,11 @@ fn settled<T>(mut call: impl FnMut() -> Result<T>) -> T {
     panic!("there is no end to earlier failures");
 }
 
-/// Of a device that went on failing what work may still use is nobody's, and counts as held.
+/// On a device that keeps failing, memory that work may still use belongs to nobody, and counts as held.
 fn assert_nothing_is_left(device: &Faulty, was_lost: bool, when: &str) {
     settled(|| device.synchronize());
     settled(|| trim(device));
-    let (stats, sides) = (placed_stats(device), [device, &device.host_side()]);
+    let (stats, sides) = (stats::device(device).offload, [device, &device.host_side()]);
     for side in sides {
         assert_eq!(side.violations(), [""; 0], "{when}");
         assert!(was_lost || side.live().is_empty(), "{when}: {:?}", side.live());
@@ -103,7 +103,7 @@ fn assert_nothing_is_left(device: &Faulty, was_lost: bool, when: &str) {
     assert_eq!((device.memory().bytes, stats.host_bytes, stats.resident_bytes), (held[0], held[1], 0), "{when}");
 }
 
-/// Runs the program once for every call that it makes of a side, with a fault there. Returns how many there are.
+/// Runs the program once for every call on one side, with a fault at that call. Returns the number of calls.
 fn at_every_call(of_host: bool, for_ever: bool, failure: Failure) -> u64 {
     let make = |at| if for_ever { Fault::for_ever(at, failure) } else { Fault::once(at, failure) };
     for at in 1.. {
@@ -122,7 +122,7 @@ fn at_every_call(of_host: bool, for_ever: bool, failure: Failure) -> u64 {
         }
         assert!(device.memory().bytes <= ROOM * PAGE as u64);
         if for_ever {
-            // What was lost meanwhile may be all of it.
+            // All of the memory may have been lost meanwhile.
             limit(&device, u64::MAX);
         }
         run.alive.iter().for_each(|known| settled(|| known.check()));
@@ -154,7 +154,7 @@ fn whatever_call_of_the_host_side_fails_no_contents_are_lost() {
     }
 }
 
-/// Arrays of one page, written.
+/// Arrays of one page with contents.
 fn arrays(device: &Faulty, seeds: std::ops::RangeInclusive<u32>) -> Vec<Known> {
     let make = |seed| {
         let mut known = Known { array: Placed::zeros(device, LEN)?, seed };
@@ -174,25 +174,25 @@ fn a_host_without_room_leaves_arrays_where_they_are() {
         let answer = known.array.set_placement(Placement::Host);
         assert_eq!(answer.is_err_and(|error| error.is_out_of_memory()), place > 1, "{place}");
     }
-    let stats = placed_stats(&device);
+    let stats = stats::device(&device).offload;
     assert_eq!((stats.host_bytes, stats.resident_bytes), (2 * PAGE as u64, 2 * PAGE as u64));
     four.iter().for_each(|known| known.check().unwrap());
-    // A device that is full of what cannot leave refuses more.
+    // The device is full of arrays that cannot leave, so it refuses more.
     limit(&device, device.memory().bytes);
     let error = Array::<u32, _>::zeros(&device, 4 * LEN).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
     four.iter().for_each(|known| settled(|| known.check()));
-    // With room again they leave as they were told to.
+    // With room on the host they leave, as they were told before.
     limit_host(&device, u64::MAX);
     limit(&device, u64::MAX);
     four.iter_mut().for_each(|known| known.write(known.seed + 10).unwrap());
-    assert_eq!(placed_stats(&device).resident_bytes, 0);
+    assert_eq!(stats::device(&device).offload.resident_bytes, 0);
     four.iter().for_each(|known| known.check().unwrap());
     drop(four);
     assert_nothing_is_left(&device, false, "a host without room");
 }
 
-/// An allocation for which nothing can leave tells the failure that kept it from that, and not a shortage.
+/// If no array can leave because of a failure, the allocation returns that failure, and not a shortage.
 #[test]
 fn a_device_that_fails_to_copy_is_no_shortage() {
     let _turn = turn();
@@ -203,7 +203,7 @@ fn a_device_that_fails_to_copy_is_no_shortage() {
     let error = Array::<u32, _>::zeros(&device, LEN).unwrap_err();
     device.disarm();
     assert!(error.is_device_failure(), "{error}");
-    // Others may leave where one fails, which is told by the next call.
+    // Other arrays may leave when one fails. The next call returns the failure.
     device.arm(Fault::once(1, Failure::Device).only(Call::Copy));
     let array = Array::<u32, _>::zeros(&device, LEN).unwrap();
     assert!(device.synchronize().is_err_and(|error| error.is_device_failure() && error.is_deferred()));
@@ -238,7 +238,7 @@ fn an_array_is_usable_after_a_panic_under_its_guard() {
     assert_nothing_is_left(&device, false, "panics");
 }
 
-/// Its copies wait in a queue behind work that does not end, as does what is dropped meanwhile.
+/// Copies wait in a queue behind work that does not end, and so do arrays that are dropped meanwhile.
 #[test]
 fn an_array_that_is_dropped_while_it_is_copied_leaves_others_alone() {
     let _turn = turn();
@@ -254,7 +254,7 @@ fn an_array_that_is_dropped_while_it_is_copied_leaves_others_alone() {
         let (go, waits) = channel::<()>();
         let mut busy = host.zeros::<u32>(1).unwrap();
         host.launch(&mut busy, move |_| _ = waits.recv()).unwrap();
-        // Out behind the work, and in behind that.
+        // The copy out waits for the work, and the copy in for the copy out.
         first.set_placement(Placement::Host).unwrap();
         second.set_placement(Placement::Host).unwrap();
         if round % 2 == 0 {
@@ -283,12 +283,12 @@ fn guards_that_leaked_keep_their_own_arrays_only() {
         });
         leaks.join().unwrap();
     });
-    // Both stay: the third one makes room for the others.
+    // Both arrays stay: the third one makes room for the others.
     let others = arrays(&device, 4..=6);
     others.iter().for_each(|known| known.check().unwrap());
     [&three[0], &three[2]].iter().for_each(|known| known.check().unwrap());
     three[1].array.set_placement(Placement::Host).unwrap();
-    assert_eq!(placed_stats(&device).resident_bytes, ROOM * PAGE as u64);
+    assert_eq!(stats::device(&device).offload.resident_bytes, ROOM * PAGE as u64);
     drop((three, others));
     assert_nothing_is_left(&device, false, "leaked guards");
 }

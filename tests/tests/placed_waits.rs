@@ -1,20 +1,20 @@
-//! What is told of arrays that rest on the host is so: for how long streams waited, and what was hidden.
+//! Statistics of arrays that rest on the host are true: how long streams waited, and how much of the copies was hidden.
 //!
-//! On the host a stream is a thread, so that its waits can be compared with the clock.
+//! On the host a stream is a thread, so its waits can be measured with the clock.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Placed, PlacedStats, Placement, Scope, limit, placed_stats, placed_stats_of, prelude::*, trim};
+use gpucache::{Placed, Placement, Scope, limit, prelude::*, stats, stats::PlacedStats, trim};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
-/// Bytes whose copy takes milliseconds.
+/// Bytes that take milliseconds to copy.
 const LARGE: usize = 128 << 20;
 
-/// What was told between two moments.
+/// The statistics between two moments.
 struct Told {
     before: PlacedStats,
     begun: Instant,
@@ -23,25 +23,25 @@ struct Told {
 impl Told {
     fn begin(host: &Host) -> Told {
         host.synchronize().unwrap();
-        Told { before: placed_stats(host), begun: Instant::now() }
+        Told { before: stats::device(host).offload, begun: Instant::now() }
     }
 
-    /// What all took, what was waited, and what copies took.
+    /// The total time, the time waited, and the time of the copies.
     fn end(self, host: &Host) -> [Duration; 3] {
         host.synchronize().unwrap();
-        let (took, after) = (self.begun.elapsed(), placed_stats(host));
+        let (took, after) = (self.begun.elapsed(), stats::device(host).offload);
         [took, after.waited - self.before.waited, after.copying - self.before.copying]
     }
 }
 
-/// Without the limit of a test that failed.
+/// A stream without the limit that a failed test may have left.
 fn stream() -> Host {
     let host = Host::new_stream().unwrap();
     limit(&host, u64::MAX);
     host
 }
 
-/// A large array whose pages are there on both sides, on the host.
+/// A large array on the host, whose pages were touched on both sides.
 fn away(host: &Host) -> Placed<u8, Host> {
     let mut array = Placed::<u8, _>::zeros(host, LARGE).unwrap();
     array.fetch_mut().unwrap().fill(1);
@@ -90,7 +90,7 @@ fn what_is_beside_work_is_hidden() {
         arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
         let [took, waited, copying] = told.end(&host);
         println!("{waited:?} of {took:?}, the copies {copying:?}");
-        // Not nothing: a thread that copies may have the processor for some milliseconds before that of the stream goes on.
+        // It need not be zero: a copying thread may have the processor for some milliseconds before the stream's thread continues.
         assert!(copying >= Duration::from_millis(8) && waited <= copying / 2, "{waited:?} of {copying:?}, in {took:?}");
     });
 }
@@ -139,11 +139,11 @@ fn a_device_that_tells_no_time_waits_for_nothing() {
     let device = Virtual::new(1 << 30);
     let array = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
     array.set_placement(Placement::Host).unwrap();
-    let stats = placed_stats(&device);
+    let stats = stats::device(&device).offload;
     assert_eq!((stats.waited, stats.copying, stats.hidden_share()), (Duration::ZERO, Duration::ZERO, None));
 }
 
-/// Most entries of a known order are not timed, and count as those that are.
+/// Most entries of a known order are not timed, and count like those that are.
 #[test]
 fn entries_that_are_not_timed_count_too() {
     let _turn = turn();
@@ -161,11 +161,11 @@ fn entries_that_are_not_timed_count_too() {
         let told = Told::begin(&host);
         (0..64).for_each(|_| entry());
         let [took, waited, _] = told.end(&host);
-        let stats = placed_stats_of(scope.name()).unwrap();
+        let stats = stats(scope.name()).unwrap().offload;
         println!("{waited:?} of {took:?}; {stats}");
-        // All that the stream did was to wait, but for what the thread did beside it.
+        // The stream did nothing but wait, apart from the thread's own work.
         assert!(waited <= took.mul_f64(1.5) && waited >= took / 10, "{waited:?} of {took:?}");
-        assert!(stats.waited >= waited && stats.waited <= placed_stats(&host).waited);
+        assert!(stats.waited >= waited && stats.waited <= stats::device(&host).offload.waited);
         limit(&host, u64::MAX);
     });
 }
@@ -176,27 +176,27 @@ fn a_scope_tells_what_moved_in_it() {
     let device = Virtual::new(1 << 30);
     limit(&device, (10 * PAGE) as u64);
     let arrays: Vec<Placed<u8, _>> = (0..16).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
-    let before = placed_stats(&device);
+    let before = stats::device(&device).offload;
     let scope = Scope::new("a_scope_tells_what_moved_in_it");
     let entry = |count: usize| scope.run(|| arrays[..count].iter().for_each(|array| drop(array.fetch().unwrap())));
-    let told = || placed_stats_of(scope.name()).unwrap();
-    assert!(placed_stats_of(scope.name()).is_none());
+    let told = || stats(scope.name()).unwrap().offload;
+    assert!(stats(scope.name()).is_none());
     (0..12).for_each(|_| entry(16));
     let stats = told();
     assert_eq!((stats.mispredictions, stats.resident_bytes), (0, 0), "{stats}");
-    assert!(stats.layout_time > Duration::ZERO && stats.layout_time == placed_stats(&device).layout_time);
-    assert!(stats.bytes_in > 0 && stats.bytes_in + before.bytes_in == placed_stats(&device).bytes_in);
+    assert!(stats.layout_time > Duration::ZERO && stats.layout_time == stats::device(&device).offload.layout_time);
+    assert!(stats.bytes_in > 0 && stats.bytes_in + before.bytes_in == stats::device(&device).offload.bytes_in);
 
-    // It ends before all that was expected; that is known once another entry begins.
+    // The entry ends before all expected uses. This is noticed when the next entry begins.
     entry(12);
     assert_eq!(told().mispredictions, 0);
     entry(12);
     assert_eq!(told().mispredictions, 1);
-    // Another use than was expected, once the others were twice.
+    // Another use than expected, after the expected one came twice.
     (0..3).for_each(|_| entry(12));
     scope.run(|| drop(arrays[5].fetch().unwrap()));
-    assert_eq!((told().mispredictions, placed_stats(&device).mispredictions), (2, 2));
-    // What moves outside is of the device alone.
+    assert_eq!((told().mispredictions, stats::device(&device).offload.mispredictions), (2, 2));
+    // Moves outside scopes count only for the device.
     let inside = told();
     arrays[15].set_placement(Placement::Host).unwrap();
     arrays[15].set_placement(Placement::Device).unwrap();

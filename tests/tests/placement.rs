@@ -1,8 +1,8 @@
-//! Where arrays rest that are placed: as the innermost scope says that says something, or else the process.
+//! Where placed arrays rest: as the innermost scope with a placement says, or else as the process says.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use gpucache::device::Virtual;
-use gpucache::{Placed, Placement, Scope, cache_scope, default_placement, placed_stats, prelude::*, uncached};
+use gpucache::{Placed, Placement, Scope, cache_scope, default_placement, prelude::*, stats, uncached};
 use gpucache_tests::turn;
 
 fn zeros(device: &Virtual) -> Placed<u8, Virtual> {
@@ -58,14 +58,17 @@ fn what_is_placed_on_the_host_leaves_now_and_zeros_behind_their_next_use() {
     cache_scope!(load, placement = "host", {
         let array = uncached!({ device.zeros::<u8>(1000).unwrap() });
         let placed = Placed::new(array).unwrap();
-        assert_eq!((placed_stats(&device).resident_bytes, placed_stats(&device).bytes_out), (0, 1000));
+        assert_eq!(
+            (stats::device(&device).offload.resident_bytes, stats::device(&device).offload.bytes_out),
+            (0, 1000)
+        );
         let copy = placed.try_clone().unwrap();
-        assert_eq!((copy.placement(), placed_stats(&device).resident_bytes), (Placement::Host, 0));
+        assert_eq!((copy.placement(), stats::device(&device).offload.resident_bytes), (Placement::Host, 0));
         let mut zeros = zeros(&device);
-        assert_eq!(placed_stats(&device).resident_bytes, 1000);
+        assert_eq!(stats::device(&device).offload.resident_bytes, 1000);
         drop(zeros.fetch_mut().unwrap());
-        assert_eq!(placed_stats(&device).resident_bytes, 0);
-        // What says so itself is not asked again.
+        assert_eq!(stats::device(&device).offload.resident_bytes, 0);
+        // Once the array has its own placement, the scopes' placement does not matter.
         placed.choose_placement(Placement::Auto);
         assert_eq!(placed.try_clone().unwrap().placement(), Placement::Auto);
     });

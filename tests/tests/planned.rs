@@ -1,31 +1,31 @@
-//! What plans come to: orders that alternate, sizes that vary, scopes that never settle, and how much memory is held.
+//! The results of planning: orders that alternate, sizes that vary, scopes that never settle, and how much memory is held.
 //!
-//! `PROGRAMS` says over how many random programs the held memory is measured; 100 by default.
+//! `PROGRAMS` sets the number of random programs for which held memory is measured; 100 by default.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Recycle, Unplanned};
+use gpucache::{Recycle, stats::Unplanned};
 use gpucache_tests::play::entries::{Style, bound, of_buffers, plannable};
 use gpucache_tests::play::programs::Kind;
 use gpucache_tests::play::{Op, Player};
 
-/// A device with more memory than any of this needs.
+/// A device with more memory than any of these tests needs.
 const PLENTY: usize = 1 << 46;
 
 fn player(name: &str) -> Player<Virtual> {
     Player::new(Virtual::new(PLENTY), [name, "other", "third"].map(|scope| format!("planned, {name}, {scope}")))
 }
 
-/// Plays entries of the first scope. Returns the share that a plan served of what it could.
+/// Plays entries of the first scope. Returns the fraction of plannable allocations that a plan served.
 fn share(player: &mut Player<Virtual>, entries: &[&[Op]]) -> f64 {
-    let before = player.plan_stats(0).planned;
+    let before = player.planned(0);
     entries.iter().for_each(|entry| player.entry(0, Recycle::Auto, entry).unwrap());
-    let planned = player.plan_stats(0).planned - before;
+    let planned = player.planned(0) - before;
     planned as f64 / entries.iter().map(|entry| plannable(entry)).sum::<usize>() as f64
 }
 
-/// Plays these entries in turn, and returns the share once the scope has settled.
+/// Plays these entries in turn, and returns the fraction once the scope has settled.
 fn in_turn(name: &str, entries: &[Vec<Op>]) -> f64 {
     let mut player = player(name);
     let turn: Vec<&[Op]> = entries.iter().map(Vec::as_slice).collect();
@@ -41,7 +41,7 @@ fn style() -> Style {
     Style { allocations: (20, 40), bytes: (64 << 10, 64 << 20), escapes: (usize::MAX, 1) }
 }
 
-/// Entries of other orders, the first `common` events of which are the same.
+/// Entries of different orders whose first `common` events are the same.
 fn orders(seed: u64, number: usize, common: usize) -> Vec<Vec<Op>> {
     let rng = &mut Rng::with_seed(seed);
     let first = style().entry(rng, 0);
@@ -76,7 +76,7 @@ fn three_orders() {
     }
 }
 
-/// Two entries of a training program, recorded on a host: 7446 allocations each.
+/// Two entries of a training program, recorded on a host, with 7,446 allocations each.
 #[test]
 fn two_recorded_entries() {
     let entries = ["data/candle_gpt12_train.csv.gz", "data/candle_gpt12_train.entry1.csv.gz"].map(of_buffers);
@@ -99,7 +99,7 @@ fn a_scope_that_never_settles() {
     player.finish();
 }
 
-/// An entry with all its sizes so many times as large.
+/// An entry with all its sizes multiplied by this factor.
 fn scaled(entry: &[Op], factor: f64) -> Vec<Op> {
     let scale = |&op: &Op| match op {
         Op::Allocate { slot, bytes } => Op::Allocate { slot, bytes: (bytes as f64 * factor) as usize },
@@ -108,8 +108,8 @@ fn scaled(entry: &[Op], factor: f64) -> Vec<Op> {
     entry.iter().map(scale).collect()
 }
 
-/// All sizes of an entry threefold larger or smaller than another's, as by the length of a sequence. (Sizes that vary apart
-/// from each other are not planned where that would take more memory than the largest entry needs.)
+/// All sizes of an entry are three times as large or as small as another's, as with the length of a sequence. (Sizes that vary
+/// independently are not planned if that would take more memory than the largest entry needs.)
 #[test]
 fn sizes_that_vary_threefold() {
     for seed in 0..4 {
@@ -122,7 +122,7 @@ fn sizes_that_vary_threefold() {
             most = entries.iter().map(|entry| bound(entry)).max().unwrap().max(most);
             share(player, &entries.iter().map(Vec::as_slice).collect::<Vec<_>>())
         };
-        // The largest of all entries so far, which has to be learned anew, comes ever more rarely.
+        // An entry that is larger than all before has to be learned again. This happens more and more rarely.
         play(&mut player, 200);
         let settled = play(&mut player, 50);
         let stats = player.plan_stats(0);
@@ -136,7 +136,7 @@ fn sizes_that_vary_threefold() {
     }
 }
 
-/// A large array outlives each entry: planned or not, the scope makes no call to the device once it is warm.
+/// A large array outlives each entry. Planned or not, the warm scope makes no call of the device.
 #[test]
 fn arrays_that_outlive_their_entries() {
     for seed in 0..8 {
@@ -154,7 +154,7 @@ fn arrays_that_outlive_their_entries() {
             player.entry(0, Recycle::Auto, &usual).unwrap();
             with_calls += u64::from(calls(&player) > before);
         }
-        // What is tried ever more rarely, to plan again or to give memory back, may fall into them.
+        // Attempts to plan again or to free memory, which become more and more rare, may occur in these entries.
         assert!(
             with_calls <= 10,
             "seed {seed}: {with_calls} of 50 warm entries made calls, {:?}",
@@ -164,7 +164,7 @@ fn arrays_that_outlive_their_entries() {
     }
 }
 
-/// One entry that asks for much more, among the first ones, is not what all later entries are laid out for.
+/// One of the first entries requests much more. Later entries are not laid out for it.
 #[test]
 fn one_large_entry_at_first() {
     let usual = style().entry(&mut Rng::with_seed(3), 0);
@@ -193,7 +193,7 @@ fn larger(usual: &[Op]) -> Vec<Op> {
     usual.iter().map(grow).collect()
 }
 
-/// An array outlives its entry once, while the scope learns: it is planned later all the same.
+/// An array outlives its entry once, while the scope learns. It is still planned later.
 #[test]
 fn one_array_that_outlives_its_entry_at_first() {
     let usual = style().entry(&mut Rng::with_seed(4), 0);
@@ -213,7 +213,7 @@ fn one_array_that_outlives_its_entry_at_first() {
     }
 }
 
-/// Everything comes to outlive its entry: the plan that was there has nothing to serve any more.
+/// All arrays begin to outlive their entry, so the old plan has nothing to serve any more.
 #[test]
 fn a_plan_that_comes_to_hold_nothing() {
     let allocate = |slot, bytes| Op::Allocate { slot, bytes };
@@ -237,8 +237,8 @@ fn a_plan_that_comes_to_hold_nothing() {
     player.finish();
 }
 
-/// What the device holds, over what has to be held: the plans' block, or the largest sum of live bytes, of the entry or
-/// of one before it.
+/// Memory that the device holds, divided by the memory that it has to hold: the plans' block, or the peak of live bytes of this entry or
+/// of an earlier one.
 fn held(seed: u64) -> Option<f64> {
     let rng = &mut Rng::with_seed(seed);
     let style = Style { allocations: (40, 80), bytes: (4 << 20, 512 << 20), escapes: (12, 16) };
@@ -251,7 +251,7 @@ fn held(seed: u64) -> Option<f64> {
         player.reset_peaks();
         round.play(&mut player).unwrap();
         due = due.max(player.peaks.0).max(player.plan_stats(0).arena_bytes);
-        // In the first one the range still has what it needed without a plan.
+        // In the first window the range still has the memory that it needed without a plan.
         if planned > 1 {
             worst = Some(f64::max(worst.unwrap_or(0.0), player.peaks.1 as f64 / due as f64));
         }

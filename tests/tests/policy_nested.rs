@@ -1,18 +1,18 @@
-//! A name that is entered again inside itself, with another `recycle`: what the outer entry does after the inner one was left
-//! is what it would do had the inner one been like it.
+//! A name that is entered again inside itself with another `recycle`. After the inner entry is left, the outer entry behaves as if the
+//! inner one had had the same policy.
 #![allow(clippy::unwrap_used)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, invalidate, plan_stats, stats};
+use gpucache::{Array, invalidate, stats};
 use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache_tests::supplied;
 
 const ALL: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
 
-/// What can be seen of how a scope recycles.
+/// The visible effects of a scope's policy.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     entries: u64,
@@ -25,7 +25,7 @@ struct Seen {
     device_bytes: u64,
 }
 
-/// A scope of its own, on a device of its own.
+/// A scope and a device for one test.
 struct Named {
     name: String,
     device: Virtual,
@@ -42,7 +42,7 @@ impl Named {
         Scope::new(&self.name).recycle(recycle).enter()
     }
 
-    /// Allocates and drops arrays of more sizes than any scope keeps, and larger than what it may keep, unless it keeps all.
+    /// Allocates and drops arrays of more sizes than a scope keeps, and larger ones than it may keep, unless it keeps everything.
     fn work(&self) {
         for _ in 0..2 {
             (1..=20).for_each(|size| drop(Array::<u8, _>::zeros(&self.device, size << 20).unwrap()));
@@ -50,15 +50,15 @@ impl Named {
     }
 
     fn seen(&self) -> Seen {
-        let (stats, plans) = (stats(&self.name).unwrap(), plan_stats(&self.name).unwrap());
+        let stats = stats(&self.name).unwrap();
         Seen {
             entries: stats.entries,
             hits: stats.hits,
-            supplied: supplied(stats),
+            supplied: supplied(&stats),
             idle_blocks: stats.idle_blocks,
             idle_bytes: stats.idle_bytes,
-            plans: plans.plans,
-            planned: plans.planned,
+            plans: stats.plan.plans,
+            planned: stats.served.planned.allocations,
             device_bytes: self.device.memory().bytes,
         }
     }
@@ -67,12 +67,12 @@ impl Named {
 impl Drop for Named {
     fn drop(&mut self) {
         let _ = invalidate(&self.name);
-        // Nothing was handed out twice.
+        // No memory was handed out twice.
         assert!(std::thread::panicking() || self.device.synchronize().is_ok());
     }
 }
 
-/// Compares what a program does whose inner entries are like the outer one with what it does if they are not.
+/// Compares a program whose inner entries have the outer entry's policy with one whose inner entries have another.
 fn differs_in_nothing(what: &str, program: impl Fn(&Named, Recycle, Recycle)) {
     differs_in_none_of(&ALL, what, program);
 }
@@ -157,7 +157,7 @@ fn an_inner_entry_left_by_a_panic() {
     });
 }
 
-/// With another scope, and none, between the two.
+/// With another scope between the two, and with none.
 #[test]
 fn entries_with_others_between() {
     differs_in_nothing("others between", |scope, outer, inner| {
@@ -172,7 +172,7 @@ fn entries_with_others_between() {
     });
 }
 
-/// Futures that take turns leave in any order: what is left is as the entry says that is left. Without a plan, which begins
+/// Futures that take turns leave in any order. Each leave behaves as its own entry says. There is no plan, because a plan begins
 /// with the outermost entry.
 #[test]
 fn the_outer_one_is_left_first() {

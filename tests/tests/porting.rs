@@ -1,14 +1,14 @@
-//! What `gpucache/docs/porting.md` says of its programs: which lines of a port are new, and how many in its table.
+//! Checks what `gpucache/docs/porting.md` says about its programs: which lines of a port are new, and the numbers in its table.
 //!
-//! That they compile is seen to by the page itself, whose programs are tests of the documentation.
+//! The programs of the page are tests of the documentation, so those tests check that they compile.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
 
-/// What a line of a port ends in that is new or changed.
+/// The end of each new or changed line of a port.
 const MARK: &str = "// <-";
 
-/// The lines of a program, of those that are gone, of those that are new in the port, and of those that moved aside.
+/// The lines of a program, those removed, those new in the port, and those that were only indented.
 #[derive(Debug, PartialEq)]
 struct Counts {
     lines: usize,
@@ -20,11 +20,11 @@ struct Counts {
 /// The programs of a page, in order.
 fn programs(page: &str) -> Vec<Vec<&str>> {
     let parts: Vec<&str> = page.split("\n```").collect();
-    // Every other part is within a block; its first line names the language.
+    // Every other part lies within a block. Its first line names the language.
     parts.iter().skip(1).step_by(2).map(|part| part.lines().skip(1).collect()).collect()
 }
 
-/// The figures of the table's rows that link to a program.
+/// The figures in the table's rows that link to a program.
 fn table(page: &str) -> Vec<Counts> {
     let rows = page.lines().filter(|line| line.starts_with("| [`"));
     let figures = |row: &str| row.split('|').filter_map(|cell| cell.trim().parse().ok()).collect::<Vec<usize>>();
@@ -35,7 +35,7 @@ fn table(page: &str) -> Vec<Counts> {
     .collect()
 }
 
-/// Compares a port with its original: lines without a mark have to stand there, in the same order.
+/// Compares a port with its original: lines without a mark must be in the original, in the same order.
 fn compared(original: &[&str], port: &[&str]) -> Result<Counts, String> {
     let (mut rest, mut kept, mut indented) = (original.iter(), 0, 0);
     for line in port.iter().filter(|line| !line.ends_with(MARK)) {
@@ -48,7 +48,7 @@ fn compared(original: &[&str], port: &[&str]) -> Result<Counts, String> {
     Ok(Counts { lines: original.len(), gone: original.len() - kept, new: port.len() - kept, indented })
 }
 
-/// How often a program may panic for an error, or throws one away.
+/// How often a program may panic because of an error, and how often it ignores one.
 fn lapses(program: &[&str]) -> (usize, usize) {
     let count = |words: &[&str]| words.iter().map(|word| program.concat().matches(word).count()).sum();
     (count(&[".unwrap()", ".expect("]), count(&[".ok()", "let _ ="]))

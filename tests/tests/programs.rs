@@ -1,9 +1,9 @@
-//! Random programs of a few scopes, whose entries mostly repeat and sometimes deviate, on devices that check every rule
-//! or run out of memory or fail: no memory is handed out twice, contents stay, statistics are those of a naive model,
-//! errors are due, and everything can be given back.
+//! Random programs of a few scopes, whose entries mostly repeat and sometimes deviate. The devices check every rule,
+//! run out of memory, or fail. No memory is handed out twice, contents stay, statistics equal those of a naive model,
+//! errors are justified, and all memory can be freed.
 //!
-//! `PROGRAMS` says how many programs run on each device, 600 by default; a release build plays a million on the
-//! virtual device in three minutes. `SEED=n` runs the n-th alone.
+//! `PROGRAMS` sets the number of programs on each device, 600 by default. A release build plays a million on the
+//! virtual device in three minutes. `SEED=n` runs only the n-th one.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fastrand::Rng;
@@ -17,15 +17,15 @@ use gpucache_tests::seeds;
 
 const GRANULE: u64 = 2 << 20;
 
-/// Programs that found a defect, the second of them after the first: a plan without a layout served from a smaller block.
+/// Programs that found a defect, the second one only after the first: a plan without a layout served from a block that was too small.
 const FOUND: [u64; 2] = [687_017, 687_018];
 
-/// Runs `program` for each seed, and says which one failed.
+/// Runs `program` for each seed, and reports which one failed.
 fn each_seed(share: u64, program: impl Fn(u64)) {
     seeds::each_and(&FOUND, 600, share, program);
 }
 
-/// A player in scopes that later programs of this test use as well: the process never forgets a name.
+/// A player in scopes that later programs of this test use too, because the process never forgets a name.
 fn player<D: Checked>(device: D, test: &str) -> Player<D> {
     Player::new(device, (0..SCOPES).map(|scope| format!("programs, {test}, {scope}")))
 }
@@ -38,7 +38,7 @@ fn kind(rng: &mut Rng, bytes: (usize, usize)) -> Kind {
     Kind { style, deviates: rng.usize(2..8), varies, threads: 100, mixes }
 }
 
-/// Plays a program whose failures are skipped, after `before` was called with the number of each round.
+/// Plays a program and skips its failures. Calls `before` with the number of each round.
 fn play<D: Checked>(player: &mut Player<D>, program: &Program, before: impl Fn(&Player<D>, usize)) {
     for (number, round) in program.rounds.iter().enumerate() {
         before(player, number);
@@ -61,8 +61,8 @@ fn with_plenty_of_memory() {
     });
 }
 
-/// A program on a device of a limit around what one entry needs. Returns the limit, and the player, for whom only memory was
-/// wanting.
+/// Plays a program on a device with a limit near the memory that one entry needs. Returns the limit, and the player, whose failures
+/// were only shortages.
 fn play_with_little(kind: Kind, rng: &mut Rng, test: &str) -> (u64, Player<Virtual>) {
     let program = kind.program(rng, SCOPES, 12);
     let limit = ((program.bound as f64 * (0.7 + 0.8 * rng.f64())) as u64).next_multiple_of(GRANULE);
@@ -82,8 +82,8 @@ fn with_little_memory() {
     });
 }
 
-/// No request fails that could be served by moving what is idle. Nothing deviates here but by failures, so that the model
-/// knows what blocks take.
+/// No request fails that moving idle memory could serve. Only failures make entries deviate here, so the model
+/// knows how much memory blocks take.
 #[test]
 fn only_what_has_to_fail() {
     each_seed(1, |seed| {
@@ -108,11 +108,11 @@ fn on_the_host() {
     });
 }
 
-/// Any call may fail, once or from then on until the next entry; the ranges are made of chunks, or there is none.
+/// Any call may fail, once or until the next entry. The ranges consist of chunks, or there is no range.
 #[test]
 fn on_a_device_that_fails() {
     each_seed(4, |seed| {
-        // A device of chunks is never gone, and each one that there is makes invalidations slower.
+        // A device of chunks is never forgotten, and each existing one makes invalidations slower.
         if seed >= 4000 {
             return;
         }

@@ -1,4 +1,4 @@
-//! `?` takes what cudarc, NVRTC and cuBLAS answer where this crate's errors are returned, with or without a driver.
+//! `?` converts errors of cudarc, NVRTC and cuBLAS in functions that return this crate's errors, with or without a driver.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use cudarc::driver::{CudaFunction, DriverError, sys::CUresult};
 use cudarc::nvrtc::{CompileError, compile_ptx, result::NvrtcError, sys::nvrtcResult};
 use gpucache::{Error, prelude::*};
 
-/// All of them in one function. It compiles, and is called on no machine without a GPU.
+/// Uses all of them in one function. This compiles everywhere, and runs only on machines with a GPU.
 fn prepared(gpu: &Cuda, source: &str) -> gpucache::Result<(CudaFunction, CudaBlas)> {
     let function = gpu.stream().context().load_module(compile_ptx(source)?)?.load_function("kernel")?;
     let mut copy = Array::<f32, _>::zeros(gpu, 4)?;

@@ -1,4 +1,4 @@
-//! The range under the caches: blocks of all sizes, scopes, threads and streams share it, over pages and over chunks.
+//! The range below the caches. Blocks of all sizes, scopes, threads and streams share it, over pages and over chunks.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use gpucache::device::Virtual;
@@ -29,7 +29,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..150)
 }
 
-/// Runs a program in scopes; `check` looks at an array before it is dropped, with the number it was made with.
+/// Runs a program in scopes. `check` checks each array before its drop, with the number that the array was made with.
 fn run<D: Device>(device: &D, ops: &[Op], make: impl Fn(usize, u8) -> Array<u8, D>, check: impl Fn(&Array<u8, D>, u8)) {
     let mut arrays: Vec<(Array<u8, D>, u8)> = Vec::new();
     cache_scope!("range, outer", {
@@ -66,7 +66,7 @@ fn contents<D: Device>(array: &Array<u8, D>, seed: u8) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// The virtual device sees every overlap, every double return, and pages that are missing.
+    /// The virtual device notices every overlap, every double return, and missing pages.
     #[test]
     fn no_rule_is_broken_over_pages(ops in ops()) {
         let _turn = turn();
@@ -99,7 +99,7 @@ fn scopes_share_memory() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// An invalidation keeps what other scopes need, and gives back the rest.
+/// An invalidation keeps the memory that other scopes need, and gives the rest back.
 #[test]
 fn what_other_scopes_need_stays() {
     let _turn = turn();
@@ -113,7 +113,7 @@ fn what_other_scopes_need_stays() {
     let _ = invalidate_all();
 }
 
-/// Idle blocks of keyed lists stay under a share of what the scope had in use at once.
+/// Idle blocks in keyed lists stay below a share of the scope's peak in use.
 #[test]
 fn keyed_lists_keep_to_their_budget() {
     let _turn = turn();
@@ -127,12 +127,12 @@ fn keyed_lists_keep_to_their_budget() {
         }
         let before = stats("budget").unwrap();
         drop(Array::<u8, _>::zeros(&device, 399 << 10).unwrap());
-        assert_eq!(supplied(before) + 1, supplied(stats("budget").unwrap()), "too large for the lists");
+        assert_eq!(supplied(&before) + 1, supplied(&stats("budget").unwrap()), "too large for the lists");
     });
     let _ = invalidate_all();
 }
 
-/// Free pages are moved under the request that needs them when the device has no others.
+/// If the device has no other pages, free pages move to the request that needs them.
 #[test]
 fn a_full_device_is_used_to_its_end() {
     let _turn = turn();
@@ -191,7 +191,7 @@ fn many_large_arrays_take_few_pieces_of_pages() {
     entry(200);
     let first = taken();
     assert!(first.0 <= 450 && first.1 == 0, "{first:?} pieces taken and given back for 20 GB");
-    // A plan needs a little less than the first entries, and a part of the piece in which its arena ends.
+    // A plan needs a little less than the first entries, and part of the piece in which its arena ends.
     (0..5).for_each(|_| entry(200));
     let warm = taken();
     assert!(warm.0 <= first.0 + 1 && warm.1 <= 4, "{warm:?} pieces taken and given back by warm entries");

@@ -1,4 +1,4 @@
-//! How much is reserved for programs that were recorded, once they are warm.
+//! How much memory is reserved for recorded programs, once they are warm.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,8 +7,9 @@ use std::path::Path;
 
 use gpucache_report::replay::{History, Policy, dry_run};
 
-/// The first eight steps of candle 0.11.1's llama2.c, which learns with AdamW from 8 times 256 tokens: `candle-clients train` in the mode
-/// `scope`, over a driver without kernels. Its mask of 64 KiB stays from the first step on; its loss is dropped after each step.
+/// The first eight steps of candle 0.11.1's llama2.c, which learns with AdamW from 8 times 256 tokens: `candle-clients train` in
+/// the mode `scope`, over a driver without kernels. Its mask of 64 KiB stays from the first step on. Its loss is dropped after each
+/// step.
 fn steady(name: &str, passes: usize) -> f64 {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/candle_llama2c_{name}.csv.gz"));
     let history = History::read(&path).unwrap();

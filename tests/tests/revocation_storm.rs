@@ -1,7 +1,7 @@
-//! Three threads inside planned scopes of a device that has room for the blocks of two of them, who take them away from each
-//! other all the time: no array is ever anybody else's memory, and no request fails for which there is memory.
+//! Three threads inside planned scopes of a device that has room for two of their blocks. They take the blocks away from each other
+//! all the time. No array ever lies in memory of another array, and no request fails while there is memory for it.
 //!
-//! `ENTRIES` says how many entries each thread makes.
+//! `ENTRIES` sets how many entries each thread makes.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use fastrand::Rng;
 use gpucache::device::Device;
-use gpucache::{Array, cache_scope, invalidate, plan_stats, trim};
+use gpucache::{Array, cache_scope, invalidate, stats, trim};
 use gpucache_tests::paged::{PAGE, Paged};
 use gpucache_tests::process::number;
 use gpucache_tests::sync::Mutex;
@@ -19,20 +19,20 @@ use gpucache_tests::turn;
 
 const ENTRIES: u64 = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
 const THREADS: u32 = 3;
-/// What a part of an entry allocates, in pages, two at a time at most: of many sizes, or of so few that a scope would keep what
-/// is idle in its lists.
+/// The allocations of a part of an entry, in pages. At most two are alive at a time. Either many sizes, or so few that a scope
+/// would keep idle memory in its lists.
 const MANY: [[usize; 5]; 2] = [[2, 11, 3, 10, 4], [9, 5, 8, 6, 7]];
 const FEW: [[usize; 5]; 2] = [[4, 10, 4, 10, 4], [10, 4, 4, 10, 4]];
 /// The most pages that are alive at once.
 const PEAK: u64 = 14;
-/// Entries by which a scope gets its plan, with the device to itself.
+/// The entries after which a scope has its plan, while it has the device to itself.
 const WARM: u64 = 8;
 
-/// Words of a page that are written.
+/// The number of words of a page that are written.
 const WORDS: usize = 8;
 const STRIDE: usize = PAGE as usize / 4 / WORDS;
 
-/// An array that knows what it contains.
+/// An array that knows its contents.
 struct Marked {
     array: Array<u32, Paged>,
     mark: u32,
@@ -40,12 +40,12 @@ struct Marked {
 
 impl Marked {
     fn new(device: &Paged, pages: usize, mark: u32) -> gpucache::Result<Marked> {
-        // SAFETY: whatever is read was written before.
+        // SAFETY: every word is written before it is read.
         #[allow(unsafe_code)]
         let array = unsafe { Array::uninit(device, pages * WORDS * STRIDE) }?;
         let marked = Marked { array, mark };
         marked.words().for_each(|(place, word)| {
-            // SAFETY: the memory is this array's alone, which is what is to be seen.
+            // SAFETY: the memory is this array's alone. The test shows whether that is so.
             #[allow(unsafe_code)]
             unsafe {
                 place.write_volatile(word)
@@ -54,7 +54,7 @@ impl Marked {
         Ok(marked)
     }
 
-    /// Where the words lie that are written, and what they are.
+    /// The places of the written words, and their values.
     fn words(&self) -> impl Iterator<Item = (*mut u32, u32)> {
         let (start, mark) = (self.array.address() as usize, self.mark);
         let place = move |word: usize| std::ptr::with_exposed_provenance_mut::<u32>(start + 4 * STRIDE * word);
@@ -69,7 +69,7 @@ impl Marked {
     }
 }
 
-/// So many threads may have anything alive at once.
+/// How many threads may have anything alive at once.
 struct Permits(AtomicU32);
 
 struct Permit<'a>(&'a Permits);
@@ -97,7 +97,7 @@ fn pause(rng: &mut Rng) {
     }
 }
 
-/// A part of an entry, after which nothing is alive.
+/// Runs a part of an entry. Nothing is alive after it.
 fn play(device: &Paged, sizes: [usize; 5], mark: &mut u32) {
     let mut before: Option<Marked> = None;
     for pages in sizes {
@@ -117,7 +117,7 @@ fn on_threads(run: &(impl Fn(u32) + Sync)) {
     });
 }
 
-/// Of three threads two at most have anything alive at once, and there is memory for two.
+/// At most two of three threads have anything alive at once, and there is memory for two.
 fn check(name: &str, parts: [[usize; 5]; 2]) {
     let _turn = turn();
     let device = Paged::new(2 * PEAK + 4);
@@ -159,16 +159,16 @@ fn there_is_memory_for_those_who_need_it_in_few_sizes() {
 
 fn finish(device: &Paged, name: &str, entries: u64) {
     let names: Vec<String> = (0..THREADS).map(|thread| format!("{name} {thread}")).collect();
-    let planned: Vec<u64> = names.iter().map(|name| plan_stats(name).unwrap().planned).collect();
+    let planned: Vec<u64> = names.iter().map(|name| stats(name).unwrap().served.planned.allocations).collect();
     println!("planned of {}: {planned:?}", 10 * entries);
-    // Between a twentieth and all of them, by how the threads take turns.
+    // Between a twentieth of them and all of them, depending on how the threads take turns.
     assert!(planned.iter().all(|&planned| planned > entries / 8), "blocks come and go, and are used meanwhile");
     names.iter().for_each(|name| _ = invalidate(name));
     trim(device).unwrap();
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// They send each other arrays too, and may find no memory.
+/// The threads also send each other arrays, and may find no memory.
 #[test]
 fn arrays_travel_meanwhile() {
     let _turn = turn();
@@ -190,7 +190,7 @@ fn travel(device: &Paged, thread: u32, entries: u64, senders: &[Sender<Marked>],
             for pages in MANY.into_iter().flatten() {
                 mark += 1 << 12;
                 match Marked::new(device, pages, mark) {
-                    // Few, so that most blocks have nothing alive in them.
+                    // Few arrays, so that most blocks have nothing alive in them.
                     Ok(array) if rng.u32(0..50) == 0 => _ = senders[rng.usize(0..senders.len())].send(array),
                     Ok(array) => array.check(),
                     Err(error) => assert!(error.is_out_of_memory(), "{error}"),

@@ -1,5 +1,5 @@
-//! What a subscriber of `tracing` is told: a span for each entry of a scope, and events where a plan is learned, an entry deviates,
-//! memory is short, arrays move or go.
+//! The spans and events for a subscriber of `tracing`: a span for each entry of a scope, and events when a plan is learned, an
+//! entry deviates, memory is short, and arrays move or go.
 #![cfg(feature = "tracing")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -15,12 +15,12 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// One thing that was told.
+/// One message to the subscriber.
 #[derive(Clone, Debug, PartialEq)]
 struct Told {
-    /// The scopes whose spans the thread was in, the innermost one last.
+    /// The scopes whose spans the thread was in. The innermost is last.
     inside: Vec<String>,
-    /// `+` and `-` for a span that was entered or left, and the message of an event.
+    /// `+` and `-` for a span that was entered or left, or the message of an event.
     what: String,
     fields: BTreeMap<String, String>,
 }
@@ -41,7 +41,7 @@ impl Told {
 
 type Act = fn();
 
-/// Writes down what it is told, and then does something.
+/// A subscriber that writes all messages down, and then does something.
 struct Collector {
     told: Arc<Mutex<Vec<Told>>>,
     spans: Mutex<Vec<String>>,
@@ -113,7 +113,7 @@ impl Subscriber for Collector {
     }
 }
 
-/// What is told while a body runs, where whoever hears it then does something.
+/// The messages while a body runs. The subscriber does something for each.
 fn told_to(act: Act, body: impl FnOnce()) -> Vec<Told> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (spans, open, calls) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
@@ -126,7 +126,7 @@ fn told(body: impl FnOnce()) -> Vec<Told> {
     told_to(|| {}, body)
 }
 
-/// The events of what was told.
+/// The events among the messages.
 fn events(body: impl FnOnce()) -> Vec<Told> {
     told(body).into_iter().filter(|told| !told.is_scope()).collect()
 }
@@ -137,7 +137,7 @@ fn only<'a>(told: &'a [Told], what: &str) -> &'a Told {
     found[0]
 }
 
-/// One entry, whose second array may have another length.
+/// One entry. Its second array may have another length.
 fn step<D: Device>(device: &D, name: &str, second: usize) {
     cache_scope!(name = name, {
         let first = Array::<f32, _>::zeros(device, [32, 64]).unwrap();
@@ -182,12 +182,12 @@ fn learning_and_deviating<D: Device>(device: &D, name: &str) {
     let learned = events(|| (0..4).for_each(|_| step(device, name, 1000)));
     let plan = only(&learned, "plan laid out");
     assert_eq!((plan.text("scope"), plan.inside.as_slice()), (name, &[name.to_string()][..]));
-    let bytes = gpucache::plan_stats(name).unwrap().arena_bytes;
+    let bytes = gpucache::stats(name).unwrap().plan.arena_bytes;
     assert_eq!((plan.number("positions"), plan.number("bytes"), plan.number("bound_bytes")), (2, bytes, bytes));
     assert_eq!(plan.text("share"), "1.0");
     let arena = only(&learned, "arena reserved");
     assert_eq!((arena.text("scope"), arena.number("bytes"), arena.number("before_bytes")), (name, bytes, 0));
-    assert_eq!(arena.number("device"), gpucache::device_stats(device).device);
+    assert_eq!(arena.number("device"), gpucache::stats::device(device).device);
     assert_eq!(learned.len(), 2, "{learned:#?}");
     assert_eq!(events(|| step(device, name, 1000)), [], "a warm entry tells nothing");
 
@@ -222,7 +222,7 @@ fn a_ring_that_grows_is_told() {
     let seen = events(|| {
         let mut state = host.zeros::<f32>(1000).unwrap();
         for _ in 0..10 {
-            // Alive when its successor is born.
+            // The state is alive when its successor is born.
             state = cache_scope!(spans_ring, { state.try_clone().unwrap() });
         }
     });
@@ -249,7 +249,7 @@ fn a_reclaim_and_a_shortage_are_reported() {
     let shortage = only(&seen, "out of memory");
     assert_eq!((shortage.number("bytes"), shortage.text("bound")), (5 << 20, "the device's memory"));
     assert_eq!((shortage.text("scope"), shortage.number("held_bytes")), ("spans_short", 4 << 20));
-    assert_eq!(shortage.number("device"), gpucache::device_stats(&device).device);
+    assert_eq!(shortage.number("device"), gpucache::stats::device(&device).device);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn arrays_that_move_are_told() {
     let mut placed = Placed::new(device.zeros::<u8>(1 << 20).unwrap()).unwrap();
     let seen = events(|| placed.set_placement(Placement::Host).unwrap());
     assert_eq!(ways(&seen), ["out", "evicted"]);
-    assert_eq!(seen[0].number("device"), gpucache::device_stats(&device).device);
+    assert_eq!(seen[0].number("device"), gpucache::stats::device(&device).device);
     assert_eq!(ways(&events(|| drop(placed.fetch().unwrap()))), ["in", "evicted"], "nobody wrote it");
     assert_eq!(ways(&events(|| drop(placed.fetch_mut().unwrap()))), ["in", "out", "evicted"]);
     assert_eq!(ways(&events(|| placed.set_placement(Placement::Device).unwrap())), ["in"]);
@@ -301,7 +301,7 @@ fn an_invalidation_is_told() {
     drop(kept);
 }
 
-/// Whoever hears of a scope may enter scopes and allocate, the same ones too.
+/// A subscriber may enter scopes and allocate, even in the scope of the message.
 #[test]
 fn a_subscriber_may_allocate() {
     let _turn = turn();
@@ -330,7 +330,7 @@ fn a_subscriber_may_allocate() {
     assert_eq!(gpucache::stats("spans_heard").unwrap().busy_blocks, 0);
 }
 
-/// The very array that moves may be asked for by whoever hears of it.
+/// A subscriber may fetch the very array that moves.
 #[test]
 fn a_subscriber_may_fetch() {
     let _turn = turn();

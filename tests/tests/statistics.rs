@@ -1,7 +1,7 @@
-//! Statistics against a naive account over random programs: sums agree, peaks are exact and begin anew, and what is told can be
-//! written down and read again.
+//! Compares statistics with a naive account over random programs: sums agree, peaks are exact and can be reset, and statistics can
+//! be written and read again.
 //!
-//! `PROGRAMS=1000 cargo test --release -p gpucache-tests --test statistics` runs as many programs.
+//! `PROGRAMS=1000 cargo test --release -p gpucache-tests --test statistics` runs 1,000 programs.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::mpsc;
@@ -9,8 +9,10 @@ use std::sync::mpsc;
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::{
-    Array, ProcessStats, Recycle, Scope, ScopeStats, cache_scope, device_stats, invalidate, prelude::*, process_stats,
-    report_on_drop, reset_peaks, reset_peaks_of, stats, top,
+    Array, Recycle, Scope, cache_scope, invalidate,
+    prelude::*,
+    stats,
+    stats::{ProcessStats, ScopeStats, ThreadStats, top},
 };
 use gpucache_tests::{seeds, turn};
 
@@ -18,17 +20,17 @@ type Bytes = Array<u8, Virtual>;
 
 const RECYCLES: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
 
-/// What one scope did, said as naively as possible.
+/// A naive account of what one scope did.
 struct Account {
     name: String,
     recycle: Recycle,
-    /// Sizes of an entry, whether each array outlives it, and whether one is dropped behind it.
+    /// For each array of an entry: its size, whether it outlives the entry, and whether an array is dropped behind it.
     order: Vec<(usize, bool, bool)>,
     kept: Vec<Bytes>,
     allocations: u64,
     bytes: u64,
     peak: u64,
-    /// The most that was ever told to be in use by plan, and beside it.
+    /// The most bytes that were ever reported in use by plan, and beside it.
     told: (u64, u64),
 }
 
@@ -44,27 +46,27 @@ impl Account {
         (all().count() as u64, all().map(|array| array.len() as u64).sum())
     }
 
-    /// Looks after each step, what is alive of the entry that is under way being `here`.
+    /// Checks the statistics after each step. `here` are the arrays of the current entry that are alive.
     fn verify(&mut self, here: &[Bytes]) -> ScopeStats {
         let (blocks, bytes) = self.busy(here);
         self.peak = self.peak.max(bytes);
         let now = stats(&self.name).unwrap();
-        self.told = (self.told.0.max(now.planned.bytes), self.told.1.max(now.beside.bytes));
+        self.told = (self.told.0.max(now.in_plan.bytes), self.told.1.max(now.outside_plan.bytes));
         assert_eq!((now.busy_blocks, now.busy_bytes), (blocks, bytes), "{}", self.name);
-        assert_eq!(now.planned.blocks + now.beside.blocks, blocks, "{now}");
-        assert_eq!(now.planned.bytes + now.beside.bytes, bytes, "{now}");
+        assert_eq!(now.in_plan.blocks + now.outside_plan.blocks, blocks, "{now}");
+        assert_eq!(now.in_plan.bytes + now.outside_plan.bytes, bytes, "{now}");
         assert_eq!(now.high_water_bytes, self.peak, "{now}");
-        assert_eq!((now.planned.peak_bytes, now.beside.peak_bytes), self.told, "{now}");
+        assert_eq!((now.in_plan.peak_bytes, now.outside_plan.peak_bytes), self.told, "{now}");
         assert_eq!((now.served.all().allocations, now.allocations()), (self.allocations, self.allocations), "{now}");
         assert_eq!(now.served.direct.allocations > 0, self.recycle == Recycle::Off && self.allocations > 0);
         now
     }
 
-    /// One entry, in its order or nearly so.
+    /// Runs one entry, in its order or nearly so.
     fn enter(&mut self, rng: &mut Rng, device: &Virtual) {
         let inside = Scope::new(&self.name).recycle(self.recycle).enter();
         let mut here = Vec::new();
-        // A plan may have given its arena up, so that what was alive in it is beside from now on.
+        // The plan may have given its arena up. Arrays that were alive in it then count as beside it.
         self.verify(&here);
         for (bytes, outlives, is_followed) in self.order.clone() {
             let bytes = if rng.u8(..64) == 0 { rng.usize(1..1 << 20) } else { bytes };
@@ -87,15 +89,23 @@ impl Account {
     }
 
     fn reset(&mut self, here: &[Bytes]) {
-        assert!(reset_peaks_of(&self.name));
+        assert!(stats::reset_peaks(&self.name));
         (self.peak, self.told) = (0, (0, 0));
         self.verify(here);
     }
 }
 
-/// Devices hold what scopes and arrays of no scope hold, and the process what devices do.
+fn sum_of(threads: &[ThreadStats]) -> ScopeStats {
+    threads.iter().fold(ScopeStats::default(), |mut sum, thread| {
+        sum += &thread.stats;
+        sum
+    })
+}
+
+/// Checks the device's statistics: the memory of a device is that of its scopes and of arrays of no scope, and the process's is
+/// that of its devices.
 fn verify_device(device: &Virtual, accounts: &[Account], outside: &[Bytes]) {
-    let (now, process) = (device_stats(device), process_stats());
+    let (now, process) = (stats::device(device), stats::process());
     let of = |is_off: bool| {
         let some = accounts.iter().filter(move |account| (account.recycle == Recycle::Off) == is_off);
         some.map(|account| stats(&account.name).unwrap_or_default()).collect::<Vec<_>>()
@@ -104,20 +114,18 @@ fn verify_device(device: &Virtual, accounts: &[Account], outside: &[Bytes]) {
     let outside = outside.iter().map(|array| array.len() as u64).sum::<u64>();
     assert_eq!((now.direct_bytes, now.memory.bytes), (direct + outside, now.range.reserved_bytes + direct + outside));
     let held = of(false).iter().map(|scope| scope.busy_bytes + scope.idle_bytes).sum::<u64>();
-    assert!(now.range.live_bytes >= held && now.range.live_bytes <= held + held / 4 + (1 << 20), "{held} of {now}");
-    assert_eq!(now.range.free_bytes, now.range.reserved_bytes - now.range.live_bytes);
+    assert!(now.range.block_bytes >= held && now.range.block_bytes <= held + held / 4 + (1 << 20), "{held} of {now}");
+    assert_eq!(now.range.free_bytes, now.range.reserved_bytes - now.range.block_bytes);
     assert!(now.range.longest_free_bytes <= now.range.free_bytes && (0.0..1.0).contains(&now.range.fragmentation()));
     assert_eq!(process.devices.iter().find(|other| other.device == now.device), Some(&now));
     for scope in &process.scopes {
-        let threads = scope.threads.iter().map(|thread| thread.stats);
-        let sum = threads.fold(ScopeStats::default(), |mut sum, one| {
-            sum += one;
-            sum
-        });
-        assert_eq!(sum, scope.stats, "{}", scope.name);
+        let name = scope.name.clone();
+        let mut sum = sum_of(&scope.threads);
+        (sum.name, sum.offload, sum.threads) = (name, scope.offload, scope.threads.clone());
+        // The first thread without plans tells why.
+        sum.plan.unplanned = scope.plan.unplanned;
+        assert_eq!(sum, *scope);
     }
-    let names = process.scopes.iter().map(|scope| &scope.stats.busy_bytes).sum::<u64>();
-    assert_eq!(process.scopes().busy_bytes, names);
 }
 
 #[test]
@@ -146,7 +154,7 @@ fn sums_agree_and_peaks_are_exact() {
     assert!(planned > 0);
 }
 
-/// In an order that repeats, with sizes that do not vary, the bytes of all services are those that were asked for.
+/// If the order repeats and the sizes do not vary, the bytes of all services are the requested bytes.
 #[test]
 fn bytes_by_service_are_those_asked_for() -> gpucache::Result<()> {
     let _turn = turn();
@@ -182,7 +190,7 @@ fn a_peak_of_a_thread_that_is_inside_begins_anew_when_it_leaves() {
     });
     let peak = || stats("elsewhere").unwrap().high_water_bytes;
     tell.recv().unwrap();
-    assert!(reset_peaks_of("elsewhere"));
+    assert!(stats::reset_peaks("elsewhere"));
     assert_eq!(peak(), 1 << 20);
     go.send(()).unwrap();
     tell.recv().unwrap();
@@ -199,11 +207,11 @@ fn peaks_of_devices_begin_anew() {
     let kept = device.zeros::<u8>(1000).unwrap();
     drop(device.zeros::<u8>(5000).unwrap());
     assert_eq!(device.memory().peak_bytes, 6000);
-    reset_peaks(&device);
+    stats::reset_device_peaks(&device);
     assert_eq!(device.memory().peak_bytes, 1000);
     drop(device.zeros::<u8>(10).unwrap());
     assert_eq!(device.memory().peak_bytes, 1010);
-    assert!(!reset_peaks_of("statistics: nobody"));
+    assert!(!stats::reset_peaks("statistics: nobody"));
     drop(kept);
 }
 
@@ -213,12 +221,12 @@ fn a_guard_tells_what_was_done_since_it_was_made() {
     let device = Virtual::new(1 << 30);
     let step = || cache_scope!(guarded, recycle = "keyed", { drop(device.zeros::<u8>(1 << 20).unwrap()) });
     step();
-    let (outer, _) = (report_on_drop("guarded"), step());
-    let inner = report_on_drop("guarded");
+    let (outer, _) = (stats::report_on_drop("guarded"), step());
+    let inner = stats::report_on_drop("guarded");
     step();
     let text = "guarded: 1 entry, 1 allocation: 1 hit, 0 recycled, 0 misses\n\
-                0 bytes in use in 0 blocks, 1.00 MiB at most; 1.00 MiB idle in 1 block\n\
-                \x20                allocations     bytes   in use   at most\n\
+                0 bytes in use in 0 blocks, peak 1.00 MiB; 1.00 MiB idle in 1 block\n\
+                \x20                allocations     bytes   in use      peak\n\
                 planned                    0   0 bytes  0 bytes   0 bytes\n\
                 listed                     1  1.00 MiB\n\
                 ranged                     0   0 bytes\n\
@@ -227,7 +235,7 @@ fn a_guard_tells_what_was_done_since_it_was_made() {
     assert_eq!(inner.to_string(), text);
     drop(inner);
     assert!(outer.to_string().starts_with("guarded: 2 entries, 2 allocations: 2 hits"), "{outer}");
-    assert!(report_on_drop("statistics: nobody").to_string().contains("0 entries"));
+    assert!(stats::report_on_drop("statistics: nobody").to_string().contains("0 entries"));
 }
 
 #[test]
@@ -239,21 +247,21 @@ fn what_is_told_can_be_written_down_and_read_again() {
         cache_scope!(written, { drop(device.zeros::<u8>(1 << 20).unwrap()) });
     }
     assert!(device.zeros::<u8>(1 << 30).is_err());
-    let now = process_stats();
+    let now = stats::process();
     let text = serde_json::to_string(&now).unwrap();
     assert_eq!(serde_json::from_str::<ProcessStats>(&text).unwrap(), now);
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     let scopes = value["scopes"].as_array().unwrap();
     let written = scopes.iter().find(|scope| scope["name"] == "written").unwrap();
-    assert_eq!(written["stats"]["served"]["planned"]["allocations"], 8);
+    assert_eq!(written["served"]["planned"]["allocations"], 8);
     assert_eq!(written["threads"][0]["stats"]["entries"], 10);
     let shown = now.to_string();
     assert!(shown.lines().any(|line| line.starts_with("written ") && line.contains("80.0%")), "{shown}");
-    let of_device = device_stats(&device).to_string();
+    let of_device = stats::device(&device).to_string();
     assert!(of_device.ends_with("1 shortage, 1 of them errors"), "{of_device}");
 }
 
-/// The longest bar is full where all is in use, the others as long as their part, and lines are aligned.
+/// The longest bar is full if all is in use, the others are as long as their part, and lines are aligned.
 #[test]
 fn a_view_has_a_line_for_each_scope_and_thread() {
     let _turn = turn();
@@ -278,14 +286,14 @@ fn a_view_has_a_line_for_each_scope_and_thread() {
     ["view_large", "view_half"].iter().for_each(|name| _ = invalidate(name));
 }
 
-/// However long a name is and whatever is in it, a line is one line that fits a screen.
+/// A name of any length and content gets one line that fits a screen.
 #[test]
 fn any_name_has_one_line() {
     let _turn = turn();
     let names = ["two\nlines of \u{1b}[31m".to_owned(), "😀 🎉".to_owned(), "long ".repeat(20_000)];
     for name in &names {
         Scope::new(name).run(|| drop(Virtual::new(1 << 30).zeros::<u8>(1000).unwrap()));
-        let told = [top().to_string(), process_stats().to_string(), report_on_drop(name).to_string()];
+        let told = [top().to_string(), stats::process().to_string(), stats::report_on_drop(name).to_string()];
         let diagnosis = gpucache::diagnose(name).unwrap().to_string();
         for line in told.iter().flat_map(|text| text.lines()).chain(diagnosis.lines()) {
             assert!(line.chars().count() < 250 && !line.contains('\u{1b}') && !line.starts_with("lines of"), "{line}");

@@ -1,5 +1,5 @@
-//! Sixty-four threads with a stream each, which hand arrays to one another, read and write them on their own streams by
-//! late work, and drop them wherever they are: every element is checked.
+//! Sixty-four threads with a stream each. They hand arrays to one another, read and write them by late work on their own streams,
+//! and drop them anywhere. Every element is checked.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +13,7 @@ const THREADS: usize = 64;
 const STEPS: usize = 60;
 const LEN: usize = 256;
 
-/// An array, and what all its elements are once the work so far is done.
+/// An array, and the value of all its elements once the work so far is done.
 struct Parcel<M: Late>(Array<u32, M::Device>, u32);
 
 struct Member<'m, M: Late> {
@@ -22,7 +22,7 @@ struct Member<'m, M: Late> {
     others: Vec<Sender<Parcel<M>>>,
     inbox: Receiver<Parcel<M>>,
     random: fastrand::Rng,
-    /// What was copied from arrays, to be checked.
+    /// Copies of arrays, to be checked.
     seen: Vec<Parcel<M>>,
 }
 
@@ -67,7 +67,7 @@ impl<M: Late> Member<'_, M> {
         }
     }
 
-    /// Copies an array by work on this stream, and drops it or not while that is under way.
+    /// Copies an array by work on this stream. Drops the array or not while that work is under way.
     fn look(&mut self, array: &Array<u32, M::Device>, value: u32) {
         let mut copy = Array::zeros(&self.stream, LEN).unwrap();
         self.machine.copy(&self.stream, &mut copy, array, self.random.u8(..) < 8);
@@ -75,7 +75,7 @@ impl<M: Late> Member<'_, M> {
     }
 
     fn hand_on(&mut self, parcel: Parcel<M>) {
-        // Who has left takes nothing more: then it is dropped here.
+        // A thread that has ended takes nothing more. The array is then dropped here.
         let _ = self.others[self.random.usize(..THREADS)].send(parcel);
     }
 
@@ -112,7 +112,7 @@ fn a_crowd_of_streams_on_a_gpu() {
     }
 }
 
-/// A warm scope on one stream takes no event, no query and no wait.
+/// A warm scope on one stream makes no event, no query and no wait.
 fn one_stream_costs_nothing<D: Device>(device: &D) {
     let name = format!("one stream {device:?}");
     let step = || {
@@ -132,7 +132,7 @@ fn one_stream_costs_nothing<D: Device>(device: &D) {
 
 #[test]
 fn one_stream_of_the_host_costs_nothing() {
-    // Others would be counted too.
+    // Alone, since other tests on the host would be counted too.
     let _turn = gpucache_tests::turn();
     one_stream_costs_nothing(&Host::new());
     one_stream_costs_nothing(&Host::new_stream().unwrap());

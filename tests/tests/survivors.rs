@@ -1,14 +1,14 @@
-//! Arrays that outlive their entry by chance, of any sizes: a scope with plans reserves hardly more for them than the range would.
+//! Arrays of any sizes that outlive their entry by chance. A scope with plans reserves hardly more for them than the range would.
 //!
-//! `PROGRAMS` says how many random programs run, 60 by default; a release build runs 10,000 of them in some minutes. `SEED=n` runs the
-//! n-th alone.
+//! `PROGRAMS` sets how many random programs run, 60 by default. A release build runs 10,000 of them in some minutes. `SEED=n` runs
+//! only the n-th.
 #![allow(clippy::unwrap_used)]
 
 use gpucache::Recycle;
 use gpucache_tests::survivors::{Outcome, Program};
 use gpucache_tests::{seeds, turn};
 
-/// What plans make a program reserve, over what the range does.
+/// Reserved memory with plans ÷ reserved memory of the range alone.
 struct Ratio {
     seed: u64,
     mean: f64,
@@ -26,7 +26,7 @@ fn mean(ratios: &[Ratio], of: impl Fn(&Ratio) -> f64) -> f64 {
 
 #[test]
 fn plans_reserve_hardly_more_than_the_range() {
-    // A thread that ends has all devices trimmed.
+    // A thread that ends trims all devices.
     let _turn = turn();
     let mut ratios = Vec::new();
     seeds::each(60, 1, |seed| ratios.push(ratio(seed, &Program::random(seed))));
@@ -40,7 +40,7 @@ fn plans_reserve_hardly_more_than_the_range() {
         worst.mean,
         worst.seed
     );
-    // Which programs these are depends on chance: one in 400 of 5,500.
+    // It is random which programs these are: one in 400 of 5,500.
     let fat = ratios.iter().filter(|ratio| ratio.mean > 1.3).count();
     assert!(fat <= 1 + ratios.len() / 200, "{fat} programs reserve more than 1.3 of what the range does");
     assert!(worst.mean <= 1.6, "SEED={} reserves {:.3} of what the range does", worst.seed, worst.mean);
@@ -48,7 +48,7 @@ fn plans_reserve_hardly_more_than_the_range() {
     assert!(ratios.len() == 1 || peak <= 1.1, "at its peak it reserves {peak:.3} of what the range does");
 }
 
-/// A ring of these took 1.7 to 2.7 times the bytes that were ever alive, and kept them.
+/// A ring for these arrays took 1.7 to 2.7 times the bytes that were ever alive, and kept them.
 #[test]
 fn a_random_quarter_replaced_is_not_carried_by_a_fat_ring() {
     let _turn = turn();

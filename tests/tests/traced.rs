@@ -1,6 +1,6 @@
-//! A trace tells what happened, and changes nothing: each allocation with what served it, each free with its allocation, on each
-//! thread; and plans serve while it is on as they do otherwise. A device that checks every rule has no fast way to a plan, so that
-//! tests of plans take one that does not.
+//! A trace records the events of a program and changes nothing. It has each allocation with the part that served it, and each free
+//! with its allocation, on each thread. Plans serve while it is on as they do otherwise. A device that checks every rule has no
+//! fast path to a plan, so tests of plans use a device that does not.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::collections::{HashMap, HashSet};
@@ -10,7 +10,7 @@ use gpucache::device::Virtual;
 use gpucache::trace::{self, Action, ServedBy, Trace, TraceEvent};
 use gpucache::{Recycle, Scope, ScopeGuard, prelude::*};
 
-/// There is one trace at a time.
+/// Takes the turn, since there is one trace at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -24,7 +24,8 @@ fn served(trace: &Trace, scope: &str) -> HashMap<ServedBy, u64> {
     counts
 }
 
-/// Each id is allocated once, freed once at most and then with the same bytes and address; no place is in use twice.
+/// Checks that each id is allocated once, and freed at most once, with the same bytes and address, and that no place is in use
+/// twice.
 fn assert_paired(trace: &Trace) {
     let mut alive = HashMap::new();
     for event in &trace.events {
@@ -114,7 +115,7 @@ fn plans_serve_as_without_a_trace() {
         }
         let _ = trace::stop();
         let (served, deviations) =
-            (gpucache::stats(name).unwrap().served, gpucache::plan_stats(name).unwrap().deviations);
+            (gpucache::stats(name).unwrap().served, gpucache::stats(name).unwrap().plan.deviations);
         let _ = gpucache::invalidate(name);
         (served, deviations, device.memory().peak_bytes)
     };
@@ -186,7 +187,7 @@ fn what_lived_before_is_not_freed_in_it_and_what_comes_after_is_not_told() {
     drop(before);
     (0..4).for_each(|_| drop(device.zeros::<u8>(2000).unwrap()));
     let trace = trace::stop();
-    // Each array is an event as memory is taken, as it gets that, as it is dropped, and as the memory goes back.
+    // Each array makes four events: the device gives memory, the array gets it, the array is dropped, and the memory goes back.
     assert_eq!((trace.events.len(), trace.lost), (5, 12), "an allocation that is lost has no free");
     drop(device.zeros::<u8>(1000).unwrap());
     assert!(trace::stop().events.is_empty());

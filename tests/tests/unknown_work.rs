@@ -1,8 +1,8 @@
-//! Kernels that get an array's address on a stream of which gpucache is not told, as one of another `CudaContext` object is: the
-//! memory that they use keeps its pages until they are done.
+//! Kernels that use an array's address on a stream that gpucache does not know, for example a stream of another `CudaContext`
+//! object. The memory that they use keeps its pages until they are done.
 //!
-//! Each test runs in a process of its own, since a lost context would fail all that follows. The made-up driver (`tests/driver`)
-//! finds out whether pages go that work uses.
+//! Each test runs in a process of its own, since a lost context would make all later tests fail. The made-up driver
+//! (`tests/driver`) notices when pages go that work still uses.
 #![cfg(all(feature = "cuda", target_os = "linux"))]
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, unsafe_code)]
 
@@ -18,16 +18,16 @@ use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::gpu::{self, Kernels};
 use gpucache_tests::madeup::{self, calls};
 
-/// Elements of an array: two granules of pages.
+/// The elements of an array: two granules of pages.
 const LEN: usize = 1 << 20;
-/// How long a kernel takes: longer than the host needs for what is to happen meanwhile, and far shorter than gpucache waits.
+/// How long a kernel takes: longer than the host needs for the rest of the test, and far shorter than gpucache waits.
 const LATE: Duration = Duration::from_millis(60);
 /// Far longer than gpucache waits.
 const VERY_LATE: Duration = Duration::from_secs(3);
-/// The longest wait of gpucache's.
+/// The longest wait of gpucache.
 const WAIT: Duration = Duration::from_millis(250);
 
-/// A GPU, and a kernel on a stream of which nobody tells.
+/// A GPU, and a kernel on a stream that gpucache does not know.
 struct Late {
     gpu: Cuda,
     kernels: Kernels,
@@ -46,20 +46,20 @@ impl Late {
         Some(Late { gpu, kernels, stream, sink })
     }
 
-    /// Copies the array once the kernel has taken its time.
+    /// Copies the array after the kernel has taken this time.
     fn launch(&mut self, array: &Array<u32, Cuda>, time: Duration) {
         self.kernels.hold(&self.stream, time.as_micros() as u64);
         self.kernels.add_to_slice(&self.stream, &mut self.sink, array, 0, 0);
     }
 
-    /// The kernel has read what the array of this seed had, and nothing was lost.
+    /// Checks that the kernel has read the contents of this seed's array, and that nothing was lost.
     fn check(&self, seed: u32) {
         self.stream.synchronize().expect("the context is alive");
         assert!(self.stream.clone_dtoh(&self.sink).expect("copied") == pattern(seed, LEN), "what the kernel read");
         self.gpu.synchronize().expect("no failure was kept");
     }
 
-    /// An array of the range, and not of a list.
+    /// An array from the range, and not from a list.
     fn array(&self, seed: u32) -> Array<u32, Cuda> {
         let array = scope!("unknown", recycle = "range", { patterned(&self.gpu, LEN, seed) }).unwrap();
         self.gpu.synchronize().unwrap();
@@ -85,7 +85,7 @@ fn an_invalidation_and_a_trim() {
     });
 }
 
-/// Before CUDA 12.5 the driver has no event for a whole context.
+/// Before CUDA 12.5, the driver has no event for a whole context.
 #[test]
 fn a_trim_over_an_older_driver() {
     alone_over(
@@ -116,7 +116,7 @@ fn pages_that_move() {
             let (array, _between) = (late.array(seed), late.array(seed));
             late.launch(&array, LATE);
             drop(array);
-            // SAFETY: nobody reads it.
+            // SAFETY: nobody reads the array.
             let long = || unsafe { Array::<u32, _>::uninit(&late.gpu, 2 * LEN) };
             let long = if is_scoped { scope!("unknown", recycle = "range", { long() }) } else { uncached!({ long() }) };
             drop(long.expect("there is room"));
@@ -133,7 +133,7 @@ fn a_limit_of_idle_memory() {
         let array = late.array(0);
         late.launch(&array, LATE);
         scope!("unknown", recycle = "range", { drop(array) });
-        // The entries find out that the array's own stream is done.
+        // The entries notice that the array's own stream is done.
         for _ in 0..10 {
             std::thread::sleep(LATE / 20);
             scope!("unknown", recycle = "range", {});
@@ -156,7 +156,7 @@ fn an_array_that_leaves_for_the_host() {
         late.launch(&array, LATE);
         let placed = Placed::new(array).unwrap();
         placed.set_placement(Placement::Host).unwrap();
-        // The scope that the array came from takes note of its drop.
+        // The scope that the array came from notices the drop.
         scope!("unknown", recycle = "range", {});
         trim(&late.gpu).unwrap();
         late.check(7);
@@ -166,7 +166,7 @@ fn an_array_that_leaves_for_the_host() {
     });
 }
 
-/// A kernel that takes longer than gpucache waits keeps its pages, and nobody waits for it again.
+/// A kernel that takes longer than gpucache waits keeps its pages, and nobody waits for it a second time.
 #[test]
 fn a_very_long_kernel_holds_nobody_up() {
     alone(60, || {
@@ -187,7 +187,7 @@ fn a_very_long_kernel_holds_nobody_up() {
     });
 }
 
-/// While a graph is captured the context cannot be asked, and pages stay; the capture goes on.
+/// While a graph is captured, gpucache cannot ask the context. Pages stay, and the capture goes on.
 #[test]
 fn a_capture_goes_on() {
     alone(60, || {
@@ -211,7 +211,7 @@ fn a_capture_goes_on() {
     });
 }
 
-/// Steps that are warm make no call that waits, asks, or changes pages.
+/// Warm steps make no call that waits, asks, or changes pages.
 #[test]
 fn warm_steps_make_no_call() {
     alone_over(madeup::driver, 60, || {
@@ -222,7 +222,7 @@ fn warm_steps_make_no_call() {
                 late.kernels.add(late.gpu.stream(), &mut copy, &array, 0, 0);
             });
         };
-        // Another scope's memory goes and moves until this one is warm.
+        // Until this scope is warm, memory of another scope goes and moves.
         let array = late.array(0);
         late.launch(&array, LATE);
         drop(array);

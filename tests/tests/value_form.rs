@@ -1,4 +1,4 @@
-//! Scopes as values: names and policies that are chosen at run time, and scopes that an object owns.
+//! Scopes as values: names and policies that the program chooses at run time, and scopes that an object owns.
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Virtual};
@@ -20,7 +20,7 @@ fn a_value_means_the_scope_of_its_name() {
     touch(&device, 4096);
     drop(inside);
     let stats = one.stats().unwrap();
-    assert_eq!((stats.entries, stats.hits, supplied(stats)), (3, 2, 1));
+    assert_eq!((stats.entries, stats.hits, supplied(&stats)), (3, 2, 1));
     assert_eq!(one.invalidate().bytes, 4096);
     assert_eq!(one.name(), name);
 }
@@ -33,7 +33,7 @@ fn a_body_returns_what_it_likes_and_its_panic_leaves_the_scope() {
     let caught = std::panic::catch_unwind(|| scope.run(|| std::panic::resume_unwind(Box::new(()))));
     assert!(caught.is_err());
     touch(&device, 64);
-    assert_eq!(supplied(scope.stats().unwrap()), 0, "the array was of no scope");
+    assert_eq!(supplied(&scope.stats().unwrap()), 0, "the array was of no scope");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn guards_end_their_own_entries_in_any_order() {
     let outside = ScopeGuard::outside();
     touch(&device, 64);
     drop((outside, second));
-    assert_eq!((supplied(outer.stats().unwrap()), supplied(inner.stats().unwrap())), (0, 1));
+    assert_eq!((supplied(&outer.stats().unwrap()), supplied(&inner.stats().unwrap())), (0, 1));
 }
 
 #[test]

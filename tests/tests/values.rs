@@ -6,7 +6,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 use gpucache::device::{Device, Host};
 use gpucache::{Allocate, Array, Element};
 
-/// A struct of a program that says nothing of its arrays' elements and devices.
+/// A struct of a program without bounds on its arrays' elements and devices.
 struct Pair<T, D> {
     first: Array<T, D>,
     second: Array<T, D>,
@@ -123,7 +123,7 @@ fn arrays_and_devices_survive_panics() {
 #[test]
 fn a_device_says_what_it_cannot_allocate() {
     assert!(Host::new().zeros::<f64>(usize::MAX).unwrap_err().is_invalid_shape());
-    // SAFETY: there is no element to write.
+    // SAFETY: the array has no elements.
     #[allow(unsafe_code)]
     let empty = unsafe { Host::new().uninit::<f32>(0) };
     assert!(empty.unwrap().is_empty());

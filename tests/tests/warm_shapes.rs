@@ -1,24 +1,28 @@
-//! Warm means warm, whatever shape a program has: an entry that does what was seen before makes no allocation on the
-//! host's heap and none on the device.
+//! A warm entry makes no allocation on the host's heap and none on the device, whatever shape its program has.
 //!
-//! An entry is warm when all that it does was seen before: the sizes of its arrays, the order of its allocations and drops
-//! among the orders that the program takes turns in, and what it leaves to later entries. 16,000 entries are enough to
-//! see them; those after them are counted. A program whose orders never come twice is never warm in this sense, and may
-//! allocate on the heap when an order seems to come again and a plan is tried: less than once an entry. Nor is one of which so
-//! much outlives its entries that a plan for the rest is made and given up again and again. Both call the device
-//! in one entry of fifty at most. One whose state grows allocates once in a hundred entries at most, and has the device asked in
-//! one of a thousand, whether pages had better move.
+//! An entry is warm when everything that it does was seen before: the sizes of its arrays, the order of its allocations and drops,
+//! and the arrays that it leaves to later entries. Programs may take turns between several orders. After 16,000 entries all of this
+//! was seen; the later entries are counted.
 //!
-//! Those bounds hold of a long stretch, since plans are tried in spells, and a spell that begins somewhat earlier must not make
-//! a test fail. Eight seeds of the program that keeps arrays at random, 640,000 entries each: 4,000 entries in a row make from 0 to
-//! 11,247 allocations on the heap and from 0 to 222 on the device, 64,000 in a row make from 0.17 to 0.79 an entry, and from none to
-//! 1 in 72 entries. As many entries of the one whose state grows: 4,000 make at most 38 and 3, 64,000 at most 1 in 136 and
-//! 1 in 1,600. With random sizes 16,000 make at most 0.3 an entry, and 1 in 2,600. If the waits between tries did not grow,
-//! the first would make 40 an entry and 0.7, the second 3 and 0.16.
+//! Three kinds of programs are allowed more:
+//!
+//! - A program whose orders never come twice is never warm in this sense. It may allocate on the heap when an order seems to come
+//!   again and a plan is tried, but less than once in an entry.
+//! - In some programs so much outlives the entries that a plan for the rest is made and given up again and again. They too call the
+//!   device in at most one entry of fifty.
+//! - A program whose state grows allocates in at most one of a hundred entries. In one of a thousand entries it asks the device
+//!   whether pages should move.
+//!
+//! These bounds hold for long stretches only. Plans are tried in spells, and a test must not fail because a spell begins somewhat
+//! earlier. They were measured with eight seeds of 640,000 entries each. With arrays kept at random, 4,000 entries in a row make 0
+//! to 11,247 allocations on the heap and 0 to 222 on the device. 64,000 entries in a row make 0.17 to 0.79 an entry on the heap,
+//! and on the device none to 1 in 72 entries. With a state that grows, 4,000 entries make at most 38 and 3, and 64,000 at most 1 in
+//! 136 and 1 in 1,600. With random sizes, 16,000 entries make at most 0.3 an entry, and 1 in 2,600. If the waits between tries did
+//! not grow, the first program would make 40 an entry and 0.7, and the second 3 and 0.16.
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Host, Virtual};
-use gpucache::{Array, invalidate, plan_stats};
+use gpucache::{Array, invalidate, stats};
 use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache_tests::counting::{Counting, allocations};
 use gpucache_tests::turn;
@@ -32,18 +36,18 @@ mod programs;
 static COUNTING: Counting = Counting;
 
 const WARMING: usize = 16_000;
-/// Many, since what is cold may be so in spells.
+/// Many, since allocations may come in spells.
 const ENTRIES: usize = 4_000;
-/// So many that spells of an average number fall into them.
+/// So many that an average number of spells falls into them.
 const MANY_SPELLS: usize = 64_000;
-/// The same for a program whose entries are long, and whose spells are few.
+/// The same for a program with long entries and few spells.
 const SOME_SPELLS: usize = 16_000;
 
-/// What a program runs on and in.
+/// The device and the scopes of a program.
 pub(crate) struct Run<D: Device> {
     device: D,
     recycle: Recycle,
-    /// The scope, and one for the inside of it.
+    /// The scope, and a scope within it.
     names: [String; 2],
     /// The elements of the smallest array.
     unit: usize,
@@ -63,7 +67,7 @@ impl<D: Device> Run<D> {
     }
 }
 
-/// What a program may still do in so many entries once it is warm.
+/// How much a program may still allocate, in this many entries, once it is warm.
 #[derive(Clone, Copy)]
 struct Allowed {
     entries: usize,
@@ -74,22 +78,22 @@ struct Allowed {
 const NOTHING: Allowed = Allowed { entries: ENTRIES, heap: 0, device: 0 };
 const PLANS_IN_VAIN: Allowed = one_in(MANY_SPELLS, 1, 50);
 const PLANS_SELDOM_TRIED: Allowed = one_in(SOME_SPELLS, 2, 1_000);
-/// The device is asked now and then whether pages had better move for what grows.
+/// Now and then the device is asked whether pages should move for the growing state.
 const A_LOOK: Allowed = one_in(MANY_SPELLS, 100, 1_000);
 
-/// One allocation on the heap in so many entries, and one on the device in so many, on average over `entries`.
+/// On average over `entries`, one allocation on the heap in `heap` entries, and one on the device in `device` entries.
 const fn one_in(entries: usize, heap: u64, device: u64) -> Allowed {
     Allowed { entries, heap: entries as u64 / heap, device: entries as u64 / device }
 }
 
-/// Plays a program until it is warm, and says what it still does then and must not.
+/// Plays a program until it is warm. Returns a message if it then allocates more than it may.
 fn cold(run: &Run<impl Device>, allowed: Allowed, mut entry: impl FnMut(usize)) -> Option<String> {
     (0..WARMING).for_each(&mut entry);
     let before = (allocations(), run.device.memory().times_taken());
     (WARMING..WARMING + allowed.entries).for_each(&mut entry);
     let (heap, device) = (allocations() - before.0, run.device.memory().times_taken() - before.1);
     drop(entry);
-    let plans = plan_stats(&run.names[0]).unwrap();
+    let plans = stats(&run.names[0]).unwrap().plan;
     run.names.iter().for_each(|name| _ = invalidate(name));
     let Run { device: on, recycle, unit, .. } = run;
     let is_cold = heap > allowed.heap || device > allowed.device;
@@ -101,8 +105,8 @@ fn run<D: Device>(device: D, program: &str, recycle: Recycle, unit: usize) -> Ru
     Run { device, recycle, names: [name.clone(), name + ", inner"], unit }
 }
 
-/// A test for each program, under policies, in units of less than a page and of about one, and on the host, where tests
-/// take turns since they share its memory.
+/// A test for each program: under each policy, in units of less than a page and of about one page, and on the host. Tests on the
+/// host take turns, since they share its memory.
 macro_rules! warm {
     ($($program:ident: $allowed:expr;)*) => {
         $(#[test]
@@ -153,8 +157,8 @@ warm! {
     dropped_elsewhere_afterwards: NOTHING;
 }
 
-/// A stream with a thread of its own: what fills an array is queued, which takes two allocations, and the queue one for some
-/// thirty pieces of work; nothing else does.
+/// A stream with a thread of its own. Filling an array queues work, which takes two allocations. The queue takes one for some
+/// thirty pieces of work. Nothing else allocates.
 #[test]
 #[allow(unsafe_code)]
 fn on_a_stream_of_the_host() {
@@ -173,7 +177,7 @@ fn on_a_stream_of_the_host() {
         (0..2_000).for_each(|number| _ = entry(number));
         (0..1_000).map(entry).sum::<u64>()
     };
-    // SAFETY: never read.
+    // SAFETY: the array is never read.
     let uninit = counted("uninit on a stream", &|| unsafe { Array::uninit(&stream, [3, 400]).unwrap() });
     assert_eq!(uninit, 0, "an array that nothing fills");
     let zeros = counted("zeros on a stream", &|| Array::zeros(&stream, [3, 400]).unwrap());

@@ -1,4 +1,4 @@
-//! `bert`: BERT base reads batches of sentences, padded to a length that is another one in each batch.
+//! `bert`: BERT base reads batches of sentences. Each batch is padded to a length of its own.
 
 use anyhow::Result;
 use candle_core::{DType, Device, IndexOp, Tensor};
@@ -30,7 +30,7 @@ struct Report {
     arguments: Bert,
     #[serde(flatten)]
     run: Run,
-    /// Of the first token's hidden state in every sentence.
+    /// Hash of the first token's hidden state of every sentence.
     bits: Bits,
 }
 

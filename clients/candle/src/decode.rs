@@ -1,4 +1,4 @@
-//! `decode`: llama2.c writes greedily. Keys and values outlive the token that made them, and grow with each.
+//! `decode`: llama2.c writes text greedily. Keys and values outlive the token that made them, and grow with each token.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ pub(crate) struct Decode {
     model: Size,
     #[arg(long, default_value_t = 200)]
     tokens: usize,
-    /// Lets the weights be variables: candle then keeps the graph of all tokens so far with the cache.
+    /// Makes the weights variables: candle then keeps the graph of all tokens so far with the cache.
     #[arg(long)]
     graph: bool,
-    /// How often a text is begun anew.
+    /// How many texts are written.
     #[arg(long, default_value_t = 8)]
     rounds: usize,
 }
@@ -36,14 +36,14 @@ struct Report {
     arguments: Decode,
     #[serde(flatten)]
     run: Run,
-    /// The median of all rounds but the first.
+    /// Median of all texts except the first.
     tokens_per_second: f64,
-    /// Of every token's logits, in all rounds.
+    /// Hash of every token's logits, in all texts.
     bits: Bits,
     last_tokens: Vec<u32>,
 }
 
-/// One text as it is written.
+/// A text that is being written.
 struct Writer<'a> {
     session: &'a Session,
     device: &'a Device,
@@ -77,7 +77,7 @@ impl Decode {
 }
 
 impl Writer<'_> {
-    /// So many tokens, and their seconds, in which the reading of logits for `bits` does not count.
+    /// Writes this many tokens and returns the seconds. Reading logits for `bits` does not count.
     fn write(&mut self, tokens: usize, bits: &mut Bits) -> Result<f64> {
         let mut time = Duration::ZERO;
         for position in 0..tokens {
@@ -89,7 +89,7 @@ impl Writer<'_> {
         Ok(time.as_secs_f64())
     }
 
-    /// The next token, which is read and so waited for, and the logits that chose it.
+    /// The next token and the logits that chose it. Reading the token waits for it.
     fn next(&mut self, position: usize) -> Result<(u32, Tensor)> {
         self.session.scope("token", || {
             let input = Tensor::new(&[[self.text[position]]], self.device)?;

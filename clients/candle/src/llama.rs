@@ -1,4 +1,4 @@
-//! llama2.c of candle-transformers: sizes, weights, and the cache that its forward pass asks for.
+//! llama2.c of candle-transformers: sizes, weights, and the cache that its forward pass needs.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize)]
 pub(crate) enum Size {
-    /// 6 layers of 288.
+    /// 6 layers of width 288.
     #[value(name = "15m")]
     #[serde(rename = "15m")]
     Tiny15M,
-    /// 12 layers of 768.
+    /// 12 layers of width 768.
     #[value(name = "110m")]
     #[serde(rename = "110m")]
     Tiny110M,
@@ -29,7 +29,7 @@ impl Size {
     }
 }
 
-/// A builder without tensors: the cache computes its rotations where it finds none. One over a `VarMap` would make zeros.
+/// The cache over a builder without tensors: it then computes its rotations. A builder over a `VarMap` would create zeros for them.
 pub(crate) fn cache(with_keys: bool, config: &Config, device: &Device) -> Result<Cache> {
     let nothing = VarBuilder::from_tensors(HashMap::new(), DType::F32, device);
     Ok(Cache::new(with_keys, config, nothing)?)

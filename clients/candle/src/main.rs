@@ -1,4 +1,4 @@
-//! Models of candle-transformers with random weights, as they come or inside of gpucache's scopes. Each subcommand prints one
+//! Models of candle-transformers with random weights, unmodified or inside gpucache's scopes. Each subcommand prints one
 //! JSON object.
 
 mod bert;

@@ -1,4 +1,4 @@
-//! `resnet`: ResNet-50 classifies images of one size. Convolutions without cuDNN take large arrays for a moment.
+//! `resnet`: ResNet-50 classifies images of one size. Without cuDNN, convolutions need large arrays for a short time.
 
 use anyhow::Result;
 use candle_core::{Device, Tensor};
@@ -30,7 +30,7 @@ struct Report {
     arguments: Resnet,
     #[serde(flatten)]
     run: Run,
-    /// Of all scores.
+    /// Hash of all scores.
     bits: Bits,
 }
 
@@ -45,7 +45,7 @@ impl Resnet {
         let images = Tensor::from_vec(pixels, (self.batch, 3, SIDE, SIDE), &Device::Cpu)?;
         let mut bits = Bits::default();
         session.steps(self.steps, |session| {
-            // The images are of the host, and are copied to the GPU in each step.
+            // The images are in host memory, and each step copies them to the GPU.
             let scores = session.scope("classify", || model.forward(&images.to_device(&device)?))?;
             bits.add(&scores.flatten_all()?.to_vec1()?);
             Ok(())

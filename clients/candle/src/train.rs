@@ -1,5 +1,5 @@
-//! `train`: steps of AdamW on random tokens. Parameters, moments and the model's mask are made outside of scopes or stay; all
-//! else of a step is allocated and dropped in it.
+//! `train`: AdamW steps on random tokens. Parameters, moments and the model's mask are allocated outside scopes or stay alive. Each step
+//! allocates and drops everything else.
 
 use anyhow::Result;
 use candle_core::{Device, Tensor, Var};
@@ -28,7 +28,7 @@ pub(crate) struct Train {
     /// Tokens in a sequence.
     #[arg(long, default_value_t = 256)]
     length: usize,
-    /// A scope around the forward pass and one around backward pass and optimizer, not one around all.
+    /// Uses one scope for the forward pass and one for backward pass and optimizer, instead of one for all.
     #[arg(long)]
     split: bool,
 }
@@ -84,7 +84,7 @@ impl Train {
 
     fn step(&self, session: &Session, trainer: &mut Trainer, tokens: Vec<u32>) -> Result<Tensor> {
         if self.split {
-            // Activations are alive when the first scope is left, and dropped after the second.
+            // Activations are alive when the first scope is left. They are dropped after the second scope.
             let loss = session.scope("forward", || self.forward(trainer, tokens))?;
             session.scope("backward", || trainer.optimizer.backward_step(&loss))?;
             Ok(loss)
@@ -92,7 +92,7 @@ impl Train {
             session.scope("train_step", || {
                 let loss = self.forward(trainer, tokens)?;
                 trainer.optimizer.backward_step(&loss)?;
-                Ok(loss.detach()) // the loss leaves its scope, and nothing that it was computed from
+                Ok(loss.detach()) // the loss leaves its scope without the graph that it was computed from
             })
         }
     }
@@ -106,7 +106,7 @@ impl Train {
     }
 }
 
-/// Variables by name. The map's own order is another one in each process, and so would be the order of allocations.
+/// Variables sorted by name. The map's own order differs in each process, and with it the order of allocations would.
 fn in_order(weights: &VarMap) -> Vec<Var> {
     let data = weights.data().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut named: Vec<_> = data.iter().collect();

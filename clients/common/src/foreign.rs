@@ -1,8 +1,8 @@
-//! How gpucache gets between the other crate and the driver: the one file that uses `gpucache::foreign`.
+//! How gpucache intercepts the other crate's calls of the driver. Only this file uses `gpucache::foreign`.
 
 use serde::Serialize;
 
-/// What gpucache counts of one scope's memory that other crates allocate and free: its `ForeignStats`.
+/// Counters of one scope for memory that other crates allocate and free: gpucache's `ForeignStats`.
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct Counts {
     served: u64,
@@ -15,7 +15,7 @@ pub(crate) fn entrance() -> String {
     gpucache::foreign::status().map_or_else(|error| format!("failed: {error}"), |entrance| entrance.to_string())
 }
 
-/// The driver's pool as the driver comes; gpucache has it keep what is freed outside of scopes if nobody says no.
+/// Leaves the driver's pool unchanged. By default gpucache makes the pool keep memory that is freed outside scopes.
 #[cfg(feature = "scoped")]
 pub(crate) fn leave_pool() {
     gpucache::foreign::keep_pool(false);
@@ -23,7 +23,7 @@ pub(crate) fn leave_pool() {
 
 #[cfg(feature = "scoped")]
 pub(crate) fn counts(name: &str) -> Option<Counts> {
-    let gpucache::foreign::ForeignStats { served, passed_on, freed_elsewhere, .. } = gpucache::foreign::stats(name)?;
+    let gpucache::stats::ForeignStats { served, passed_on, freed_elsewhere, .. } = gpucache::stats(name)?.foreign;
     Some(Counts { served, passed_on, freed_elsewhere })
 }
 

@@ -1,4 +1,4 @@
-//! What all clients share: the mode they run in, steps, times, memory, and the report.
+//! Code that all clients share: the mode they run in, steps, times, memory, and the report.
 
 mod foreign;
 mod memory;

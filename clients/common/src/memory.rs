@@ -1,4 +1,4 @@
-//! The device's memory over one run of a client: what was taken from it, and what of that was needed.
+//! The device's memory during one run of a client: how much was reserved, and how much of it was live.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::pool::{Pool, PoolBytes};
 use crate::scope::{self, ScopeReport};
 use crate::{foreign, nvml};
 
-/// Made before the client's first tensor, and asked after its last step.
+/// Created before the client's first tensor, and read after its last step.
 pub(crate) struct Memory {
     mode: Mode,
     device: usize,
     names: &'static [&'static str],
     pool: Pool,
-    /// Keeps the device's context, and with it the pool, for as long as it may be asked.
+    /// Keeps the device's context, and with it the pool, alive while statistics are read.
     _context: Arc<CudaContext>,
     used_before: Option<u64>,
     halfway: Halfway,
 }
 
-/// What scopes did until half of the steps were done: their warm half begins there, and with it new peaks.
+/// The scopes' statistics at half of the steps. The warm half begins there, with new peaks.
 #[derive(Default)]
 struct Halfway {
     taken: scope::Taken,
@@ -31,17 +31,17 @@ struct Halfway {
     live_bytes: u64,
 }
 
-/// What one run did to the device's memory.
+/// The effect of one run on the device's memory.
 #[derive(Serialize)]
 pub(crate) struct MemoryReport {
-    /// What was taken at most: by the driver's pool, and by gpucache.
+    /// Peak of reserved memory: that of the driver's pool plus that of gpucache.
     reserved_bytes: u64,
-    /// What was in use at most: in the pool, and in each scope. The sum of both is more than was ever in use at once if they had
-    /// their most at different times.
+    /// Peak of live memory: the pool's plus each scope's. The sum exceeds the true peak if the single peaks were at
+    /// different times.
     live_bytes: u64,
-    /// How much more of the device is in use after the last step than before the first tensor, whoever has it; `null` without NVML.
+    /// How much more of the device is in use after the last step than before the first tensor, by all programs; `null` without NVML.
     device_taken_bytes: Option<u64>,
-    /// The driver's pool, which serves in every mode what is allocated outside of scopes.
+    /// The driver's pool. In every mode it serves allocations outside scopes.
     pool: PoolBytes,
     /// `null` in the other modes.
     gpucache: Option<ScopesReport>,
@@ -49,17 +49,17 @@ pub(crate) struct MemoryReport {
 
 #[derive(Serialize)]
 struct ScopesReport {
-    /// How gpucache gets between the crate and the driver.
+    /// How gpucache intercepts the crate's calls of the driver.
     entrance: String,
-    /// The most that was taken from the device for scopes, and what is held now.
+    /// Memory reserved for scopes: the peak, and the current amount.
     peak_bytes: u64,
     bytes: u64,
-    /// Over the whole run: allocations that a scope took memory from the device for, and how often the device was asked.
+    /// Over the whole run: allocations for which a scope took memory from the device, and the number of calls of the device.
     taken: scope::Taken,
-    /// The same in the second half of the steps: zero where the scopes are warm.
+    /// The same in the second half of the steps; zero if the scopes are warm.
     taken_warm: scope::Taken,
-    /// In the second half of the steps: the most bytes that gpucache held of the device, the most bytes that were in use in the
-    /// scopes, and the first over the second.
+    /// In the second half of the steps: the peak of memory that gpucache reserved, the peak of live memory in the
+    /// scopes, and reserved ÷ live.
     steady_reserved_bytes: u64,
     steady_live_bytes: u64,
     steady_reserved_over_live: f64,
@@ -83,7 +83,7 @@ impl Memory {
             pool.keep_everything()?;
         }
         if mode == Mode::Scope {
-            // The device is known from here on, so that a trace of the run has the first step too.
+            // This registers the device before the first step, so that a trace of the run contains that step.
             scope::held(device)?;
         }
         let used_before = nvml::used_bytes(device);

@@ -1,4 +1,4 @@
-//! Who serves what a client's crate allocates.
+//! Which allocator serves the client's crate.
 
 use serde::Serialize;
 
@@ -8,18 +8,18 @@ use crate::scope;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The crate as it comes: the driver's pool gives its memory back whenever the stream is waited for.
+    /// The unmodified crate: the driver's pool frees its memory whenever the program waits for the stream.
     Plain,
-    /// The driver's pool keeps all that it ever had.
+    /// The driver's pool keeps all of its memory.
     Pool,
-    /// The repeated work inside of a scope of gpucache's.
+    /// The repeated work runs inside a scope of gpucache.
     Scope,
 }
 
 impl Mode {
-    /// The body inside of the scope of this name, or as it is.
+    /// Runs the body inside the scope with this name in the mode `Scope`, and directly in the others.
     ///
-    /// A closure rather than `cache_scope!`, so that the body is written once for all modes; the macro expands to the same.
+    /// It takes a closure, so that a body is written once for all modes. The macro `cache_scope!` expands to the same calls.
     pub fn run<R>(self, name: &str, body: impl FnOnce() -> R) -> R {
         if self == Mode::Scope { scope::run(name, body) } else { body() }
     }

@@ -1,4 +1,4 @@
-//! The driver's default memory pool, out of which every allocation of cudarc's comes.
+//! The driver's default memory pool, which serves every allocation of cudarc.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 pub(crate) struct Pool(CUmemoryPool);
 
-/// Bytes that the pool has of the device, and those in use, now and at most.
+/// Bytes that the pool reserves, and bytes in use: now, and at most.
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct PoolBytes {
     reserved: u64,
@@ -21,14 +21,14 @@ pub(crate) struct PoolBytes {
 
 impl Pool {
     pub(crate) fn of(context: &Arc<CudaContext>) -> Result<Self> {
-        // SAFETY: the device is one that cudarc made a context of.
+        // SAFETY: cudarc has created a context on this device, so the device is valid.
         Ok(Self(unsafe { result::device::get_default_mem_pool(context.cu_device()) }?))
     }
 
-    /// The pool gives nothing back when a stream is waited for, as it does by default.
+    /// Keeps the pool from freeing memory when the program waits for a stream, which is the pool's default.
     pub(crate) fn keep_everything(&self) -> Result<()> {
         let (attribute, mut threshold) = (CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX);
-        // SAFETY: a device's default pool is never destroyed, and this attribute is a `cuuint64_t`.
+        // SAFETY: a device's default pool is never destroyed, and the value of this attribute is a `cuuint64_t`.
         Ok(unsafe { result::mem_pool::set_attribute(self.0, attribute, (&raw mut threshold).cast::<c_void>()) }?)
     }
 
@@ -43,7 +43,7 @@ impl Pool {
 
     fn get(&self, attribute: CUmemPool_attribute) -> Result<u64> {
         let mut bytes = 0u64;
-        // SAFETY: a device's default pool is never destroyed, and all attributes asked for are `cuuint64_t`.
+        // SAFETY: a device's default pool is never destroyed, and the values of all attributes used here are `cuuint64_t`.
         unsafe { result::mem_pool::get_attribute(self.0, attribute, (&raw mut bytes).cast::<c_void>()) }?;
         Ok(bytes)
     }

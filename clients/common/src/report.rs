@@ -1,11 +1,11 @@
-//! What a client prints: one JSON object, in which results are compared bit by bit.
+//! The report of a client: one JSON object, with results that can be compared bit by bit.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use anyhow::Result;
 use serde::{Serialize, Serializer};
 
-/// The bits of all that a client computed, as one number: equal in two modes if every bit is.
+/// A hash of the bits of all results: equal in two modes if every bit is equal.
 #[derive(Default)]
 pub struct Bits(DefaultHasher);
 

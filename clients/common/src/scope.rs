@@ -1,20 +1,20 @@
-//! All that the clients ask of gpucache but for how it gets between crate and driver. Without the feature `scoped` nothing is
-//! linked, and the mode that would ask is refused.
+//! All uses of gpucache except `foreign`. Without the feature `scoped` gpucache is not linked, and the mode that
+//! needs it is refused.
 
 use serde::Serialize;
 
 use crate::foreign::Counts;
 
-/// What scopes took from the device.
+/// Memory that scopes took from the device.
 #[derive(Clone, Copy, Default, Serialize)]
 pub(crate) struct Taken {
     /// Allocations for which a scope took memory from the device.
     misses: u64,
-    /// Allocations and mapped pieces: how often the device was asked, for plans too.
+    /// Allocations and mapped pieces: the number of calls of the device, including those for plans.
     device_calls: u64,
 }
 
-/// One scope after a run. Its counters are gpucache's `ScopeStats` and `PlanStats`.
+/// One scope after a run. Its counters come from gpucache's `ScopeStats`.
 #[derive(Serialize)]
 pub struct ScopeReport {
     name: &'static str,
@@ -22,22 +22,23 @@ pub struct ScopeReport {
     hits: u64,
     recycled: u64,
     misses: u64,
-    /// Allocations that a plan served, of the hits.
+    /// Hits that a plan served.
     planned: u64,
-    /// Those of them that were alive when their successors were born, and what neither plan nor ring has a place for.
+    /// Planned allocations that were alive when their successors were born (`carried`), and allocations for which neither plan nor
+    /// ring has a place (`aside`).
     carried: u64,
     aside: u64,
-    /// The plan's own block, and the least that any plan for the same entries would need.
+    /// Bytes of the plan's arena, and the lower bound of any plan for the same entries.
     arena_bytes: u64,
     bound_bytes: u64,
-    /// How often entries went other ways than their plan.
+    /// How often entries deviated from their plan.
     deviations: u64,
-    /// Why no plan serves the scope now, or `null` where one does.
+    /// Why no plan serves the scope now; `null` if one does.
     unplanned: Option<String>,
-    /// The most bytes in use at once, in the second half of the steps.
+    /// Peak of live memory in the second half of the steps.
     pub(crate) live_most: u64,
     idle_bytes: u64,
-    /// What gpucache counts of memory that other crates allocate.
+    /// Counters of memory that other crates allocate.
     foreign: Option<Counts>,
 }
 
@@ -77,17 +78,17 @@ mod linked {
         Ok(Taken { misses, device_calls: memory(device)?.times_taken() })
     }
 
-    /// Bytes that gpucache has of the device now, and at most.
+    /// Bytes that gpucache reserves on the device: now, and at most.
     pub(crate) fn held(device: usize) -> Result<(u64, u64)> {
         let memory = memory(device)?;
         Ok((memory.bytes, memory.peak_bytes))
     }
 
-    /// From now on peaks of the device and of these scopes are those from here on.
+    /// Resets the peaks of the device and of these scopes.
     pub(crate) fn reset_peaks(device: usize, names: &[&str]) -> Result<()> {
-        gpucache::reset_peaks(&Cuda::new(device)?);
+        gpucache::stats::reset_device_peaks(&Cuda::new(device)?);
         for name in names {
-            gpucache::reset_peaks_of(name);
+            gpucache::stats::reset_peaks(name);
         }
         Ok(())
     }
@@ -99,14 +100,14 @@ mod linked {
     /// `None` for a scope that was never entered.
     pub fn report(name: &'static str) -> Option<ScopeReport> {
         let stats = gpucache::stats(name)?;
-        let plan = gpucache::plan_stats(name)?;
+        let plan = stats.plan;
         Some(ScopeReport {
             name,
             entries: stats.entries,
             hits: stats.hits,
             recycled: stats.recycled,
             misses: stats.misses,
-            planned: plan.planned,
+            planned: stats.served.planned.allocations,
             carried: plan.carried,
             aside: plan.aside,
             arena_bytes: plan.arena_bytes,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// Seconds of the steps that count: all but the first half, in which pools, scopes and modules warm up.
+/// Times of the second half of the steps. The first half is left out, because pools, scopes and modules warm up in it.
 #[derive(Serialize)]
 pub(crate) struct Seconds {
     steps: usize,
@@ -12,7 +12,7 @@ pub(crate) struct Seconds {
     mean: f64,
     least: f64,
     most: f64,
-    /// The very first step, which loads kernels and takes all memory.
+    /// The very first step, which loads kernels and reserves all memory.
     first: f64,
 }
 
@@ -31,14 +31,14 @@ impl Seconds {
     }
 }
 
-/// The middle one, or the upper of two.
+/// The median, or the upper of two middle values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// What `body` gives, and how long it took. Whoever wants the device's time in it waits for the device inside.
+/// The result of `body` and its time. To include the device's time, `body` has to wait for the device.
 pub fn timed<R, E>(body: impl FnOnce() -> Result<R, E>) -> Result<(R, Duration), E> {
     let start = Instant::now();
     let value = body()?;

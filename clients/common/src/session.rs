@@ -1,4 +1,4 @@
-//! One run of a client on one GPU: the same for all models.
+//! One run of a client on one GPU, the same for all models.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use crate::Mode;
 use crate::memory::{Memory, MemoryReport};
 use crate::seconds::{Seconds, timed};
 
-/// The number of the GPU.
+/// The index of the GPU.
 const DEVICE: usize = 0;
 
 #[derive(clap::Args, Clone, Copy, Serialize)]
 pub struct Common {
-    /// Who serves what is allocated.
+    /// Which allocator serves the client.
     #[arg(long, value_enum)]
     mode: Mode,
-    /// Of weights and inputs.
+    /// Seed of weights and inputs.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
-/// Made before anything is allocated on the GPU.
+/// Created before anything is allocated on the GPU.
 pub struct Session {
     common: Common,
     pub inputs: fastrand::Rng,
@@ -31,31 +31,31 @@ pub struct Session {
     times: Vec<Duration>,
 }
 
-/// What every client prints.
+/// The part of the report that all clients have in common.
 #[derive(Serialize)]
 pub struct Run {
     #[serde(flatten)]
     common: Common,
-    /// Left as the crate sets it. With it, cudarc makes two events for each array.
+    /// Whether cudarc creates two events for each array. The client keeps the crate's setting.
     event_tracking: bool,
     seconds: Seconds,
     memory: MemoryReport,
 }
 
 impl Session {
-    /// `scopes` are the names that the client gives to `scope`.
+    /// `scopes` are the names that the client passes to `scope`.
     pub fn new(common: Common, scopes: &'static [&'static str]) -> Result<Self> {
         let memory = Memory::new(common.mode, DEVICE, scopes)?;
         Ok(Self { common, inputs: fastrand::Rng::with_seed(common.seed), memory, times: Vec::new() })
     }
 
-    /// The body inside of the scope of this name in the mode `scope`, and as it is in the others.
+    /// Runs the body inside the scope with this name in the mode `scope`, and directly in the others.
     pub fn scope<R>(&self, name: &str, body: impl FnOnce() -> R) -> R {
         self.common.mode.run(name, body)
     }
 
-    /// Does `step` so many times, and notes how long each took. A step ends with something read from the device, so that the
-    /// device's time is in it.
+    /// Runs `step` this many times and measures the time of each. A step ends by reading a value from the device, so
+    /// the device's time is included.
     pub fn steps(&mut self, steps: usize, mut step: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         for number in 0..steps {
             self.memory.before_step(number, steps)?;
@@ -70,7 +70,7 @@ impl Session {
         (0..count).map(|_| self.inputs.u32(0..vocabulary as u32)).collect()
     }
 
-    /// Asked while everything that the client keeps is alive. `context` is the one that the crate works in.
+    /// Called while everything that the client keeps is alive. `context` is the one that the crate uses.
     pub fn finish(&self, context: &CudaContext) -> Result<Run> {
         Ok(Run {
             common: self.common,

@@ -1,4 +1,4 @@
-//! Frames are copied to the GPU, made smaller several times, and read back, by kornia-imgproc. Prints one JSON object.
+//! kornia-imgproc copies frames to the GPU, halves them several times, and reads them back. Prints one JSON object.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ struct Pyramid {
     common: Common,
     #[arg(long, default_value_t = 400)]
     frames: usize,
-    /// Of a frame; every fourth is half as wide and half as high.
+    /// Width of a frame; every fourth frame is half as wide and half as high.
     #[arg(long, default_value_t = 1920)]
     width: usize,
     #[arg(long, default_value_t = 1080)]
@@ -35,7 +35,7 @@ struct Report {
     arguments: Pyramid,
     #[serde(flatten)]
     run: Run,
-    /// Of each frame's smallest image.
+    /// Hash of each frame's smallest image.
     bits: Bits,
 }
 
@@ -48,7 +48,7 @@ fn main() -> Result<()> {
     let frames = [noise(&mut session, full)?, noise(&mut session, halved(full))?];
     let (mut bits, mut number) = (Bits::default(), 0);
     session.steps(pyramid.frames, |session| {
-        // Every fourth frame is a small one, so that frames are not all alike.
+        // Every fourth frame is a small one, so that not all frames are alike.
         let frame = &frames[usize::from(number % 4 == 3)];
         number += 1;
         let small = session.scope("frame", || smallest(frame, pyramid.levels, &stream))?;
@@ -66,7 +66,7 @@ fn noise(session: &mut Session, size: ImageSize) -> Result<Image<f32, 3>> {
     Ok(Image::new(size, (0..size.width * size.height * 3).map(|_| session.inputs.f32()).collect())?)
 }
 
-/// The last of the images that a frame is halved to. All of them live until it is there.
+/// The last of the images that a frame is halved to. All images stay alive until it is computed.
 fn smallest(frame: &Image<f32, 3>, levels: u32, stream: &Arc<CudaStream>) -> Result<Image<f32, 3>> {
     let mut images = vec![frame.to_cuda(stream)?];
     for level in 0..levels as usize {

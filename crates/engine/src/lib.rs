@@ -15,7 +15,7 @@
 //! | order streams behind each other's uses | [`cache::Block`], [`record::Fence`], [`record::View`] |
 //! | copy bytes between a device and its host | [`device::Lane`], [`cache::Crossing`], [`device::Span`] |
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |
-//! | read statistics, and facts for a diagnosis | [`ScopeStats`], [`PlanStats`], [`cache::ScopeFacts`], [`home::Facts`] |
+//! | read statistics, and facts for a diagnosis | [`home::Counts`], [`cache::ScopeFacts`], [`home::Facts`] |
 //! | trace a run | [`trace`] |
 //! | add a kind of device | [`device::Backend`], [`device::Device`], [`device::VirtualMemory`] |
 //! | use other libraries' streams, and answer their calls | `device::Handle`, `device::GpuStream` (CUDA) |
@@ -50,8 +50,8 @@
 //!
 //! **A miss.** [`Block::allocate`](cache::Block::allocate) asks the owner's side (`cache/owner`). It looks once for memory within
 //! the scope: a position of the plan, in order or out of order, or an idle block of the keyed lists (`cache/local`, `cache/lists`).
-//! Then it takes the steps of a supply, the cheapest first (`cache/supply`): free memory of the range (`range/supply`), idle memory
-//! of other scopes, pages that move, and growth of the range. A new record describes the memory (`record/lives`).
+//! Then it takes the steps of a supply (`cache/supply`), the cheapest first. It takes free memory of the range (`range/supply`) or idle
+//! memory of other scopes, moves pages, or grows the range. A new record describes the memory (`record/lives`).
 //!
 //! **A drop.** `Block::drop` (`cache/block`) reads from the record's drop path what it has to do (`record/identity`). Inside the
 //! scope, a planned block returns to the cursor, and a listed block returns to its list. Another thread leaves the record on a
@@ -83,7 +83,6 @@ pub mod trace;
 pub use base::error::{Error, Result};
 pub use base::shortage::{Bound, ScopeMemory, Shortage};
 pub use cache::Recycle;
-pub use home::{Amount, Deviations, InUse, PlanStats, ScopeStats, Served, Unplanned};
 pub use pressure::{Pressure, PressureHandler, ReclaimStats, ReclaimStep, StepUse, on_pressure};
 
 /// Compiles the program in the README.

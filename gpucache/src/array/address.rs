@@ -1,15 +1,16 @@
-//! Arrays by their address, for work that this crate is not shown: it is in order once it is announced.
+//! Access to arrays by their address, for work that this crate does not see. Once the work is announced, it is ordered.
 
 use super::{Array, Element};
 use crate::device::Device;
 use gpucache_engine::Result;
 
 impl<T: Element, D: Device> Array<T, D> {
-    /// Where the first element lies in the device's memory; 0 without elements. The calling thread waits for nothing. Work on
-    /// the array's own stream is in order with its other uses: it comes behind those before this call, and those afterwards
-    /// behind it. (Where a stream without a handle, or a slice, reads the array while it is shared, a write by address comes
-    /// behind that once it is announced by [`announce_write`](Array::announce_write).) Work on other streams is in order once it
-    /// was announced ([`announce_read`](Array::announce_read), [`announce_write`](Array::announce_write)).
+    /// The address of the first element in the device's memory; 0 without elements. The calling thread does not wait.
+    ///
+    /// Work on the array's own stream is ordered with the array's other uses, before and after this call. (There is one exception: if a
+    /// stream without a handle, or a slice, reads the array while it is shared, a write by address is ordered behind that read only
+    /// after [`announce_write`](Array::announce_write).) Work on other streams must be announced to be ordered:
+    /// [`announce_read`](Array::announce_read), [`announce_write`](Array::announce_write).
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -22,14 +23,14 @@ impl<T: Element, D: Device> Array<T, D> {
         self.block.bare_address()
     }
 
-    /// Announces that work which is put on the stream of `device` from now on reads this array, through its address or otherwise.
+    /// Announces that work that is queued on the stream of `device` from now on reads this array, by its address or otherwise.
     ///
-    /// That work waits for what is on the array's own stream now, and for writes that were announced before; the array's
-    /// memory is used again, and written by whoever announces it, only after that work, put there before the array is
-    /// dropped or written. It costs one event for everything that is on a stream, and none for an array's own.
+    /// That work waits for everything that is on the array's own stream now, and for writes that were announced before. In turn, the
+    /// array's memory is reused, or written by announced work, only after this work, if it was queued before the
+    /// array is dropped or written. The call costs one event for all work on a stream, and none for the array's own stream.
     ///
     /// Launches and copies that show their stream ([`Host::launch`](crate::device::Host::launch), cudarc's copies and cuBLAS,
-    /// kernel launches) need no such word.
+    /// kernel launches) need no announcement.
     ///
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) for a stream of another device, or while a graph is captured; a failure
@@ -48,7 +49,7 @@ impl<T: Element, D: Device> Array<T, D> {
         self.block.read_on(device.stream_handle())
     }
 
-    /// As [`announce_read`](Array::announce_read), for work that writes: it also waits for all work that was announced to read.
+    /// Like [`announce_read`](Array::announce_read), but for work that writes: it also waits for all work that was announced to read.
     ///
     /// # Errors
     /// As for [`announce_read`](Array::announce_read).

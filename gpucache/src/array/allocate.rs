@@ -1,12 +1,12 @@
-//! Arrays by the device that they are allocated on: `device.zeros::<f32>([2, 3])`.
+//! Constructors of arrays as methods of a device: `device.zeros::<f32>([2, 3])`.
 #![allow(unsafe_code)]
 
 use super::{Array, Element, Shape};
 use crate::device::Device;
 use gpucache_engine::Result;
 
-/// Those of [`Array`]'s constructors that no argument tells the type of the elements, as methods of every [`Device`]: the
-/// device is known, so that the elements alone are left to be named.
+/// Constructors of [`Array`] as methods of every [`Device`]. These are the constructors whose arguments do not determine the element
+/// type, so only that type has to be named.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -40,7 +40,7 @@ pub trait Allocate: Device {
     /// As for [`Array::zeros`].
     ///
     /// # Safety
-    /// Every element is written, by the host or by work on the device's stream, before anything reads it.
+    /// Every element must be written, by the host or by work on the device's stream, before anything reads it.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -54,7 +54,7 @@ pub trait Allocate: Device {
     #[inline]
     #[track_caller]
     unsafe fn uninit<T: Element>(&self, shape: impl Shape) -> Result<Array<T, Self>> {
-        // SAFETY: the caller promises what the constructor asks for, of the array that is handed on as it is.
+        // SAFETY: the caller gives the same promise as for the constructor, about the array that this returns unchanged.
         unsafe { Array::uninit(self, shape) }
     }
 }

@@ -1,4 +1,4 @@
-//! The elements of an array in the host's memory, where the device copies them to and from by itself.
+//! The elements of an array in host memory, which the device copies in both directions by itself.
 
 use std::marker::PhantomData;
 
@@ -13,26 +13,26 @@ use gpucache_engine::record::Fence;
 
 /// A copy of an array's elements.
 ///
-/// Invariant: all of its bytes were written by a copy of an array of `T` of as many bytes, on the queue of a lane, before
-/// anybody has it.
+/// Invariant: before anybody gets this value, a copy on the queue of a copy stream has written all of its bytes, from an array of `T`
+/// with as many bytes.
 pub(crate) struct Away<T> {
     block: Block,
-    /// Where the last copy ends that reads it.
+    /// The end of the last copy that reads it.
     read: Option<Fence>,
     typed: PhantomData<T>,
 }
 
-/// Memory for an array's elements, on either side, before they are copied there.
+/// Memory for an array's elements, on the device or the host, before they are copied there.
 pub(crate) struct Room<T> {
     block: Block,
     typed: PhantomData<T>,
 }
 
-/// A copy of an array on the other side, where on its queue the copying ends, and how long that takes if it is timed.
+/// A copy of an array on the other side, the end of the copying on its queue, and its duration if that is measured.
 type Copied<C> = (C, Fence, Option<Span>);
 
 impl<T: Element> Room<T> {
-    /// Memory of no scope on `stream` for an array of this shape.
+    /// Memory on `stream` for an array of this shape. It belongs to no scope.
     ///
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory), a failure of the device, or a shape of too many bytes.
@@ -40,18 +40,18 @@ impl<T: Element> Room<T> {
         Ok(Room { block: Block::of_no_scope(stream, &request::<T>(dims)?)?, typed: PhantomData })
     }
 
-    /// Whether it is memory for an array of this shape.
+    /// Whether the memory is for an array of this shape.
     pub(crate) fn is_for(&self, dims: &[usize]) -> bool {
         self.block.dims() == dims
     }
 }
 
 impl<T: Element, D: Device> Array<T, D> {
-    /// Copies the elements to the host's memory on the queue of `lane`: to `room`, which it takes, or nowhere without any. Tells where
-    /// on the queue that ends, and how long it takes if it is to be timed.
+    /// Copies the elements to host memory on the queue of `lane`. It takes the memory in `room`, and does nothing if there is none.
+    /// Returns the copy, the end of the copying on the queue, and its duration if `is_timed`.
     ///
     /// # Errors
-    /// A failure of the device, or a capture of a graph. The room stays where it is then.
+    /// A failure of the device, or a capture of a graph. `room` then keeps its memory.
     pub(crate) fn copy_out(
         &self,
         lane: &Lane,
@@ -63,7 +63,7 @@ impl<T: Element, D: Device> Array<T, D> {
         Ok(room.take().map(|Room { block, typed }| (Away { block, read: None, typed }, device, span)))
     }
 
-    /// Puts the array's stream behind a copy, and behind nothing that its lane does later.
+    /// Puts the array's stream behind a copy, but not behind later work of the copy's stream.
     ///
     /// # Errors
     /// A failure of the device, or a capture of a graph.
@@ -71,12 +71,12 @@ impl<T: Element, D: Device> Array<T, D> {
         self.block.follow(copy)
     }
 
-    /// Where the elements lie, for a look at the memory around them: nobody follows the address.
+    /// The address of the elements, to look at the memory around them. No work uses the address.
     pub(crate) fn place(&self) -> u64 {
         self.block.address()
     }
 
-    /// A copy of no scope outside of a place that is cleared; `None` if there is no room.
+    /// A copy of the array that belongs to no scope and lies outside the cleared place; `None` if there is no memory for it.
     ///
     /// # Errors
     /// A failure of the device.
@@ -87,7 +87,7 @@ impl<T: Element, D: Device> Array<T, D> {
         Ok(Some(Array { block, typed: PhantomData }))
     }
 
-    /// An array of zeros of no scope.
+    /// An array of zeros that belongs to no scope.
     ///
     /// # Errors
     /// As for [`zeros`](Array::zeros).
@@ -97,7 +97,7 @@ impl<T: Element, D: Device> Array<T, D> {
         Ok(array)
     }
 
-    /// An array of no scope that is not cleared.
+    /// An array that belongs to no scope and is not initialized.
     ///
     /// # Errors
     /// As for [`zeros`](Array::zeros).
@@ -116,11 +116,11 @@ impl<T: Element, D: Device> Array<T, D> {
 }
 
 impl<T: Element> Away<T> {
-    /// Copies the elements on the queue of `lane` to an array in `room`, which it takes, or nowhere without any; work on the array's
-    /// stream comes behind that. Tells where on the queue that ends, and how long it takes if it is to be timed.
+    /// Copies the elements on the queue of `lane` to an array in the memory of `room`, and does nothing if there is none. Later work on the
+    /// array's stream comes behind the copy. Returns the array, the end of the copying on the queue, and its duration if `is_timed`.
     ///
     /// # Errors
-    /// A failure of the device, or a capture of a graph. The room stays where it is then.
+    /// A failure of the device, or a capture of a graph. `room` then keeps its memory.
     pub(crate) fn copy_in<D: Device>(
         &mut self,
         lane: &Lane,
@@ -139,11 +139,11 @@ impl<T: Element> Away<T> {
 }
 
 impl<T> Away<T> {
-    /// Puts the memory's own queue, whose copies write it next, behind the last copy that reads it, and behind nothing that came to
-    /// that queue since: there may be many.
+    /// Puts the memory's own queue behind the last copy that reads the memory, because that queue writes it next. The queue need not
+    /// wait for later work of the reader's queue, of which there may be much.
     fn follow_reader(&mut self) {
         if let Some(read) = self.read.take() {
-            // What fails is tried again, for all that the queue has, before the memory serves anybody else.
+            // If this fails, the engine tries again before the memory serves anybody else, but then for all work of the queue.
             let _ = self.block.follow(&read);
         }
     }

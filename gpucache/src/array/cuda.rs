@@ -1,8 +1,8 @@
-//! Arrays on CUDA: `CudaSlice`s for whoever wants one, plain pointers for launches.
+//! Arrays on CUDA: as `CudaSlice`s for callers that need a slice, and as plain pointers for launches.
 //!
-//! Invariant: where a stream is shown, it is compared with the array's own by what the driver calls them, and ordered by what
-//! the block knows; no cudarc object is asked what streams there are. Where none is shown, what is lent is known to the
-//! block's [`ForeignUses`].
+//! Invariant: if a use shows its stream, the stream is compared with the array's own by the driver's id, and ordered by the uses that
+//! the block knows; cudarc's objects are never asked which streams exist. If a use shows no stream, the block's
+//! [`ForeignUses`] notes what was lent.
 #![allow(unsafe_code)]
 
 mod foreign_uses;
@@ -36,31 +36,31 @@ impl<T: Element> Array<T, Cuda> {
     fn foreign_uses(&self) -> &ForeignUses<T> {
         match self.block.view(|| ForeignUses::new(self.device())) {
             Some(uses) => uses,
-            // Views are made here and where a slice is adopted. A record that keeps its view from one life to the next has a
-            // list, all of whose blocks have this dtype and shape (`Record::leave_view`).
+            // Views are created here and where a slice is adopted. A record that keeps its view from one life to the next is in a
+            // list, and all blocks of a list have the same dtype and shape (`Record::leave_view`).
             None => unreachable!("a block's view of another type"),
         }
     }
 
-    /// Orders later work of the array's own stream behind what others wrote.
+    /// Orders later work of the array's own stream behind other streams' writes.
     fn catch_up(&self) {
         let ordered = self.block.read_on(self.block.stream());
         ordered.unwrap_or_else(|error| self.device().0.wait_instead(error));
     }
 
-    /// Orders later work of the array's own stream behind all that others do with it.
+    /// Orders later work of the array's own stream behind all uses by other streams.
     fn take_over(&mut self) {
         let ordered = self.block.end_uses();
         ordered.unwrap_or_else(|error| self.device().0.wait_instead(error));
     }
 
-    /// A slice for one read that cudarc tells of, or for any number that nobody tells of.
+    /// A slice for one read that cudarc reports, or for any number of unreported reads.
     fn lend(&self, is_untold: bool) -> &TrackedSlice<T> {
         self.catch_up();
         self.foreign_uses().reading(&self.block, is_untold)
     }
 
-    /// The slice, for writes.
+    /// The slice for writes.
     fn lend_mut(&mut self, is_untold: bool) -> &mut CudaSlice<T> {
         self.take_over();
         self.foreign_uses().slices(&self.block);
@@ -70,8 +70,8 @@ impl<T: Element> Array<T, Cuda> {
         }
     }
 
-    /// For a slice of which nobody tells where it is used, once the array's own stream is behind all others: where somebody may
-    /// use it whom cudarc does not make wait for the slice's events, the calling thread waits for that stream.
+    /// Called before a slice is lent whose uses are not reported, when the array's own stream is behind all others. If a stream may use
+    /// the slice that cudarc does not order behind the slice's events, the calling thread waits for the array's stream.
     fn let_out(&self) {
         let context = self.device().stream().context();
         let is_left_alone = !context.is_in_multi_stream_mode() || self.device().0.has_deaf();
@@ -80,8 +80,8 @@ impl<T: Element> Array<T, Cuda> {
         }
     }
 
-    /// Whether a launch by cudarc's own builder is taken to be on the array's own stream: the context object has no others, and
-    /// this process has shown none of another object. (One that tracks no events leaves the order to the program.)
+    /// Whether a launch by cudarc's own builder counts as one on the array's own stream. This is so if the context object has no other
+    /// streams, and this process has shown none of another object. (A context that tracks no events leaves the order to the program.)
     #[inline]
     fn is_alone(&self) -> bool {
         let context = self.device().stream().context();
@@ -89,7 +89,7 @@ impl<T: Element> Array<T, Cuda> {
         !(context.is_managing_stream_synchronization() || is_mixed())
     }
 
-    /// Lets work that is put on a stream while the answer is alive read the array.
+    /// Lets work read the array that is queued on `stream` while the returned guard is alive.
     fn read_guard<'a>(&'a self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
         let peer = self.device().0.peer(stream);
         let ordered = match &peer {
@@ -102,7 +102,7 @@ impl<T: Element> Array<T, Cuda> {
         self.guard(stream, peer, ordered)
     }
 
-    /// Lets work that is put on a stream while the answer is alive write the array.
+    /// Lets work write the array that is queued on `stream` while the returned guard is alive.
     fn write_guard<'a>(&'a mut self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
         let peer = self.device().0.peer(stream);
         let ordered = match &peer {
@@ -115,8 +115,8 @@ impl<T: Element> Array<T, Cuda> {
         self.guard(stream, peer, ordered)
     }
 
-    /// What cudarc has to do behind work on a stream that was ordered behind the array's uses: nothing where the block
-    /// knows the stream. Otherwise, and where it could not be ordered, the calling thread waits.
+    /// What cudarc has to do after it has queued work that was ordered behind the array's uses. It does nothing if the block
+    /// knows the stream. Otherwise, or if the order failed, the calling thread waits.
     fn guard<'a>(&self, stream: &'a CudaStream, peer: Peer, ordered: Result<()>) -> SyncOnDrop<'a> {
         match (ordered, peer) {
             (Ok(()), Peer::Home | Peer::Known(_)) => SyncOnDrop::Record(None),
@@ -129,11 +129,11 @@ impl<T: Element> Array<T, Cuda> {
     }
 }
 
-/// Shared access only: a mutable `CudaSlice` could be swapped for another one. Use the array itself as a mutable
+/// Shared access only: the contents of a `&mut CudaSlice` could be swapped with another slice. Use the array itself as a mutable
 /// argument, or its mutable views.
 ///
-/// The slice can be used any number of times, on streams that it does not tell of. The array's stream therefore waits for all
-/// work that its context was given before it writes the array or uses its memory again. The array itself, as an argument,
+/// The slice can be used any number of times, on streams that this crate does not see. Before the array's stream writes the array or
+/// reuses its memory, it therefore waits for all work of the array's context. The array itself, as an argument,
 /// and its [`as_view`](Array::as_view) cost less.
 impl<T: Element> Deref for Array<T, Cuda> {
     type Target = CudaSlice<T>;
@@ -167,8 +167,8 @@ impl<T: Element> DevicePtrMut<T> for Array<T, Cuda> {
     }
 }
 
-// SAFETY: pushes the place that holds the array's device pointer, which stays where it is for as long as the array is
-// borrowed, as the launch needs it; or leaves this to a slice that is borrowed as long.
+// SAFETY: this pushes a reference to the field that has the array's device pointer. The field stays at its place as long as the array is
+// borrowed, as the launch requires. Or a slice does this, which is borrowed as long.
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b Array<T, Cuda>) -> &mut Self {
@@ -183,8 +183,8 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b Array<T, Cuda>> for Launch
     }
 }
 
-// SAFETY: pushes the place that holds the array's device pointer, which stays where it is for as long as the array is
-// borrowed exclusively, as the launch needs it; or leaves this to the slice for writes, which is borrowed as long.
+// SAFETY: this pushes a reference to the field that has the array's device pointer. The field stays at its place as long as the array is
+// borrowed exclusively, as the launch requires. Or the slice for writes does this, which is borrowed as long.
 unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
@@ -200,11 +200,11 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for La
     }
 }
 
-/// The memory leaves its scope for good: without a copy if the array was a plain one, copied into an allocation of
-/// cudarc's if a scope had it from the device's range, whose pages no slice can free.
+/// Takes the memory out of its scope for good. A plain array's memory is not copied. Memory from the device's range is copied into an
+/// allocation of cudarc, because no slice can free the range's pages.
 ///
 /// # Errors
-/// A failure of the device, or no memory for the copy; the array is dropped then.
+/// A failure of the device, or no memory for the copy. The array is dropped then.
 impl<T: Element> TryFrom<Array<T, Cuda>> for CudaSlice<T> {
     type Error = Error;
 
@@ -212,7 +212,7 @@ impl<T: Element> TryFrom<Array<T, Cuda>> for CudaSlice<T> {
         if !array.block.can_leave() {
             return copied(&array);
         }
-        // The slice's events are put behind all that is on the array's stream then.
+        // The slice's events are then recorded behind all work on the array's stream.
         array.take_over();
         array.foreign_uses().slices(&array.block);
         match array.block.detach::<ForeignUses<T>>().map(|uses| uses.into_slice()).transpose()?.flatten() {
@@ -225,9 +225,9 @@ impl<T: Element> TryFrom<Array<T, Cuda>> for CudaSlice<T> {
 fn copied<T: Element>(array: &Array<T, Cuda>) -> Result<CudaSlice<T>> {
     let (stream, bytes) = (array.device().stream(), array.byte_len());
     let failure = |error| Error::device_failure(format_args!("{:?}", array.device()), "a copy for a CudaSlice", error);
-    // A slice without elements has an allocation nonetheless, for its drop to free.
-    // SAFETY: nobody reads the memory before it is written: the copy below writes `bytes`, all that the slice shows of
-    // it.
+    // A slice without elements also has an allocation, for its drop to free.
+    // SAFETY: nobody reads the memory before it is written: the copy below writes `bytes` bytes, which are all that the slice
+    // covers.
     let memory = unsafe { stream.alloc::<u8>(bytes.max(1)) }.map_err(failure)?;
     let mut slice = slices::upgrade(array.device(), memory.leak(), array.len());
     if bytes > 0 {
@@ -236,7 +236,7 @@ fn copied<T: Element>(array: &Array<T, Cuda>) -> Result<CudaSlice<T>> {
     Ok(slice)
 }
 
-/// A one-dimensional array over the slice's own memory, which is freed with it and not kept by a scope.
+/// A one-dimensional array over the slice's own memory. The memory is freed with the array; no scope keeps it.
 ///
 /// # Errors
 /// Those of [`Cuda::with_stream`].

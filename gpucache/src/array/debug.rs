@@ -1,4 +1,4 @@
-//! What `{:?}` shows of an array: what it is, and on a host its values, of a long one those at the ends.
+//! The `{:?}` output of an array: its type, shape and device, and on a host its values. Long arrays show only the values at both ends.
 
 use std::any::Any;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use super::{Array, Element};
 use crate::device::{Device, Host};
 
-/// So many values are shown whole.
+/// Up to this many values are all shown.
 const MANY: usize = 500;
 
-/// The type of the elements, the shape and the device; on a host the values too. Of more than 500 values those at both ends of
-/// each dimension are shown, `..` for the rest.
+/// Shows the type of the elements, the shape and the device, and on a host also the values. If there are more than 500 values, it shows
+/// those at both ends of each dimension, and `..` for the rest.
 ///
-/// This neither waits nor fails: on a stream of [`Host::new_stream`] values are shown while the stream has no work and no other
-/// stream has been lent the array; what failed work was to write is not shown. `&array[..]` waits, and shows all.
+/// This neither waits nor fails. An array on a stream of [`Host::new_stream`] shows its values only while the stream has no work and no
+/// other stream was lent the array. Values that failed work should have written are not shown. `&array[..]` waits, and shows all values.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -24,7 +24,7 @@ const MANY: usize = 500;
 /// ```
 impl<T: Element, D: Device> fmt::Debug for Array<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The dimensions are not values: they have no precision, and stand in one line.
+        // The format's precision applies to values only, and the dimensions are always on one line.
         write!(f, "Array<{}>{:?} on {:?}", std::any::type_name::<T>(), self.shape(), self.device())?;
         let array: &dyn Any = self;
         let Some(values) = array.downcast_ref().and_then(Array::<T, Host>::at_rest) else { return Ok(()) };
@@ -41,7 +41,7 @@ struct Rows<'a, T> {
 }
 
 impl<T> Rows<'_, T> {
-    /// How many are shown at either end of the outermost dimension.
+    /// How many values are shown at each end of the outermost dimension.
     fn edge(&self) -> usize {
         match self.dims.len() {
             _ if self.is_whole => usize::MAX,
@@ -57,7 +57,7 @@ impl<T: fmt::Debug> fmt::Debug for Rows<'_, T> {
             return self.values.iter().try_for_each(|value| value.fmt(f));
         };
         let mut list = f.debug_list();
-        // Without values there may be any number of empty rows.
+        // Without values the number of rows may be arbitrarily large, so none are shown.
         let stride = self.values.len().checked_div(len).unwrap_or(0);
         let len = if stride == 0 { 0 } else { len };
         let row = |at: usize| Rows { values: &self.values[at * stride..][..stride], dims, is_whole: self.is_whole };

@@ -1,18 +1,18 @@
-//! What an array can be made of.
+//! The types that arrays can contain.
 #![allow(unsafe_code)]
 
 use std::fmt::Debug;
 
 /// A type that arrays can hold: plain data, the same on the host and on devices.
 ///
-/// Numbers, `bool`, and arrays `[T; N]` of elements are; by the features `half`, `float8` and `num-complex` those crates'
-/// numbers too. A type of one's own becomes one by a line, as below. What is `Pod` in `bytemuck` keeps this contract, if its
-/// layout is fixed and it is aligned to at most 256 bytes; it needs that line all the same, since a rule for all of them would
-/// leave no room for the types that are elements here.
+/// Numbers, `bool`, and arrays `[T; N]` of elements implement it. The features `half`, `float8` and `num-complex` add the numbers of the
+/// crates with these names. Your own type needs one line, as below. A type that is `Pod` in `bytemuck` fulfils the contract, if its
+/// layout is fixed and it is aligned to at most 256 bytes. It also needs that line, because a blanket rule for all `Pod` types would
+/// conflict with the types above.
 ///
 /// # Safety
-/// The type has no padding bytes, and all bytes zero is a value of it. On devices its layout must be fixed
-/// (`#[repr(C)]` or `#[repr(transparent)]`). It is aligned to at most 256 bytes, or it does not compile as an element.
+/// The type has no padding bytes, and all bytes zero is a valid value of it. Its layout must be the same on devices
+/// (`#[repr(C)]` or `#[repr(transparent)]`). An alignment above 256 bytes does not compile.
 ///
 /// ```
 /// use gpucache::{Element, prelude::*};
@@ -20,7 +20,7 @@ use std::fmt::Debug;
 /// #[derive(Clone, Copy, Debug)]
 /// #[repr(C)]
 /// struct Point { x: f32, y: f32 }
-/// // SAFETY: two floats without padding, and zero bytes are the point (0, 0).
+/// // SAFETY: the struct is two floats without padding, and zero bytes are the point (0, 0).
 /// unsafe impl Element for Point {}
 ///
 /// let points = Array::full(&Host::new(), 8, Point { x: 1.0, y: 2.0 })?;
@@ -35,7 +35,7 @@ pub unsafe trait Element: Copy + Debug + Send + Sync + 'static {}
 
 macro_rules! elements {
     ($($element:ty)*) => { $(
-        // SAFETY: a number (or `bool`), without padding, for which zero bytes are a value.
+        // SAFETY: it is a number (or `bool`) without padding, and zero bytes are a value of it.
         #[diagnostic::do_not_recommend]
         unsafe impl Element for $element {}
     )* };
@@ -47,12 +47,12 @@ elements! { half::f16 half::bf16 }
 #[cfg(feature = "float8")]
 elements! { float8::F8E4M3 float8::F8E5M2 }
 
-// SAFETY: elements follow each other without padding, and each of them may be zero bytes.
+// SAFETY: elements of an array follow each other without padding, and zero bytes are a value of each.
 #[diagnostic::do_not_recommend]
 unsafe impl<T: Element, const N: usize> Element for [T; N] {}
 
-// SAFETY: two elements of one type, in the order of a `#[repr(C)]` struct, between which there is no padding; each of them may be
-// zero bytes.
+// SAFETY: these are two elements of one type, in the order of a `#[repr(C)]` struct, without padding between them. Zero bytes are a
+// value of each.
 #[cfg(feature = "num-complex")]
 #[diagnostic::do_not_recommend]
 unsafe impl<T: Element> Element for num_complex::Complex<T> {}

@@ -1,4 +1,4 @@
-//! How many elements a shape is, in how many bytes, and elements as bytes.
+//! Computes the elements and bytes of a shape, and converts elements to bytes.
 #![allow(unsafe_code)]
 
 use std::any::TypeId;
@@ -8,7 +8,7 @@ use super::Element;
 use gpucache_engine::record::Request;
 use gpucache_engine::{Error, Result};
 
-/// How many elements of `T` these dimensions are, if the product overflows nowhere and their bytes fit an `isize`.
+/// The number of elements of `T` with these dimensions, if the product does not overflow and their bytes fit an `isize`.
 #[inline(always)]
 pub(super) fn product<T>(dims: &[usize]) -> Option<usize> {
     let mut elements = 1usize;
@@ -19,13 +19,13 @@ pub(super) fn product<T>(dims: &[usize]) -> Option<usize> {
     (elements <= most).then_some(elements)
 }
 
-/// As [`product`]; an error says why there is none.
+/// Like [`product`], but with an error that explains why there is no result.
 #[inline]
 pub(super) fn elements<T>(dims: &[usize]) -> Result<usize> {
     product::<T>(dims).map_or_else(|| none::<T>(dims), Ok)
 }
 
-/// A zero anywhere makes an array empty, whatever the other dimensions multiply to.
+/// A zero dimension makes an array empty, even if the product of the others overflows.
 #[cold]
 #[inline(never)]
 fn none<T>(dims: &[usize]) -> Result<usize> {
@@ -38,7 +38,7 @@ fn none<T>(dims: &[usize]) -> Result<usize> {
     )))
 }
 
-/// What an array of this shape asks for.
+/// The allocation request for an array of this shape.
 pub(super) fn request<T: 'static>(dims: &[usize]) -> Result<Request<'_>> {
     let bytes = elements::<T>(dims)? * size_of::<T>();
     Ok(Request { dtype: TypeId::of::<T>(), type_name: std::any::type_name::<T>(), dims, bytes, site: None })
@@ -53,14 +53,14 @@ pub(super) fn same_len<T>(dims: &[usize], len: usize) -> Result<()> {
     }
 }
 
-/// The bytes of elements.
+/// Elements as bytes.
 pub(super) fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
-    // SAFETY: these are the bytes of `values`, borrowed as long and as shared. An `Element` has no padding, so that all
-    // of them are initialised, and bytes are aligned anywhere.
+    // SAFETY: these are the bytes of `values`, borrowed equally long and also shared. An `Element` has no padding, so all
+    // of them are initialized. Bytes need no alignment.
     unsafe { from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-/// The shortest part of `pattern` that repeated gives it: devices fill fastest with one byte, or a few.
+/// The shortest part of `pattern` that yields `pattern` when repeated. Devices fill fastest with one byte, or a few.
 pub(super) fn shortest_period(pattern: &[u8]) -> &[u8] {
     let mut period = pattern;
     while let (front, back) = period.split_at(period.len() / 2)

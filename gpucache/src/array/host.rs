@@ -1,6 +1,6 @@
-//! Arrays in the machine's own memory are slices.
+//! Arrays in host memory, which are slices.
 //!
-//! Invariant: a slice is lent to a caller's thread only while no work on its array is queued, and to queued work only in
+//! Invariant: a slice is lent to a caller's thread only while no work on its array is queued. It is lent to queued work only in
 //! the stream's order.
 #![allow(unsafe_code)]
 
@@ -17,19 +17,19 @@ use super::{Array, Element};
 use crate::device::Host;
 use gpucache_engine::Result;
 
-/// The elements of an array that may be read during `'a`.
+/// The elements of an array, which may be read during `'a`.
 ///
-/// Invariant: they are a block's that is memory of the process, with room for `len` elements, all of which were written
-/// (the contract of [`Array::uninit`]). During `'a` the block is not given back, and nobody writes it.
+/// Invariant: they lie in a block in memory of the process, which has room for `len` elements. All of them were written
+/// (the contract of [`Array::uninit`]). During `'a` the block is not returned, and nobody writes it.
 pub struct Elements<'a, T> {
     address: u64,
     len: usize,
     slice: PhantomData<&'a [T]>,
 }
 
-/// The elements of an array that may be read and written during `'a`.
+/// The elements of an array, which may be read and written during `'a`.
 ///
-/// Invariant: as for [`Elements`]; and during `'a` nobody else reads the block.
+/// Invariant: as for [`Elements`]; moreover, during `'a` nobody else reads the block.
 pub struct ElementsMut<'a, T> {
     address: u64,
     len: usize,
@@ -39,8 +39,8 @@ pub struct ElementsMut<'a, T> {
 impl<'a, T: Element> Elements<'a, T> {
     #[inline]
     fn slice(self) -> &'a [T] {
-        // SAFETY: the invariant is that of a shared slice, but for its pointer. That is aligned, as blocks are to 256
-        // bytes and `Element`s to no more; and it may reach all of the block, whose provenance was exposed when its
+        // SAFETY: the invariant is that of a shared slice, except for its pointer. The pointer is aligned, because blocks are aligned to
+        // 256 bytes and `Element`s to no more. It may reach all of the block, whose provenance was exposed when its
         // memory was allocated or its addresses were reserved.
         unsafe { from_raw_parts(pointer(self.address), self.len) }
     }
@@ -49,9 +49,9 @@ impl<'a, T: Element> Elements<'a, T> {
 impl<'a, T: Element> ElementsMut<'a, T> {
     #[inline]
     fn slice(self) -> &'a mut [T] {
-        // SAFETY: the invariant is that of an exclusive slice, and this, which is used up, the only one that has it for
-        // `'a`. The pointer is aligned, as blocks are to 256 bytes and `Element`s to no more; and it may reach all of
-        // the block, whose provenance was exposed when its memory was allocated or its addresses were reserved.
+        // SAFETY: the invariant is that of an exclusive slice, except for its pointer. This value, which is consumed, is the only one
+        // with this invariant for `'a`. The pointer is aligned, because blocks are aligned to 256 bytes and `Element`s to no more. It
+        // may reach all of the block, whose provenance was exposed when its memory was allocated or its addresses were reserved.
         unsafe { from_raw_parts_mut(pointer(self.address), self.len) }
     }
 }
@@ -59,14 +59,14 @@ impl<'a, T: Element> ElementsMut<'a, T> {
 #[inline]
 fn pointer<T>(address: u64) -> *mut T {
     match address {
-        // No bytes, no memory: any aligned pointer will do.
+        // A block without bytes has no memory: any aligned pointer will do.
         0 => std::ptr::dangling_mut(),
         address => with_exposed_provenance_mut(address as usize),
     }
 }
 
 impl<T: Element> Array<T, Host> {
-    /// Waits until what was queued on the array is done.
+    /// Waits until the work that was queued on the array is done.
     #[inline]
     fn finish_work(&self) {
         if !self.device().0.is_synchronous() {
@@ -77,43 +77,43 @@ impl<T: Element> Array<T, Host> {
     #[cold]
     #[allow(clippy::panic)]
     fn finish_queued_work(&self) {
-        // The elements are not what the caller takes them for, and nothing else can be returned.
+        // The elements are not what the caller expects, and this function cannot return an error.
         self.wait_for_work().unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Waits for all that is queued on the array, also by other streams that were announced to write.
+    /// Waits for all work that is queued on the array, including announced writes by other streams.
     fn wait_for_work(&self) -> Result<()> {
         self.block.read_on(self.block.stream())?;
         self.device().0.finish()?;
         self.block.check_outcome()
     }
 
-    /// The elements, if no work may be under way on them and they are what work was to make of them.
+    /// The elements, if no work can be in progress on them and no work failed to write them.
     pub(super) fn at_rest(&self) -> Option<&[T]> {
         let is_at_rest =
             self.device().0.is_idle() && !self.block.is_used_elsewhere() && self.block.check_outcome().is_ok();
-        // What is queued from now on borrows `self` as well, and so only reads.
+        // Work that is queued from now on also borrows `self`, so it only reads.
         is_at_rest.then(|| Elements { address: self.block.address(), len: self.len(), slice: PhantomData }.slice())
     }
 
-    /// As [`wait_for_work`](Array::wait_for_work), and for those who read.
+    /// Like [`wait_for_work`](Array::wait_for_work), but also waits for readers.
     fn wait_for_uses(&mut self) -> Result<()> {
         self.block.end_uses()?;
         self.wait_for_work()
     }
 }
 
-/// On a stream of [`Host::new_stream`] this waits until the work is done that is on the stream now.
+/// On a stream of [`Host::new_stream`] this waits until all work that is on the stream now is done.
 ///
 /// # Panics
-/// If late work panicked that the array was lent to by `&mut`, at each deref from then on: what that work was to write is not
-/// there, as behind a `Mutex` that is poisoned. So does an array that was written from such an array by late work, or is a
-/// clone of it. [`to_vec`](Array::to_vec) and [`try_clone`](Array::try_clone) return an error instead, and
-/// [`copy_from_slice`](Array::copy_from_slice) makes the array whole again. Other arrays are not concerned, and drops do not
+/// If the array was lent by `&mut` to late work that panicked. Every deref from then on panics, like a poisoned `Mutex`, because the
+/// work has not written its result. The same holds for an array that late work wrote from such an array, and for a
+/// clone of it. [`to_vec`](Array::to_vec) and [`try_clone`](Array::try_clone) return an error instead.
+/// [`copy_from_slice`](Array::copy_from_slice) makes the array usable again. Other arrays are not affected, and drops do not
 /// panic.
 ///
-/// In work of the array's own stream while more work is queued behind, since that work cannot wait for itself: the panic
-/// is caught there and becomes the stream's error. [`Host::launch`] lends arrays to work without waiting.
+/// Also if work of the array's own stream derefs it while more work is queued behind, since that work cannot wait for its own stream. The
+/// stream catches this panic, which becomes its error. [`Host::launch`] lends arrays to work without waiting.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -122,7 +122,7 @@ impl<T: Element> Array<T, Host> {
 /// let mut array = Array::<f32, _>::zeros(&stream, 4)?;
 /// stream.launch(&mut array, |_| panic!("on purpose"))?;
 /// assert!(std::panic::catch_unwind(|| array[0]).is_err()); // not a zero that nobody wrote
-/// array.copy_from_slice(&[1.0; 4]).unwrap_err(); // what the stream has kept, once
+/// array.copy_from_slice(&[1.0; 4]).unwrap_err(); // the stream's error, which is returned once
 /// array.copy_from_slice(&[1.0; 4])?;
 /// assert_eq!(array[0], 1.0);
 /// # Ok::<(), gpucache::Error>(())
@@ -132,13 +132,13 @@ impl<T: Element> Deref for Array<T, Host> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // Work that writes the block is done then. What is queued later borrows `self` as well, and so only reads.
+        // Work that writes the block is done by then. Work that is queued later also borrows `self`, so it only reads.
         self.finish_work();
         Elements { address: self.block.address(), len: self.len(), slice: PhantomData }.slice()
     }
 }
 
-/// As for `Deref`.
+/// Waits as `Deref` does, and also for readers on other streams.
 ///
 /// # Panics
 /// As for `Deref`.
@@ -146,9 +146,9 @@ impl<T: Element> DerefMut for Array<T, Host> {
     #[inline]
     #[allow(clippy::panic)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // All work on the block is done then. None can be queued while `self` is borrowed exclusively.
+        // All work on the block is done after this. No work can be queued while `self` is borrowed exclusively.
         if !self.device().0.is_synchronous() {
-            // As for `Deref`: nothing else can be returned.
+            // As in `Deref`, this function cannot return an error.
             self.wait_for_uses().unwrap_or_else(|error| panic!("{error}"));
         }
         ElementsMut { address: self.block.address(), len: self.len(), slice: PhantomData }.slice()

@@ -1,5 +1,11 @@
 //! Typed arrays over the engine's blocks: shape, typed access, drop.
 //!
+//! An allocation passes through these files. A constructor in this file takes the dimensions from `shape` and computes the bytes with
+//! `extent`; `allocate` offers some constructors as methods of a device. The engine then serves a block, by the plan or otherwise. The
+//! elements have a type of `element`. On a host, `host` lends them as slices, and `host/launch` lends them to work on a stream. On
+//! CUDA, `cuda` lends them to launches, copies and views. `address` is for work that this crate does not see. `values` and `debug` copy,
+//! compare and print arrays, and `away` copies elements to host memory and back. A drop returns the block to the engine.
+//!
 //! Invariant: the block of an `Array<T, D>` has room for `len()` values of `T` and lies on a stream of a `D`.
 #![allow(unsafe_code)]
 
@@ -37,12 +43,12 @@ use gpucache_engine::record::Request;
 
 /// An array of `T` on a device, in row-major order, without strides.
 ///
-/// Allocated inside a scope it comes from the scope's cache, outside from the device. A drop gives the block back to
-/// where it came from at once, on any thread; until then nobody else gets it. Work that is on the array's stream may
-/// still use the memory then: the next life is ordered behind it by the same stream.
+/// Inside a scope, the scope's cache serves its memory; outside, the device does. A drop returns the block at once to
+/// where it came from, on any thread; before that, nobody else gets the memory. Work on the array's stream may still use
+/// the memory after the drop: the stream orders the next use of the memory behind that work.
 ///
-/// On a host it derefs to `[T]`, mutably too; on CUDA to `CudaSlice<T>`, and it is accepted by kernel launches, copies,
-/// and cuBLAS as such.
+/// On a host it derefs to `[T]`, also mutably. On CUDA it derefs to `CudaSlice<T>`, and kernel launches, copies and cuBLAS accept it
+/// like a slice.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -64,9 +70,9 @@ pub struct Array<T, D> {
     typed: PhantomData<(T, D)>,
 }
 
-// The bounds stand on the constructors, each in the line of its name: so an error about one shows that line alone.
+// The bounds stand on the constructors, each on the line of its name, so that an error message about one shows only that line.
 impl<T, D> Array<T, D> {
-    /// An array whose every byte is zero, written on the device's stream.
+    /// An array with all bytes zero. The zeros are written on the device's stream.
     ///
     /// # Errors
     /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the bytes overflow,
@@ -110,7 +116,7 @@ impl<T, D> Array<T, D> {
     /// An array with the contents of `values`, in row-major order.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) too if `values` are not as many as the shape says; otherwise as for
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the number of `values` differs from that of the shape; otherwise as for
     /// [`zeros`](Array::zeros).
     ///
     /// ```
@@ -130,13 +136,13 @@ impl<T, D> Array<T, D> {
         Ok(array)
     }
 
-    /// An array with whatever its memory contains: often the values of an earlier array, or nothing initialised at all.
+    /// An array whose memory keeps its old contents: often the values of an earlier array, or uninitialized bytes.
     ///
     /// # Errors
     /// As for [`zeros`](Array::zeros).
     ///
     /// # Safety
-    /// Every element is written, by the host or by work on the device's stream, before anything reads it.
+    /// Every element must be written, by the host or by work on the device's stream, before anything reads it.
     ///
     /// ```
     /// # #![allow(unsafe_code)]
@@ -156,7 +162,7 @@ impl<T, D> Array<T, D> {
 }
 
 impl<T: Element, D: Device> Array<T, D> {
-    /// Serves what a plan expects in line, where all stays in registers.
+    /// Serves an allocation that the plan expects inline, so that all values stay in registers.
     #[inline(always)]
     #[track_caller]
     fn allocate(device: &D, dims: &[usize]) -> Result<Self> {
@@ -183,7 +189,7 @@ impl<T: Element, D: Device> Array<T, D> {
         Ok(Array { block, typed: PhantomData })
     }
 
-    /// Serves dimensions whose product overflows, if there is a zero among them.
+    /// Serves dimensions whose product overflows, if one of them is zero.
     #[cold]
     #[inline(never)]
     fn serve_empty(device: &D, dims: &[usize], site: &'static Location<'static>) -> Result<Self> {
@@ -241,7 +247,7 @@ impl<T: Element, D: Device> Array<T, D> {
         self.block.bytes()
     }
 
-    /// The device and stream it was allocated on.
+    /// The device with the stream on which the array was allocated.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -252,16 +258,16 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn device(&self) -> &D {
-        // SAFETY: the block lies on a stream that a handle of type `D` gave out, as arrays are made from handles of
-        // their own type alone, and no block changes its stream for that of another device.
+        // SAFETY: a handle of type `D` provided the stream of the block, because arrays are created only with handles of
+        // their own type, and no block moves to a stream of another device.
         unsafe { D::from_stream_handle(self.block.stream()) }
     }
 
-    /// Copies the elements to the host, and waits for them.
+    /// Copies the elements to the host, and waits for the copy.
     ///
     /// # Errors
-    /// A failure of the device, or of work on its stream before; [`is_panic`](crate::Error::is_panic) as often as it is asked for
-    /// if the work that was to write the array panicked.
+    /// A failure of the device, or of earlier work on its stream. If the work that should have written the array panicked, every
+    /// call returns [`is_panic`](crate::Error::is_panic).
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -273,9 +279,9 @@ impl<T: Element, D: Device> Array<T, D> {
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.block.stream().check()?;
         let (mut values, len) = (Vec::<T>::with_capacity(self.len()), self.len());
-        // SAFETY: the vector has room for `len` elements, which as bytes need not be initialised, and is not used
-        // otherwise until they are read. `read` then has written all `len` of them, from a block of as many, whose
-        // elements were written (the contract of `uninit`): the bytes are values of `T`.
+        // SAFETY: the vector has room for `len` elements. As bytes they need not be initialized, and nothing else uses the vector
+        // until `set_len`. By then `read` has written all `len` elements, from a block of as many, whose elements were
+        // written before (the contract of `uninit`). So the bytes are values of `T`.
         unsafe {
             self.block.read(from_raw_parts_mut(values.as_mut_ptr().cast(), len * size_of::<T>()))?;
             values.set_len(len);
@@ -283,10 +289,11 @@ impl<T: Element, D: Device> Array<T, D> {
         Ok(values)
     }
 
-    /// Overwrites all elements with `values`. They may be changed as soon as this returns.
+    /// Overwrites all elements with `values`. The caller may change `values` as soon as this returns.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if they are not exactly [`len`](Array::len); a failure of the device.
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if `values` has not exactly [`len`](Array::len) elements; a failure of the
+    /// device.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -302,10 +309,10 @@ impl<T: Element, D: Device> Array<T, D> {
         self.block.write(bytes_of(values))
     }
 
-    /// A copy on the same device and stream, allocated like any other array: from the innermost scope.
+    /// A copy on the same device and stream. The innermost scope serves its memory, as for any other array.
     ///
     /// # Errors
-    /// As for [`zeros`](Array::zeros); [`is_panic`](crate::Error::is_panic) if work that was to write the array has panicked.
+    /// As for [`zeros`](Array::zeros); [`is_panic`](crate::Error::is_panic) if work that should have written the array panicked.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -323,7 +330,7 @@ impl<T: Element, D: Device> Array<T, D> {
         Ok(copy)
     }
 
-    /// The same elements under another shape; nothing moves.
+    /// The same elements with another shape; no data move.
     ///
     /// # Errors
     /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the shape does not have exactly [`len`](Array::len) elements.
@@ -338,7 +345,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn reshape(mut self, shape: impl Shape) -> Result<Self> {
-        // Asked once: what safe code answers the second time may be another shape.
+        // `dims` is called only once: safe code could return another shape the second time.
         let dims = shape.dims();
         same_len::<T>(dims, self.len())?;
         self.block.reshape(dims);
@@ -346,10 +353,10 @@ impl<T: Element, D: Device> Array<T, D> {
     }
 }
 
-/// The elements of a block of `T`.
+/// The number of elements in a block of `T`.
 fn len_of<T: Element>(block: &Block) -> usize {
     match size_of::<T>() {
-        // A product that overflows has a zero in it.
+        // If the product overflows, a dimension is zero, and so is the wrapping product.
         0 => block.dims().iter().fold(1, |len, dim| len.wrapping_mul(*dim)),
         size => block.bytes() / size,
     }

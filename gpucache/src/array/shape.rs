@@ -1,4 +1,4 @@
-//! What a shape can be written as.
+//! The types that describe a shape.
 
 /// The dimensions of an array: a `usize`, an array of `usize`, or a slice.
 ///
@@ -17,7 +17,7 @@
     note = "a literal such as `[2, 3]` is one as it stands; convert other integers by `usize::try_from`, and a tuple into an array"
 )]
 pub trait Shape {
-    /// The dimensions, outermost first. None at all is a single element.
+    /// The dimensions, outermost first. An empty slice means a single element.
     ///
     /// ```
     /// use gpucache::Shape;

@@ -1,5 +1,4 @@
-//! What arrays are beside their elements' memory: values that are copied, compared, iterated over, and kept across a
-//! panic.
+//! Traits that arrays implement like other values: copying, comparison, iteration, and unwind safety.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::slice::{Iter, IterMut};
@@ -18,7 +17,7 @@ impl<T: Element, D: Device> Clone for Array<T, D> {
     }
 }
 
-/// Equal in shape, and element by element. This waits, and panics, as `Deref` does.
+/// Compares the shapes, and then element by element. This waits, and panics, as `Deref` does.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -60,7 +59,7 @@ impl<'a, T: Element> IntoIterator for &'a Array<T, Host> {
     }
 }
 
-/// The elements in row-major order, to be changed. This waits, and panics, as `DerefMut` does.
+/// The elements in row-major order, mutable. This waits, and panics, as `DerefMut` does.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -82,10 +81,10 @@ impl<'a, T: Element> IntoIterator for &'a mut Array<T, Host> {
     }
 }
 
-// No panic leaves an array half changed. Its shape changes in `reshape` alone, which takes it by value. What it has in common
-// with its cache and its stream is atomic or behind locks, and those are taken after a panic as before it: none of this
-// crate's code panics while it holds one. The elements are `Copy` and so are written through `&mut` alone, which is not
-// `UnwindSafe` whatever it leads to.
+// No panic leaves an array half changed. Only `reshape` changes its shape, and takes the array by value. The state that it shares
+// with its cache and its stream is atomic or behind locks. Those are taken after a panic as before it, because this
+// crate's code does not panic while it holds one. The elements are `Copy`, so they are written only through `&mut`, which is not
+// `UnwindSafe` for any type.
 
 /// ```
 /// use gpucache::prelude::*;

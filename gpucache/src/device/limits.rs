@@ -68,7 +68,7 @@ pub fn limit_soft(device: &impl Device, bytes: u64) {
 /// idle goes back at once, as much as is too much.
 ///
 /// ```
-/// use gpucache::{Bound, device::Virtual, prelude::*};
+/// use gpucache::{device::Virtual, error::Bound, prelude::*};
 ///
 /// let (first, second) = (Virtual::new(128 << 40), Virtual::new(128 << 40)); // 128 TiB each
 /// gpucache::limit_process(200 << 40);
@@ -136,7 +136,7 @@ pub fn share_of(device: &impl Device, share: f64) -> Result<u64> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use gpucache::{ReclaimStep, reclaim, device::Virtual, prelude::*};
+/// use gpucache::{device::Virtual, prelude::*, reclaim, stats::ReclaimStep};
 ///
 /// let device = Virtual::new(8 << 20);
 /// gpucache::allocation_timeout(&device, Duration::from_secs(10));

@@ -5,7 +5,7 @@ use super::words::WORDS;
 /// A cause that prevents planning, or makes a scope reserve more memory than it needs.
 ///
 /// ```
-/// use gpucache::{Cause, cache_scope, prelude::*};
+/// use gpucache::{cache_scope, diagnosis::Cause, prelude::*};
 ///
 /// let host = Host::new();
 /// for _ in 0..20 {
@@ -73,7 +73,7 @@ impl Cause {
     /// Why the cause prevents a plan or costs memory, as a sentence without its end.
     ///
     /// ```
-    /// assert!(gpucache::Cause::NotRecycled.reason().contains("device"));
+    /// assert!(gpucache::diagnosis::Cause::NotRecycled.reason().contains("device"));
     /// ```
     pub fn reason(self) -> &'static str {
         self.words()[1]
@@ -82,7 +82,7 @@ impl Cause {
     /// What to change, as a sentence without its end.
     ///
     /// ```
-    /// assert!(gpucache::Cause::NotRecycled.remedy().contains("recycle"));
+    /// assert!(gpucache::diagnosis::Cause::NotRecycled.remedy().contains("recycle"));
     /// ```
     pub fn remedy(self) -> &'static str {
         self.words()[2]

@@ -45,7 +45,7 @@ pub struct Diagnosis {
 /// `allocations` and `bytes` say how much more is live, and the first of the `details` says so too.
 ///
 /// ```
-/// use gpucache::{Cause, cache_scope, prelude::*};
+/// use gpucache::{cache_scope, diagnosis::Cause, prelude::*};
 ///
 /// let host = Host::new();
 /// for entry in 0..64 {

@@ -29,14 +29,23 @@ pub(crate) struct Siblings {
     pub(crate) idle_bytes: u64,
 }
 
+impl Siblings {
+    /// Counts one more.
+    pub(crate) fn add(&mut self, entries: u64, idle_bytes: u64) {
+        add(&mut self.names, 1);
+        add(&mut self.entries, entries);
+        add(&mut self.idle_bytes, idle_bytes);
+    }
+}
+
 /// This many names, with fewer than this many entries each, are a finding.
 const MANY_NAMES: u64 = 16;
 const FEW_ENTRIES: u64 = 4;
 
 /// Diagnoses a scope from what is known of it on each thread.
 pub(crate) fn examine(scope: Arc<str>, threads: &[ScopeFacts], siblings: Siblings) -> Diagnosis {
-    let entries = total(threads.iter().map(|known| known.stats.entries));
-    let cases: Vec<Case<'_>> = threads.iter().filter(|known| known.stats.entries > 0).map(Case::new).collect();
+    let cases: Vec<Case<'_>> = threads.iter().map(Case::new).filter(|case| case.entries() > 0).collect();
+    let entries = total(cases.iter().map(Case::entries));
     let mut findings = merged(cases.iter().filter_map(Case::finding));
     if siblings.names >= MANY_NAMES && siblings.entries / FEW_ENTRIES < siblings.names {
         findings.push(of_names(siblings));

@@ -14,9 +14,10 @@ use std::panic::Location;
 use super::MOST_SITES;
 use super::cause::Cause;
 use super::finding::{Finding, told};
+use crate::stats::{ScopeStats, Unplanned};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::cache::ScopeFacts;
-use gpucache_engine::home::{Fact, FactCount, Facts, Sample};
+use gpucache_engine::home::{Counter, Fact, FactCount, Facts, Sample};
 
 /// Fewer entries are too early to tell: the first two are learned from, and plans settle in the next ones.
 const EARLY: u64 = 8;
@@ -44,6 +45,7 @@ const LITTLE: u64 = 64 << 10;
 /// A scope on a thread: its facts, and the entries that they cover.
 pub(super) struct Case<'a> {
     known: &'a ScopeFacts,
+    stats: ScopeStats,
     /// The entries that recent facts cover.
     span: u64,
     /// Allocations per entry, on average.
@@ -52,9 +54,15 @@ pub(super) struct Case<'a> {
 
 impl<'a> Case<'a> {
     pub(super) fn new(known: &'a ScopeFacts) -> Case<'a> {
-        let clock = known.clock;
+        let (clock, stats) = (known.clock, ScopeStats::of(&known.counts));
         let span = clock - (clock / Facts::WINDOW).saturating_sub(1) * Facts::WINDOW;
-        Case { known, span: span.max(1), mean: known.stats.allocations() / clock.max(1) }
+        let mean = stats.allocations() / clock.max(1);
+        Case { known, stats, span: span.max(1), mean }
+    }
+
+    /// How often the scope was entered.
+    pub(super) fn entries(&self) -> u64 {
+        self.stats.entries
     }
 
     /// Whether the scope plans, and had too few entries to tell how.
@@ -70,13 +78,13 @@ impl<'a> Case<'a> {
 
     /// Settings of the program.
     fn chosen(&self) -> Option<Finding> {
-        let ScopeFacts { stats, keeps_all, .. } = self.known;
+        let (stats, keeps_all) = (&self.stats, self.known.keeps_all);
         if self.is_frequent(Fact::Unkept, SELDOM) {
             return Some(self.found(Cause::NotRecycled, Fact::Unkept));
         }
         let held = stats.busy_bytes.saturating_add(stats.idle_bytes);
         let waste = held.saturating_sub(stats.high_water_bytes);
-        if *keeps_all && waste > stats.high_water_bytes.saturating_mul(WASTE).max(LITTLE) {
+        if keeps_all && waste > stats.high_water_bytes.saturating_mul(WASTE).max(LITTLE) {
             return Some(Finding { allocations: 0, share: 0.0, ..self.whole(Cause::KeyedWaste, waste) });
         }
         None
@@ -118,7 +126,7 @@ impl<'a> Case<'a> {
 
     /// More and more arrays are alive. That explains changes of order and size, so this rule comes before those.
     fn leak(&self) -> Option<Finding> {
-        let ScopeFacts { stats, facts, .. } = self.known;
+        let (stats, facts) = (&self.stats, &self.known.facts);
         let (arrays, bytes, entries) = facts.alive.growth(LEAKED)?;
         let mean = stats.allocations() as f64 / stats.entries.max(1) as f64;
         let share = (arrays as f64 / (mean * entries as f64).max(1.0)).min(1.0);
@@ -131,7 +139,7 @@ impl<'a> Case<'a> {
 
     /// The scope does not enclose what repeats.
     fn misplaced(&self) -> Option<Finding> {
-        let ScopeFacts { stats, clock, repeats, .. } = self.known;
+        let (stats, ScopeFacts { clock, repeats, .. }) = (&self.stats, self.known);
         let is_entered = stats.entries >= MANY;
         let causes = [
             (Cause::Empty, is_entered && stats.allocations() < stats.entries.div_ceil(SELDOM)),
@@ -176,8 +184,7 @@ impl<'a> Case<'a> {
     fn used_elsewhere(&self) -> Option<Finding> {
         let used = self.lately(Fact::UsedElsewhere);
         let waits = used.bytes / used.entries.max(1);
-        let is_much =
-            used.events / 2 >= used.entries && waits.saturating_mul(SELDOM) >= self.known.stats.high_water_bytes;
+        let is_much = used.events / 2 >= used.entries && waits.saturating_mul(SELDOM) >= self.stats.high_water_bytes;
         let is_used = is_much && self.is_frequent(Fact::UsedElsewhere, SELDOM);
         is_used.then(|| Finding { bytes: waits, ..self.found(Cause::UsedElsewhere, Fact::UsedElsewhere) })
     }
@@ -200,8 +207,8 @@ impl<'a> Case<'a> {
 
     /// All live arrays of the scope: hardly any array that outlived its entry was dropped.
     fn piled(&self) -> Finding {
-        let ScopeFacts { stats, carried_now, .. } = self.known;
-        let allocations = stats.busy_blocks.max(*carried_now);
+        let stats = &self.stats;
+        let allocations = stats.busy_blocks.max(self.carried_now());
         let share = allocations as f64 / stats.allocations().max(allocations).max(1) as f64;
         let (sites, details) = shown(self.escaped());
         let entries = stats.entries.min(allocations);
@@ -218,11 +225,16 @@ impl<'a> Case<'a> {
 
     /// Whether arrays that outlive their entry are hardly ever dropped, or more and more of them are alive.
     fn piles_up(&self) -> bool {
-        let ScopeFacts { plans, carried_now: now, clock, .. } = self.known;
-        let is_kept = plans.carried >= PILED && now.saturating_mul(SELDOM) >= plans.carried.saturating_mul(SELDOM - 1);
-        let is_grown = self.last(Fact::RingGrew).saturating_mul(4) >= clock.saturating_mul(3);
-        let grows = now.saturating_mul(4) >= plans.carried && is_grown;
-        is_kept || (grows && plans.carried >= 4 * PILED)
+        let (carried, now) = (self.stats.plan.carried, self.carried_now());
+        let is_kept = carried >= PILED && now.saturating_mul(SELDOM) >= carried.saturating_mul(SELDOM - 1);
+        let is_grown = self.last(Fact::RingGrew).saturating_mul(4) >= self.known.clock.saturating_mul(3);
+        let grows = now.saturating_mul(4) >= carried && is_grown;
+        is_kept || (grows && carried >= 4 * PILED)
+    }
+
+    /// Arrays of the ring that are alive.
+    fn carried_now(&self) -> u64 {
+        self.known.counts.get(Counter::RingBlocks)
     }
 
     /// How entries without a plan differ from each other.
@@ -282,8 +294,7 @@ impl<'a> Case<'a> {
 
     /// Whether the plans have no arena now, and had none in most entries.
     fn lacks_arena(&self) -> bool {
-        self.known.plans.unplanned == Some(gpucache_engine::home::Unplanned::Short)
-            && self.is_frequent(Fact::Unplanned, 2)
+        self.stats.plan.unplanned == Some(Unplanned::Short) && self.is_frequent(Fact::Unplanned, 2)
     }
 
     fn found(&self, cause: Cause, fact: Fact) -> Finding {
@@ -294,7 +305,7 @@ impl<'a> Case<'a> {
     fn refused(&self, cause: Cause, fact: Fact) -> Finding {
         let unplanned = self.lately(Fact::Unplanned);
         let amount = FactCount {
-            bytes: self.known.plans.arena_bytes,
+            bytes: self.stats.plan.arena_bytes,
             events: self.mean.saturating_mul(unplanned.entries),
             ..unplanned
         };
@@ -303,16 +314,15 @@ impl<'a> Case<'a> {
 
     /// The same, with the limit of the scope.
     fn limited(&self, mut finding: Finding) -> Finding {
-        let ScopeFacts { limit, plans, .. } = self.known;
-        let plan = Bytes(plans.arena_bytes);
-        let limit = limit.map(|limit| format!("the limit of the scope is {}, and its plan needs {plan}", Bytes(limit)));
-        finding.details.extend(limit);
+        let plan = Bytes(self.stats.plan.arena_bytes);
+        let text = |limit| format!("the limit of the scope is {}, and its plan needs {plan}", Bytes(limit));
+        finding.details.extend(self.known.limit.map(text));
         finding
     }
 
     /// A finding about all entries.
     fn whole(&self, cause: Cause, bytes: u64) -> Finding {
-        let stats = &self.known.stats;
+        let stats = &self.stats;
         let (entries, allocations) = (stats.entries, stats.allocations());
         let share = if allocations > 0 { 1.0 } else { 0.0 };
         let (sites, details) = (Vec::new(), Vec::new());

@@ -1,10 +1,10 @@
-//! Blocks by their addresses: a table in which each address that a block may have has a place of its own.
+//! Finds blocks by their addresses: a table with a place for each address at which a block may begin.
 //!
-//! The first half of an address finds a part of the table, the second one the place in it: two loads, no hash, no lock. A part is reserved
-//! when the first address in it is noted, and takes memory only where something was noted: a page of the host for each
-//! 128 KiB of the device, where large blocks begin, and so 1/32 of the device's memory at most.
+//! The upper bits of an address select a part of the table, the lower ones a place in that part: two loads, no hash, no lock. A part is
+//! reserved when the first address in it is noted. It takes host memory only for pages that are written: one page for each
+//! 128 KiB of the device in which large blocks begin, so at most 1/32 of the device's memory.
 //!
-//! Invariant: what stands in the table is a block that was put there, and nobody else has.
+//! Invariant: each entry of the table is a block that was put there, and nobody else has that block.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{NonNull, null_mut};
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering
 
 use gpucache_engine::cache::Block;
 
-/// Bits of an address that tell the part of the table: so many bytes of addresses have one.
+/// The lowest bit of an address that selects the part of the table. A part covers 2^30 bytes of addresses.
 const PART: u32 = 30;
-/// What processes can have of addresses, on the machines that there are: others have no place.
+/// Bits of the addresses that a process can use on current machines. Larger addresses have no place.
 const ADDRESSES: u32 = 48;
 const PARTS: usize = 1 << (ADDRESSES - PART);
 const PLACES: usize = (1 << PART) / Block::ALIGNMENT as usize;
@@ -23,28 +23,28 @@ type Part = [AtomicPtr<()>; PLACES];
 
 static TABLE: [AtomicPtr<Part>; PARTS] = [const { AtomicPtr::new(null_mut()) }; PARTS];
 
-/// Notes a block under its address; hands it out again if that has no place.
+/// Notes a block under its address. Returns the block if its address has no place.
 pub(super) fn put(block: Block) -> Result<u64, Block> {
     let address = block.address();
     let Some(place) = part_of(address).and_then(made).map(|part| place(part, address)) else {
         return Err(block);
     };
-    // Nothing stands there, as no other block that is alive has the same address.
+    // The place is empty, because no other live block has the same address.
     place.store(block.into_raw().as_ptr(), Release);
     Ok(address)
 }
 
-/// Takes a block out of the table, if one begins at this address.
+/// Takes the block that begins at this address out of the table, if there is one.
 #[inline]
 pub(super) fn take(address: u64) -> Option<Block> {
     if !address.is_multiple_of(Block::ALIGNMENT) {
         return None;
     }
     let part = part_of(address)?.load(Acquire);
-    // SAFETY: a part lives as long as the process from when it stands in the table, and was zeroed before.
+    // SAFETY: once a part is in the table it lives as long as the process, and it was zeroed before.
     let part: &'static Part = unsafe { part.as_ref() }?;
     let record = NonNull::new(place(part, address).swap(null_mut(), AcqRel))?;
-    // SAFETY: what stands in the table is a block that was put there, and the exchange gave it to this thread alone.
+    // SAFETY: each entry of the table is a block that was put there, and the exchange gave it to this thread alone.
     Some(unsafe { Block::from_raw(record) })
 }
 
@@ -60,16 +60,16 @@ fn place(part: &'static Part, address: u64) -> &'static AtomicPtr<()> {
 
 #[inline]
 fn made(part: &'static AtomicPtr<Part>) -> Option<&'static Part> {
-    // SAFETY: a part lives as long as the process from when it stands in the table, zeroed, which is a part without blocks.
+    // SAFETY: once a part is in the table it lives as long as the process. It was zeroed, which is a part without blocks.
     unsafe { part.load(Acquire).as_ref() }.or_else(|| make(part))
 }
 
-/// Reserves a part of the table. The allocator maps so large a piece, and so has it zeroed page by page when it is written.
+/// Reserves a part of the table. The allocator maps such a large piece, so the system zeroes each page when it is first written.
 #[cold]
 fn make(part: &'static AtomicPtr<Part>) -> Option<&'static Part> {
     let layout = Layout::new::<Part>();
-    // SAFETY: the layout has a size that is not zero, and zeros are null pointers. A part that another thread was faster with is
-    // given back as it was had, and nobody has seen it.
+    // SAFETY: the layout's size is not zero, and zeros are null pointers. If another thread was faster, the new part is freed
+    // with the layout that it was allocated with, and nobody has seen it.
     unsafe {
         let new: *mut Part = alloc_zeroed(layout).cast();
         match part.compare_exchange(null_mut(), new, AcqRel, Acquire) {

@@ -1,4 +1,4 @@
-//! The driver's own functions, behind those of the same names that this crate has.
+//! The driver's own functions, which this crate's functions of the same names replace.
 
 use std::mem::ManuallyDrop;
 
@@ -8,7 +8,7 @@ use libloading::Library;
 use gpucache_engine::base::sync::OnceLock;
 use gpucache_engine::device::Handle;
 
-/// What is called of the driver here, by the types that its header declares, which no version has changed.
+/// The driver's functions that this crate calls, with the types that its header declares. No version has changed them.
 pub(super) struct Driver {
     pub(super) alloc_async: unsafe extern "C" fn(*mut CUdeviceptr, usize, CUstream) -> CUresult,
     pub(super) free_async: unsafe extern "C" fn(CUdeviceptr, CUstream) -> CUresult,
@@ -21,20 +21,20 @@ pub(super) struct Driver {
     pub(super) synchronize: unsafe extern "C" fn() -> CUresult,
 }
 
-/// The library that the driver installs, under the name by which all find it.
+/// The library that the driver installs, under the name by which all programs find it.
 pub(super) const LIBRARY: &str = "libcuda.so.1";
 
-/// The library's own function of this name.
+/// Finds the library's own function with this name.
 ///
 /// # Safety
-/// It is of the type `F`, and the library is never unloaded.
+/// The function must have the type `F`, and the library must never be unloaded.
 unsafe fn find<F: Copy>(library: &Library, name: &str) -> Option<F> {
-    // SAFETY: the caller says that the function is of this type; it is not called here.
+    // SAFETY: the caller promises that the function has this type; it is not called here.
     unsafe { library.get::<F>(name.as_bytes()) }.ok().map(|found| *found)
 }
 
 impl Driver {
-    /// The driver of this machine, if it has one with all of these.
+    /// The driver of this machine, if it has one with all of these functions.
     #[inline]
     pub(super) fn get() -> Option<&'static Driver> {
         static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
@@ -43,10 +43,10 @@ impl Driver {
 
     #[cold]
     fn load() -> Option<Driver> {
-        // SAFETY: loading runs the initialisers of the driver's library, which are made to be run by any process at any time.
+        // SAFETY: loading runs the initializers of the driver's library, which any process may run at any time.
         let library = ManuallyDrop::new(unsafe { Library::new(LIBRARY) }.ok()?);
-        // SAFETY: the driver's header declares the functions of these names with the types of the fields. The library is never
-        // dropped, so that they stay.
+        // SAFETY: the driver's header declares the functions with these names and the types of the fields. The library is never
+        // dropped, so they stay valid.
         unsafe {
             Some(Driver {
                 alloc_async: find(&library, "cuMemAllocAsync")?,
@@ -62,19 +62,19 @@ impl Driver {
         }
     }
 
-    /// The context that is current on this thread, as a number; 0 if there is none.
+    /// The current context of this thread, as a number; 0 if there is none.
     #[inline]
     pub(super) fn current_context(&self) -> usize {
         let mut context = std::ptr::null_mut();
-        // SAFETY: the driver writes one pointer, for which there is room.
+        // SAFETY: the driver writes one pointer, for which `context` has room.
         let _ = unsafe { (self.context)(&mut context) };
         context as usize
     }
 
-    /// Waits until all work of the current context is done, if there is one, and of a stream that may be of another one. A failure is
-    /// theirs.
+    /// Waits until all work is done of the current context, if there is one, and of this stream, which may belong to another context.
+    /// Failures belong to that work and are ignored here.
     pub(super) fn synchronize(&self, handle: Handle) {
-        // SAFETY: the first takes nothing; the handle of the second is that of a live stream, as somebody frees memory on it now.
+        // SAFETY: the first function takes no argument. The second gets the handle of a live stream, on which the caller frees memory.
         unsafe {
             if self.current_context() != 0 {
                 let _ = (self.synchronize)();

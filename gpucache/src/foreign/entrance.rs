@@ -1,8 +1,8 @@
-//! How calls of the driver come here, and whether they do.
+//! How this crate intercepts calls of the driver, and whether it does.
 //!
-//! A program that links the driver is linked with the functions of [`hooks`](super::hooks) before it. One that loads it opens the library of
-//! [`shim`], if that is open first: so it is opened before `main` runs. That is tried in any program; one that
-//! links the driver has no use of it, and it does no harm there.
+//! In a program that links the driver, the linker finds the functions of [`hooks`](super::hooks) before the driver's. A program that loads
+//! the driver opens the library of [`shim`] instead, if that library is open first, so this file opens it before `main` runs. It does so
+//! in every program; a program that links the driver does not use the library, and it does no harm there.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,14 +13,14 @@ use super::probe::{Entrance, arrival};
 use super::shim;
 use gpucache_engine::{Error, Result};
 
-/// Whether the library in front of the driver could not be opened from memory.
+/// Whether the system refused to open the library in front of the driver from memory.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// How the allocations of other crates come to the scopes: asked by a call through cudarc, which has to arrive.
+/// How the allocations of other crates reach the scopes. This makes a call through cudarc, which has to arrive at this crate.
 ///
 /// # Errors
-/// [`is_unavailable`](Error::is_unavailable) where they do not, with the reason and what to do about it; scopes serve
-/// [`Array`](crate::Array)s alone then.
+/// [`is_unavailable`](Error::is_unavailable) if calls do not arrive, with the reason and the remedy. Scopes then serve only
+/// [`Array`](crate::Array)s.
 ///
 /// ```
 /// match gpucache::foreign::status() {
@@ -48,17 +48,17 @@ pub fn status() -> Result<Entrance> {
     })
 }
 
-/// Runs before `main`: the linker gathers what is to do so in this section.
+/// Runs before `main`: the linker collects functions to be run at the start in this section.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = open;
 
-/// Opens the library in front of the driver, before anybody asks for it.
+/// Opens the library in front of the driver, before any code opens the driver.
 extern "C" fn open() {
     let names = HOOKS.map(|(name, _)| name);
     let file = shim::library("libcuda.so", LIBRARY, &names);
-    // SAFETY: the library is open, and its table has a place for each hook, in their order; nobody else writes it, and nobody calls
-    // through it before this returns, as it runs before `main`.
+    // SAFETY: the library is open, and its table has a place for each hook, in this order. Nobody else writes the table, and nobody
+    // calls through it before this returns, because this runs before `main`.
     let is_open = open_from_memory(&file).is_some_and(|library| unsafe {
         let table: *mut *const () = libc::dlsym(library, shim::TABLE.as_ptr()).cast();
         if !table.is_null() {
@@ -69,10 +69,10 @@ extern "C" fn open() {
     IS_REFUSED.store(!is_open, Relaxed);
 }
 
-/// Opens a library whose file is these bytes, for as long as the process lives.
+/// Opens a library whose file has these bytes. It stays open as long as the process lives.
 fn open_from_memory(file: &[u8]) -> Option<*mut c_void> {
-    // SAFETY: the names are C strings, the bytes are readable, and the descriptor is one that was made here and is closed at
-    // most once. The library has no initialisers of its own; those of the driver, which it needs, are made to be run by any process.
+    // SAFETY: the names are C strings, and the bytes are readable. The descriptor was created here and is closed at
+    // most once. The library has no initializers of its own. Those of the driver, which it needs, may run in any process.
     unsafe {
         let descriptor = libc::memfd_create(c"libcuda.so".as_ptr(), libc::MFD_CLOEXEC);
         if descriptor < 0 {
@@ -83,8 +83,8 @@ fn open_from_memory(file: &[u8]) -> Option<*mut c_void> {
         let path = CStr::from_bytes_until_nul(path.as_bytes()).unwrap_or_default();
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
         if library.is_null() {
-            // Kept otherwise: the loader knows libraries by their paths, and would give this one to whoever opens a library of his
-            // own by the number of a descriptor, if that is this one's again.
+            // On success the descriptor stays open. The loader identifies libraries by their paths: if another library was opened
+            // later by the number of its descriptor, and the number was the same, the loader would return this library.
             libc::close(descriptor);
         }
         (!library.is_null() && written == file.len() as isize).then_some(library)

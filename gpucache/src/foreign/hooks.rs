@@ -1,7 +1,7 @@
-//! The driver's functions, as C calls them. The names are those of the driver's library, in whose place they are called; what they
-//! answer is what the driver would.
+//! The driver's functions, as C code calls them. They have the names of the driver's functions, are called instead of them, and return
+//! the same results.
 //!
-//! No panic crosses C: one would be a fault of this crate, and is answered as the driver answers faults of its own.
+//! No panic reaches C: a panic would be a bug of this crate, and the caller gets the driver's error for unknown failures.
 
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use super::serve::{self, Answer, Freed};
 use super::{info, pool};
 use gpucache_engine::device::{Handle, process_exits};
 
-/// Runs what a hook does with the driver's own functions, but for what a plan serves and gets back, where nothing can panic.
+/// Runs a hook with the driver's own functions and catches panics. Planned allocations and frees do not come here: they cannot panic.
 #[cold]
 fn guarded(hook: impl FnOnce(&'static Driver) -> CUresult) -> CUresult {
     let Some(driver) = Driver::get() else { return CUresult::CUDA_ERROR_NOT_INITIALIZED };
@@ -22,13 +22,13 @@ fn guarded(hook: impl FnOnce(&'static Driver) -> CUresult) -> CUresult {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or(CUresult::CUDA_ERROR_UNKNOWN)
 }
 
-/// Whether the driver gave this crate the memory, in which something of a scope may lie: to free it is a mistake of somebody else's,
-/// as a second free of what had its beginning.
+/// Whether the driver gave this memory to this crate, for example a chunk with blocks of scopes. A program that frees it makes a mistake,
+/// such as freeing a block twice that began at the same address.
 fn is_ours_alone(address: CUdeviceptr) -> bool {
     !Handle::is_own_call() && Handle::is_own_memory(address)
 }
 
-/// What the driver answers to a request that is its own, once everything idle went back to it if it had no memory.
+/// Passes a request on to the driver. If the driver has no memory, it first gets all idle memory, and then the request again.
 fn passed_on(bytes: usize, handle: Handle, call: impl Fn() -> CUresult) -> CUresult {
     pool::keep();
     let answer = call();
@@ -37,10 +37,10 @@ fn passed_on(bytes: usize, handle: Handle, call: impl Fn() -> CUresult) -> CUres
     if is_short && serve::retry(bytes, handle, succeeds) { CUresult::CUDA_SUCCESS } else { answer }
 }
 
-/// Room for the address of what is allocated.
+/// Memory for the address of an allocation.
 type Place = MaybeUninit<CUdeviceptr>;
 
-/// What the driver answers to an allocation. Without a place for the address that is the driver's affair.
+/// The result of an allocation. If the caller gave no memory for the address, the driver decides what to return.
 fn answered(
     place: Option<&mut Place>,
     (bytes, handle): (usize, Handle),
@@ -58,14 +58,14 @@ fn answered(
     }
 }
 
-/// As the driver's function of this name.
+/// Does the same as the driver's function with this name.
 ///
 /// # Safety
 /// As for the driver's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
     let handle = Handle(stream as usize);
-    // SAFETY: null, or room for an address, which nobody else uses meanwhile, as the driver's function asks.
+    // SAFETY: it is null, or memory for an address that nobody else uses meanwhile, as the driver's function requires.
     let mut place = unsafe { address.cast::<Place>().as_mut() };
     if let Some(place) = &mut place
         && let Some(served) = serve::allocate_planned(bytes, handle)
@@ -74,13 +74,13 @@ pub(super) unsafe extern "C" fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes
         return CUresult::CUDA_SUCCESS;
     }
     guarded(|driver| {
-        // SAFETY: the driver's own function gets what the caller gave for it.
+        // SAFETY: the driver's own function gets the caller's arguments for it.
         let call = || unsafe { (driver.alloc_async)(address, bytes, stream) };
         answered(place, (bytes, handle), || serve::allocate(bytes, handle), call)
     })
 }
 
-/// As the driver's function of this name.
+/// Does the same as the driver's function with this name.
 ///
 /// # Safety
 /// As for the driver's.
@@ -98,18 +98,18 @@ pub(super) unsafe extern "C" fn cuMemFreeAsync(address: CUdeviceptr, stream: CUs
             CUresult::CUDA_SUCCESS
         }
         None if is_ours_alone(address) => CUresult::CUDA_ERROR_INVALID_VALUE,
-        // SAFETY: it is no memory of ours, so that the driver's own function gets what the caller gave for it.
+        // SAFETY: the memory is not this crate's, so the driver's own function gets the caller's arguments for it.
         None => unsafe { (driver.free_async)(address, stream) },
     })
 }
 
-/// As the driver's function of this name.
+/// Does the same as the driver's function with this name.
 ///
 /// # Safety
 /// As for the driver's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> CUresult {
-    // SAFETY: as its caller promises the driver, there is room for an address that is nobody else's, or the pointer is null.
+    // SAFETY: as the caller promises the driver, it is null, or memory for an address that nobody else uses meanwhile.
     let place = unsafe { address.cast::<Place>().as_mut() };
     guarded(|driver| {
         // SAFETY: the caller's arguments go to the function that they were meant for.
@@ -118,7 +118,7 @@ pub(super) unsafe extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: 
     })
 }
 
-/// As the driver's function of this name.
+/// Does the same as the driver's function with this name.
 ///
 /// # Safety
 /// As for the driver's.
@@ -127,36 +127,36 @@ pub(super) unsafe extern "C" fn cuMemFree_v2(address: CUdeviceptr) -> CUresult {
     guarded(|driver| match serve::free_for_host(address) {
         true => CUresult::CUDA_SUCCESS,
         false if is_ours_alone(address) => CUresult::CUDA_ERROR_INVALID_VALUE,
-        // SAFETY: what was not served here is the driver's, or an error that it answers.
+        // SAFETY: the memory was not served here, so it is the driver's, or an error that the driver reports.
         false => unsafe { (driver.free)(address) },
     })
 }
 
-/// As the driver's function of this name, but that memory which scopes keep idle counts as free.
+/// Does the same as the driver's function with this name, except that idle memory of scopes counts as free.
 ///
 /// # Safety
 /// As for the driver's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> CUresult {
-    // SAFETY: the caller gives room for two numbers, as the driver's function asks.
+    // SAFETY: the caller provides memory for two numbers, as the driver's function requires.
     unsafe { memory_info(Entrance::Linked, free, total) }
 }
 
-/// As [`cuMemGetInfo_v2`], for calls by the library in front of the driver.
+/// Like [`cuMemGetInfo_v2`], for calls through the library in front of the driver.
 unsafe extern "C" fn loaded_memory_info(free: *mut usize, total: *mut usize) -> CUresult {
-    // SAFETY: who calls by that library gives what the driver's function asks for: room for two numbers.
+    // SAFETY: callers through that library provide what the driver's function requires: memory for two numbers.
     unsafe { memory_info(Entrance::Loaded, free, total) }
 }
 
 /// # Safety
-/// Each address is null, or there is room for a number.
+/// Each pointer is null, or points to memory for a number.
 unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -> CUresult {
-    // SAFETY: null, or room for a number. The driver writes two numbers to two places, so that only a question of this crate's own has one
-    // place for both, in which a number stands.
+    // SAFETY: it is null, or memory for a number. The driver writes two numbers to two places. So only this crate's own question passes
+    // the same place for both, and that place contains an initialized number.
     if free == total && unsafe { free.as_mut() }.is_some_and(|question| answer(question, entrance)) {
         return CUresult::CUDA_SUCCESS;
     }
-    // SAFETY: the caller promises room for both, to which the driver writes, and lends them until this returns.
+    // SAFETY: the caller promises memory for both numbers, to which the driver writes, and lends it until this returns.
     guarded(|driver| unsafe {
         let answer = (driver.info)(free, total);
         if answer == CUresult::CUDA_SUCCESS
@@ -169,7 +169,7 @@ unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -
     })
 }
 
-/// As the driver's function of this name.
+/// Does the same as the driver's function with this name.
 ///
 /// # Safety
 /// As for the driver's.
@@ -184,7 +184,7 @@ pub(super) unsafe extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> CUresult
     })
 }
 
-/// The functions above by the names under which the library in front of the driver shows them.
+/// The functions above, with the names under which the library in front of the driver exports them.
 pub(super) const HOOKS: [(&str, *const ()); 6] = [
     ("cuMemAllocAsync", cuMemAllocAsync as *const ()),
     ("cuMemFreeAsync", cuMemFreeAsync as *const ()),

@@ -1,8 +1,8 @@
-//! Everyone's tensors: memory that any code of the process allocates through the driver's calls comes from the innermost scope.
+//! Tensors of other crates: inside a scope, memory that any code of the process allocates through the driver comes from that scope.
 //!
-//! With the feature `foreign`, on Linux, what candle, kornia and all others allocate through cudarc inside a scope is served by the
-//! scope's cache, as [`Array`](crate::Array)s are: planned, recycled, given back by [`invalidate`](crate::invalidate). Their code
-//! stays as it is:
+//! With the feature `foreign`, on Linux, the scope's cache serves all memory that candle, kornia and other crates allocate through cudarc
+//! inside the scope. It is planned and recycled like that of [`Array`](crate::Array)s, and [`invalidate`](crate::invalidate) frees it.
+//! The code of those crates stays unchanged:
 //!
 //! ```no_run
 //! # fn train_step() {}
@@ -10,27 +10,26 @@
 //! for _ in 0..100 {
 //!     gpucache::cache_scope!(train_step, { train_step() }); // candle's own code
 //! }
-//! println!("{}", gpucache::foreign::stats("train_step").unwrap());
+//! println!("{}", gpucache::stats("train_step").unwrap().foreign);
 //! # Ok::<(), gpucache::Error>(())
 //! ```
 //!
-//! # How a call goes
-//! A program that links the driver finds this crate's `cuMemAllocAsync` first; one that loads it at run time, as cudarc does by
-//! default, opens a small library of ours in its place (`entrance`). Either way the call comes to `hooks`, and from there to
-//! `serve`: inside a scope → the stream that the handle means (`streams`) → a block of the scope's
-//! cache → its address is noted (`addresses`) and handed out. A free finds the block by its address, and drops it: from there on
-//! it is as with any array. What is of no scope goes on to the driver (`driver`).
+//! # How a call is served
+//! In a program that links the driver, the linker finds this crate's `cuMemAllocAsync` first. A program that loads the driver at run
+//! time, as cudarc does by default, opens a small library of this crate instead (`entrance`). Either way the call arrives at `hooks`, which
+//! calls `serve`. Inside a scope, `serve` finds the stream of the handle (`streams`) and takes a block from the scope's
+//! cache. It notes the block's address (`addresses`) and returns the address. A free finds the block by its address and drops it, like the
+//! block of any array. Calls outside scopes go on to the driver (`driver`).
 //!
-//! | file | its one matter |
+//! | file | task |
 //! |---|---|
-//! | `hooks` | the driver's functions, as C calls them |
-//! | `serve` | what is served, what passed on, and how a free is ordered |
-//! | `streams` | which stream a handle means, found again without a call |
-//! | `addresses` | blocks by their addresses |
-//! | `entrance`, `shim`, `probe` | how calls come here, and whether they do |
+//! | `hooks` | the driver's functions, as C code calls them |
+//! | `serve` | decides which calls are served and which are passed on, and orders a free |
+//! | `streams` | finds the stream of a handle, usually without a call |
+//! | `addresses` | finds blocks by their addresses |
+//! | `entrance`, `shim`, `probe` | intercept calls, and tell whether that works |
 //! | `driver` | the driver's own functions |
-//! | `pool`, `info` | the driver's own pool; what counts as free |
-//! | `stats` | what was done, by scope |
+//! | `pool`, `info` | the driver's own pool; the memory that counts as free |
 #![allow(unsafe_code)]
 
 mod addresses;
@@ -42,10 +41,8 @@ mod pool;
 mod probe;
 mod serve;
 mod shim;
-mod stats;
 mod streams;
 
 pub use entrance::status;
 pub use pool::keep_pool;
 pub use probe::Entrance;
-pub use stats::{ForeignStats, stats};

@@ -1,19 +1,19 @@
-//! The driver's own pool, for what is allocated outside of scopes.
+//! The driver's own pool, which serves allocations outside scopes.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use cudarc::driver::{result, sys};
 
-/// Whether the pools are to keep their memory.
+/// Whether the pools keep their memory.
 static KEEPS: AtomicBool = AtomicBool::new(true);
 static DONE: Once = Once::new();
 
-/// Whether the driver's pools keep what is freed outside of scopes, instead of giving it back to the device at each
-/// synchronization; they do unless this says no. What they keep counts as free where a program asks how much memory there is, and
-/// goes back where a request would fail otherwise.
+/// Sets whether the driver's pools keep memory that is freed outside scopes. Without this call they do. Otherwise they return it to the
+/// device at each synchronization. Memory that they keep counts as free when a program asks for free memory, and is
+/// returned if a request would otherwise fail.
 ///
-/// To be called before the first allocation: later calls change the pools of all devices at once, whatever they were set to.
+/// Call this before the first allocation. A later call changes the pools of all devices at once, whatever their settings were.
 ///
 /// ```
 /// gpucache::foreign::keep_pool(false); // as the driver comes
@@ -25,7 +25,7 @@ pub fn keep_pool(keeps: bool) {
     }
 }
 
-/// Has the pools keep what they have, once.
+/// Makes the pools keep their memory; only the first call does something.
 #[inline]
 pub(super) fn keep() {
     if !DONE.is_completed() {
@@ -37,15 +37,15 @@ pub(super) fn keep() {
     }
 }
 
-/// Has the pool of each device keep so many bytes. A device that has none is left alone.
+/// Makes the pool of each device keep this many bytes. Devices without a pool are ignored.
 #[cold]
 fn set(bytes: u64) {
     let Ok(devices) = result::device::get_count() else { return };
     for device in (0..devices).filter_map(|ordinal| result::device::get(ordinal).ok()) {
         let mut bytes = bytes;
         let mut pool = std::ptr::null_mut();
-        // SAFETY: the driver writes the handle of the device's pool, which lives as long as the device, and then reads one 64-bit
-        // number, which this measure is.
+        // SAFETY: the driver writes the handle of the device's pool, which lives as long as the device. Then it reads one 64-bit
+        // number, which is the type of this attribute.
         let _ = unsafe {
             sys::cuDeviceGetDefaultMemPool(&mut pool, device).result().and_then(|()| {
                 let measure = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;

@@ -1,10 +1,10 @@
-//! Whether calls of the driver come here, and by which way: asked by a call through cudarc.
+//! Tests by a call through cudarc whether calls of the driver arrive here, and by which way.
 
 use std::fmt;
 
 use cudarc::driver::sys;
 
-/// How the calls of other crates come to their scopes.
+/// How the calls of other crates reach their scopes.
 ///
 /// ```no_run
 /// println!("{}", gpucache::foreign::status()?);
@@ -13,9 +13,9 @@ use cudarc::driver::sys;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Entrance {
-    /// The program links the driver, as candle has it.
+    /// The program links the driver, as with candle.
     Linked,
-    /// The program loads the driver when it needs it, as cudarc does by default.
+    /// The program loads the driver at run time, as cudarc does by default.
     Loaded,
 }
 
@@ -23,28 +23,28 @@ impl fmt::Display for Entrance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Entrance::Linked => {
-                "scopes serve what the driver is asked for: by the functions that the program is linked with"
+                "scopes serve allocations that other crates request from the CUDA driver (linked into the program)"
             }
             Entrance::Loaded => {
-                "scopes serve what the driver is asked for: by a library that was opened in front of it"
+                "scopes serve allocations that other crates request from the CUDA driver (loaded at run time)"
             }
         })
     }
 }
 
-/// What stands at the one address of a question, which no program gives twice.
+/// The value at the address of a question. Only this crate's question passes one address for both results.
 const QUESTION: usize = 0x6770_7563;
 
-/// The way by which a call of cudarc's comes here, if it does.
+/// The way by which a call of cudarc arrives here; `None` if it does not.
 pub(super) fn arrival() -> Option<Entrance> {
     let mut answer = QUESTION;
     let place = &raw mut answer;
-    // SAFETY: the driver writes two numbers one after the other, for which there is room.
+    // SAFETY: the driver writes two numbers to this place, one after the other, and the place has room for a number.
     let _ = unsafe { sys::cuMemGetInfo_v2(place, place) };
     [Entrance::Linked, Entrance::Loaded].into_iter().find(|entrance| answer == QUESTION + 1 + *entrance as usize)
 }
 
-/// Answers a question of [`arrival`], which came by this way. Whether it was one.
+/// Answers a question of [`arrival`] that arrived by this way. Returns whether it was a question.
 pub(super) fn answer(question: &mut usize, entrance: Entrance) -> bool {
     let is_question = *question == QUESTION;
     if is_question {

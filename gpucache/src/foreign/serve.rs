@@ -1,8 +1,8 @@
-//! What is served, what is passed on to the driver, and how a free is ordered.
+//! Decides which calls are served and which are passed on to the driver, and orders a free.
 //!
-//! Served is what a thread allocates inside a scope that keeps memory, on a stream of a device's own context that is not captured. Its
-//! memory goes back to the scope in the order of the stream that it was allocated on; who frees it on another one says that his
-//! stream's work so far may use it, and the memory's next life waits for both.
+//! An allocation is served if the thread is inside a scope that keeps memory, and the stream belongs to a device's own context and is not
+//! captured. The memory returns to the scope in the order of the stream on which it was allocated. If a program frees it on another
+//! stream, the earlier work of that stream may use it, so the memory's next life waits for both streams.
 
 use std::any::TypeId;
 
@@ -16,28 +16,28 @@ use gpucache_engine::pressure::retry_call;
 use gpucache_engine::record::Request;
 use gpucache_engine::{Error, Result};
 
-/// What becomes of a request.
+/// The answer to an allocation.
 pub(super) enum Answer {
     Served(u64),
-    /// It is the driver's to answer.
+    /// The driver has to answer it.
     PassOn,
-    /// The device has no memory, whatever was given back.
+    /// The device has no memory, even after all idle memory was freed.
     Exhausted,
 }
 
-/// The dtype of what other crates allocate: bytes.
+/// The dtype of memory that other crates allocate: bytes.
 struct Bytes;
 
-/// What becomes of memory that is freed.
+/// What happened to freed memory.
 pub(super) enum Freed {
     Done,
-    /// It was served, and is freed on another stream than its own, or one that is not known.
+    /// The block was served here, but it is freed on another stream than its own, or on an unknown one.
     Elsewhere(Block),
-    /// It is none of ours.
+    /// The memory was not served here.
     Unknown,
 }
 
-/// What the plan of the innermost scope expects next on the stream that a handle means, if this is it.
+/// Serves the next planned allocation of the innermost scope on the stream of a handle, if this request is that allocation.
 #[inline]
 pub(super) fn allocate_planned(bytes: usize, handle: Handle) -> Option<u64> {
     let entry = Entry::serving().filter(|_| bytes > 0 && !Handle::is_own_call())?;
@@ -48,7 +48,7 @@ pub(super) fn allocate_planned(bytes: usize, handle: Handle) -> Option<u64> {
     Some(address)
 }
 
-/// Memory of the innermost scope on the stream that a handle means.
+/// Serves memory of the innermost scope on the stream of a handle.
 pub(super) fn allocate(bytes: usize, handle: Handle) -> Answer {
     let Some(entry) = Entry::serving().filter(|_| bytes > 0 && !Handle::is_own_call()) else { return Answer::PassOn };
     match streams::with(handle, entry, |stream| take(stream, bytes)) {
@@ -61,20 +61,20 @@ pub(super) fn allocate(bytes: usize, handle: Handle) -> Answer {
     }
 }
 
-/// Memory of the innermost scope that any stream may use at once.
+/// Serves memory of the innermost scope that any stream may use at once.
 pub(super) fn allocate_for_host(bytes: usize) -> Answer {
     if bytes == 0 || Entry::serving().is_none() || Handle::is_own_call() {
         return Answer::PassOn;
     }
     let Some(stream) = Handle::host_ordered() else { return passed_on() };
-    // The range may have put the stream behind others, in this call or in another one's: the host is to be behind them too.
+    // The range may have put the stream behind others, in this call or in another thread's. The host has to wait for them too.
     match take(&stream, bytes) {
         Ok(Some(address)) if stream.synchronize().is_ok() => {
             Current::note_foreign(true);
             Answer::Served(address)
         }
         Ok(Some(address)) => {
-            // Nobody has it, and so nobody would give it back.
+            // The caller does not get the block, so it would never free it.
             drop(addresses::take(address));
             passed_on()
         }
@@ -88,7 +88,7 @@ fn passed_on() -> Answer {
     Answer::PassOn
 }
 
-/// A block of the scope, noted under its address; `None` if that has no place.
+/// A block of the scope, noted under its address; `None` if that address has no place in the table.
 fn take(stream: &Stream, bytes: usize) -> Result<Option<u64>> {
     let request = Request { dtype: TypeId::of::<Bytes>(), type_name: "bytes", dims: &[bytes], bytes, site: None };
     Ok(addresses::put(Block::allocate(stream, &request)?).ok())
@@ -100,20 +100,20 @@ fn refused(error: &Error, handle: Handle) -> Answer {
         return Answer::Exhausted;
     }
     if error.is_unavailable() {
-        // A graph is captured on the stream: its allocations are the graph's own.
+        // A graph is captured on the stream, and allocations during a capture belong to the graph.
         streams::note_capture(handle);
     }
     passed_on()
 }
 
-/// Makes a call of the driver that found no memory again, once everything idle went back to it. Whether it has succeeded then.
+/// Repeats a call of the driver that found no memory, after all idle memory was freed. Returns whether it succeeded.
 #[cold]
 pub(super) fn retry(bytes: usize, handle: Handle, succeeds: impl Fn() -> bool) -> bool {
     let again = |stream: &Stream| retry_call(stream, bytes, &succeeds);
     !Handle::is_own_call() && streams::with(handle, Entry::now(), again).is_ok_and(|has_succeeded| has_succeeded)
 }
 
-/// Takes memory back that [`allocate`] served, if work of its own stream alone may use it.
+/// Takes memory back that [`allocate`] served, if only work of its own stream may use it.
 #[inline]
 pub(super) fn take_back(address: u64, handle: Handle) -> Freed {
     let Some(block) = addresses::take(address) else { return Freed::Unknown };
@@ -130,11 +130,11 @@ pub(super) fn take_back(address: u64, handle: Handle) -> Freed {
     }
 }
 
-/// Takes a block back which work of the stream may use that the handle means, if that is another one than its own.
+/// Takes a block back that work on the stream of this handle may use, if that is not the block's own stream.
 pub(super) fn free_elsewhere(block: Block, handle: Handle) {
     match streams::with(handle, Entry::now(), |stream| note_use(&block, stream)) {
         Ok(Ok(())) => {}
-        // What cannot be ordered is waited for: the work of both contexts, and of the stream, if that is of another one.
+        // What cannot be ordered is waited for: the work of both contexts, and of the stream, which may belong to a third one.
         Ok(Err(_)) | Err(Unknown::Context | Unknown::ThreadEnds) => wait_for_all(&block, handle),
         Err(Unknown::Captured) => {}
     }
@@ -147,7 +147,7 @@ fn note_use(block: &Block, stream: &Stream) -> Result<()> {
     }
     block.note_freed_elsewhere();
     let is_host_ordered = || Handle::host_ordered().is_some_and(|host| host.id() == block.stream().id());
-    // Streams of two devices have no events in common; and whoever gets the host's memory waits for nobody.
+    // Streams of two devices share no events. And whoever gets memory for the host next waits for nobody.
     if stream.memory_id() != block.stream().memory_id() || is_host_ordered() {
         return stream.synchronize();
     }
@@ -155,8 +155,8 @@ fn note_use(block: &Block, stream: &Stream) -> Result<()> {
     Ok(())
 }
 
-/// Takes memory back of which no work of the context that is current will be under way any more: waits for it, as the driver does.
-/// Whether it was served.
+/// Takes memory back like the driver's function without a stream: first waits until no work of the current context can use it.
+/// Returns whether the memory was served here.
 pub(super) fn free_for_host(address: u64) -> bool {
     let Some(block) = addresses::take(address) else { return false };
     if process_exits() {
@@ -168,8 +168,8 @@ pub(super) fn free_for_host(address: u64) -> bool {
     true
 }
 
-/// Waits for the work of the context that is current, of the stream that a handle means, and of the block's own context. A failure
-/// is that of a context, whose work is lost with it.
+/// Waits for the work of the current context, of the stream of a handle, and of the block's own context. A failure
+/// belongs to a context, whose work is lost with it.
 fn wait_for_all(block: &Block, handle: Handle) {
     if let Some(driver) = Driver::get() {
         driver.synchronize(handle);

@@ -1,9 +1,9 @@
-//! A small library that stands in front of the driver for programs that load it: bytes of an ELF file, made here and opened from
-//! memory.
+//! A small library in front of the driver, for programs that load the driver. This file creates the bytes of its ELF file, which is
+//! opened from memory.
 //!
-//! It calls itself `libcuda.so` and needs `libcuda.so.1`. Who asks the dynamic linker for the first name afterwards gets it, as a library
-//! of that name is open already; what it does not define itself is found in the one that it needs. Each function that it
-//! defines is a jump through a table, which is filled in once it is open.
+//! Its name is `libcuda.so`, and it needs `libcuda.so.1`. If a program then asks the dynamic linker for `libcuda.so`, it gets this
+//! library, because a library with that name is already open. Functions that it does not define are found in the library that it
+//! needs. Each function that it defines is a jump through a table, which is filled in once the library is open.
 //!
 //! ```text
 //!   read and execute   header · program headers · symbols · names · hash table · jumps
@@ -15,14 +15,14 @@ use std::ffi::CStr;
 /// The name of the table.
 pub(super) const TABLE: &CStr = c"gpucache_hooks";
 
-/// No page of any machine is larger; the second half begins at a multiple of it.
+/// At least the page size of any machine. The second half of the file begins at a multiple of it.
 const PAGE: usize = 0x1_0000;
 const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const SYMBOL: usize = 24;
 const JUMP: usize = 16;
 
-/// Where the parts lie, as offsets in the file, which are addresses in the library too.
+/// Offsets of the parts in the file, which are also their addresses in the library.
 struct Layout {
     symbols: usize,
     names: usize,
@@ -33,14 +33,14 @@ struct Layout {
     table: usize,
 }
 
-/// Puts a name behind others, and tells where it begins.
+/// Appends a name to the others, and returns the offset at which it begins.
 fn add(names: &mut Vec<u8>, name: &str) -> u64 {
     let place = names.len();
     names.extend(name.bytes().chain([0]));
     place as u64
 }
 
-/// The file of a library of this name, which needs another one, and defines functions of these names.
+/// The file of a library with this name that needs another library and defines functions with these names.
 pub(super) fn library(soname: &str, needed: &str, functions: &[&str]) -> Vec<u8> {
     let mut names = vec![0];
     let [soname, needed, table] = [soname, needed, &TABLE.to_string_lossy()].map(|name| add(&mut names, name));
@@ -89,13 +89,13 @@ impl Layout {
             part(LOAD, READ_EXECUTE, 0, self.end, PAGE),
             part(LOAD, READ_WRITE, self.dynamic, size - self.dynamic, PAGE),
             part(DYNAMIC, READ_WRITE, self.dynamic, self.table - self.dynamic, 8),
-            // Without it a stack would have to be executable.
+            // Without this entry the loader would make stacks executable.
             part(GNU_STACK, READ_WRITE, 0, 0, 16),
         ]
         .concat()
     }
 
-    /// What the dynamic linker is told: pairs of what and where.
+    /// The dynamic section: pairs of a tag and a value.
     fn dynamic(&self, soname: u64, needed: u64, names: usize) -> Vec<u8> {
         const NEEDED: u64 = 1;
         const HASH: u64 = 4;
@@ -125,19 +125,19 @@ fn header() -> Vec<u8> {
     let magic = [0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let kind = [SHARED, MACHINE].into_iter().flat_map(u16::to_le_bytes);
     let version = 1u32.to_le_bytes();
-    // No entry, program headers behind this, no sections.
+    // No entry point, program headers directly behind this header, no sections.
     let places = [0, HEADER as u64, 0].into_iter().flat_map(u64::to_le_bytes);
     let flags = 0u32.to_le_bytes();
     let sizes = [HEADER as u16, PROGRAM_HEADER as u16, 4, 0, 0, 0].into_iter().flat_map(u16::to_le_bytes);
     magic.into_iter().chain(kind).chain(version).chain(places).chain(flags).chain(sizes).collect()
 }
 
-/// The empty symbol that all begin with, the table, and the functions.
+/// The empty symbol that comes first in every symbol table, the table of hooks, and the functions.
 fn symbols(layout: &Layout, table: u64, functions: &[u64]) -> Vec<u8> {
     const GLOBAL_OBJECT: u8 = 0x11;
     const GLOBAL_FUNCTION: u8 = 0x12;
     let symbol = |name: u64, kind: u8, place: usize, bytes: usize| {
-        // Of some section, as those of none are not defined.
+        // Any section number will do, except 0, which means undefined.
         let (name, section) = ((name as u32).to_le_bytes(), 1u16.to_le_bytes());
         let place = [place as u64, bytes as u64].into_iter().flat_map(u64::to_le_bytes);
         name.into_iter().chain([kind, 0]).chain(section).chain(place).collect::<Vec<u8>>()
@@ -150,7 +150,7 @@ fn symbols(layout: &Layout, table: u64, functions: &[u64]) -> Vec<u8> {
     all
 }
 
-/// One bucket, and all symbols in a chain: there are few.
+/// A hash table with one bucket and all symbols in one chain, because there are few.
 fn hash_table(symbols: usize) -> Vec<u8> {
     let chain = (0..symbols as u32).map(|number| match number {
         0 => 0,
@@ -160,18 +160,18 @@ fn hash_table(symbols: usize) -> Vec<u8> {
     [1, symbols as u32, 1].into_iter().chain(chain).flat_map(u32::to_le_bytes).collect()
 }
 
-/// The code at an address that goes where a place of the table says.
+/// The code at an address that jumps to the address in a place of the table.
 #[cfg(target_arch = "x86_64")]
 fn jump(here: usize, place: usize) -> Vec<u8> {
-    // endbr64; jmp [rip + distance], counted from the end of the jump.
+    // endbr64; jmp [rip + distance], where the distance counts from the end of the jump.
     let distance = (place - (here + 10)) as u32;
     [0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25].into_iter().chain(distance.to_le_bytes()).collect()
 }
 
-/// The code at an address that goes where a place of the table says.
+/// The code at an address that jumps to the address in a place of the table.
 #[cfg(target_arch = "aarch64")]
 fn jump(here: usize, place: usize) -> Vec<u8> {
-    // bti c; adrp x16, page of the place; ldr x16, [x16, place in the page]; br x16.
+    // bti c; adrp x16, page of the place; ldr x16, [x16, offset in the page]; br x16.
     let pages = ((place >> 12) - (here >> 12)) as u32;
     let adrp = 0x9000_0010 | (pages & 3) << 29 | (pages >> 2) << 5;
     let load = 0xf940_0210 | ((place as u32 % 4096) / 8) << 10;

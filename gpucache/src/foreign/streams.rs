@@ -1,7 +1,8 @@
-//! Which stream a handle means on this thread: found again without a call while nothing changed that could make it another one.
+//! Finds the stream of a handle on this thread, usually without a call of the driver.
 //!
-//! A handle means what it meant last on this thread if no stream was destroyed meanwhile, and the context is the same where it depends on
-//! that. Streams that are destroyed by code that does not come by here (CUDA's runtime library) are told apart by their ids, which are
+//! A handle means the same stream as before on this thread if no stream was destroyed meanwhile. For handles that depend on the context,
+//! the context must be the same too. Code that bypasses this crate (CUDA's runtime library) may also destroy streams. New streams with the
+//! same handle are recognized by their ids, which are queried once per entry.
 //! asked for once an entry.
 
 use std::cell::RefCell;
@@ -15,20 +16,20 @@ thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
 
-/// What a handle meant when it was looked up last.
+/// The result of the last look-up of a handle.
 struct Last {
     handle: Handle,
     context: usize,
     ended: u64,
     entry: Entry,
     found: Borrowed,
-    /// Whether a graph is captured on it in this entry, so that its memory is the graph's.
+    /// Whether a graph is captured on the stream in this entry, so that its memory belongs to the graph.
     is_captured: bool,
 }
 
-/// Why there is no stream.
+/// The reason why no stream is returned.
 pub(super) enum Unknown {
-    /// It is of a context that is not served, or there is none.
+    /// It belongs to a context that is not served, or there is no context.
     Context,
     /// A graph is captured on it.
     Captured,
@@ -36,7 +37,7 @@ pub(super) enum Unknown {
     ThreadEnds,
 }
 
-/// Runs `act` with the stream that a handle means here and now, if that is what it meant last.
+/// Runs `act` with the stream that a handle means here and now, if it is the stream of the last look-up.
 #[inline]
 pub(super) fn with_known<R>(handle: Handle, entry: Entry, act: impl FnOnce(&Stream) -> R) -> Option<R> {
     let with = |last: &RefCell<Option<Last>>| {
@@ -77,13 +78,13 @@ fn look_up(last: &RefCell<Option<Last>>, handle: Handle, entry: Entry) -> Option
         _ => (handle.stream()?, false),
     };
     let stream = found.stream.clone();
-    // Who frees memory tells of one stream, and not of all that used it.
+    // Whoever frees memory names one stream, and not all streams that used it.
     stream.memory().note_unknown_work();
     *last = Some(Last { handle, context, ended, entry, found, is_captured });
     Some(if is_captured { Err(Unknown::Captured) } else { Ok(stream) })
 }
 
-/// A graph is captured on the stream that was looked up last: in this entry its memory is the graph's.
+/// Notes that a graph is captured on the stream of the last look-up. In this entry, its memory belongs to the graph.
 #[cold]
 pub(super) fn note_capture(handle: Handle) {
     let note = |last: &RefCell<Option<Last>>| {

@@ -21,7 +21,7 @@
 //! | `recorder::followed` | an entry that goes by a known order, and makes the moves that are due |
 //! | `recorder::timetable` | those moves: which arrays a fetch brings ahead of their use (prefetch), and how this becomes better |
 //! | `recorder::pacer` | how long the work of an entry takes |
-//! | `yards` | the devices and scopes that anything is counted of: [`placed_stats`], [`placed_stats_of`], [`limit_host`] |
+//! | `yards` | the devices and scopes that anything is counted of, [`limit_host`] |
 //! | `yard` | the slots of a device: its lanes, its room, and who leaves |
 //! | `shift` | arrays that move on the device, so that free memory lies side by side |
 //! | `waits` | how long streams waited for moves |
@@ -50,5 +50,5 @@ pub use moves::PlacedStats;
 pub use placed::Placed;
 pub use placement::{Placement, default_placement};
 pub(crate) use recorder::{end_thread, set_scoped};
-pub(crate) use yards::placed_stats_of_memory;
-pub use yards::{limit_host, placed_stats, placed_stats_of};
+pub use yards::limit_host;
+pub(crate) use yards::{stats_of_memory, stats_of_scope};

@@ -8,17 +8,16 @@ use super::speed::Speed;
 use gpucache_engine::base::amounts::{Bytes, Count};
 use gpucache_engine::base::sync::{Mutex, MutexGuard};
 
-/// What arrays that may rest on the host did so far: on a device, of [`placed_stats`](super::placed_stats), or in the entries of a
-/// scope, of [`placed_stats_of`](super::placed_stats_of).
+/// What arrays that may move to host memory did so far, on a device or in the entries of a scope.
 ///
 /// ```
-/// use gpucache::{Placed, Placement, placed_stats, prelude::*};
+/// use gpucache::{Placed, Placement, prelude::*, stats};
 ///
 /// let device = Host::new_stream()?;
 /// let weights = Placed::new(device.zeros::<f32>(1 << 20)?)?;
 /// weights.set_placement(Placement::Host)?; // leaves
 /// drop(weights.fetch()?); // comes, and leaves again, without another copy as nobody wrote it
-/// let stats = placed_stats(&device);
+/// let stats = stats::device(&device).offload;
 /// assert_eq!((stats.bytes_out, stats.bytes_in, stats.evictions), (4 << 20, 4 << 20, 2));
 /// println!("{stats}");
 /// # Ok::<(), gpucache::Error>(())
@@ -69,14 +68,14 @@ impl PlacedStats {
     /// this reading.
     ///
     /// ```
-    /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
+    /// use gpucache::{Placed, Placement, prelude::*, stats};
     ///
     /// let device = Host::new_stream()?;
     /// let weights = Placed::new(device.zeros::<f32>(1 << 20)?)?;
     /// weights.set_placement(Placement::Host)?;
-    /// let before = placed_stats(&device);
+    /// let before = stats::device(&device).offload;
     /// drop(weights.fetch()?);
-    /// let since = placed_stats(&device).since(&before);
+    /// let since = stats::device(&device).offload.since(&before);
     /// assert_eq!((since.bytes_out, since.bytes_in, since.evictions), (0, 4 << 20, 1));
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -97,18 +96,36 @@ impl PlacedStats {
         }
     }
 
+    /// Adds what was done, and what is held.
+    pub(crate) fn add(&mut self, more: &PlacedStats) {
+        let PlacedStats { bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched, .. } =
+            self;
+        let own = [bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched];
+        let PlacedStats { bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched, .. } =
+            *more;
+        let others = [bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched];
+        own.into_iter().zip(others).for_each(|(own, more)| add(own, more));
+        add(&mut self.mispredictions, more.mispredictions);
+        add(&mut self.resident_bytes, more.resident_bytes);
+        add(&mut self.host_bytes, more.host_bytes);
+        add(&mut self.pageable_bytes, more.pageable_bytes);
+        self.waited = self.waited.saturating_add(more.waited);
+        self.copying = self.copying.saturating_add(more.copying);
+        self.layout_time = self.layout_time.saturating_add(more.layout_time);
+    }
+
     /// The share of the time of all copies that no stream waited for, from 0 to 1; `None` where none was timed.
     ///
     /// ```
-    /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
+    /// use gpucache::{Placed, Placement, prelude::*, stats};
     ///
     /// let device = Host::new_stream()?;
     /// let weights = Placed::new(device.zeros::<f32>(1 << 20)?)?;
-    /// assert!(placed_stats(&device).hidden_share().is_none());
+    /// assert!(stats::device(&device).offload.hidden_share().is_none());
     /// weights.set_placement(Placement::Host)?;
     /// drop(weights.fetch()?);
     /// device.synchronize()?;
-    /// let share = placed_stats(&device).hidden_share().unwrap();
+    /// let share = stats::device(&device).offload.hidden_share().unwrap();
     /// assert!((0.0..=1.0).contains(&share));
     /// # Ok::<(), gpucache::Error>(())
     /// ```

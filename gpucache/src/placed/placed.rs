@@ -27,7 +27,7 @@ use gpucache_plan::offload::Access;
 /// Its memory is of no scope. Where it leaves and comes, it does so on queues of its own, beside the work of the program's streams.
 ///
 /// ```
-/// use gpucache::{Placed, device::Virtual, limit, placed_stats, prelude::*};
+/// use gpucache::{Placed, device::Virtual, limit, prelude::*, stats};
 ///
 /// let device = Virtual::new(1 << 30);
 /// limit(&device, 12 << 20);
@@ -37,7 +37,7 @@ use gpucache_plan::offload::Access;
 ///     let weights = layer.fetch()?;
 ///     assert_eq!(weights.shape(), [1 << 20]);
 /// }
-/// assert!(device.memory().bytes <= 12 << 20 && placed_stats(&device).bytes_in >= 12 << 20);
+/// assert!(device.memory().bytes <= 12 << 20 && stats::device(&device).offload.bytes_in >= 12 << 20);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub struct Placed<T: Element, D: Device> {
@@ -204,14 +204,14 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// Has it rest elsewhere from its next use on; it neither comes nor leaves now.
     ///
     /// ```
-    /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
+    /// use gpucache::{Placed, Placement, prelude::*, stats};
     ///
     /// let device = Host::new_stream()?;
     /// let mut placed = Placed::<u8, _>::zeros(&device, 1000)?;
     /// placed.choose_placement(Placement::Host);
-    /// assert_eq!(placed_stats(&device).resident_bytes, 1000);
+    /// assert_eq!(stats::device(&device).offload.resident_bytes, 1000);
     /// placed.fetch_mut()?.fill(1); // and then it leaves
-    /// assert_eq!(placed_stats(&device).resident_bytes, 0);
+    /// assert_eq!(stats::device(&device).offload.resident_bytes, 0);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn choose_placement(&self, placement: Placement) {
@@ -224,12 +224,12 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// As for [`fetch`](Placed::fetch).
     ///
     /// ```
-    /// use gpucache::{Placed, Placement, placed_stats, prelude::*};
+    /// use gpucache::{Placed, Placement, prelude::*, stats};
     ///
     /// let device = Host::new_stream()?;
     /// let placed = Placed::new(device.zeros::<u8>(1000)?)?;
     /// placed.set_placement(Placement::Host)?;
-    /// assert_eq!(placed_stats(&device).resident_bytes, 0);
+    /// assert_eq!(stats::device(&device).offload.resident_bytes, 0);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn set_placement(&self, placement: Placement) -> Result<()> {

@@ -75,19 +75,8 @@ fn spill_of(memory: u64, bytes: u64) -> Result<u64> {
     of_memory(memory).map_or(Ok(0), |yard| yard.evict(bytes))
 }
 
-/// What arrays that may rest on the host did so far on a device.
-///
-/// ```
-/// use gpucache::{device::Virtual, placed_stats};
-///
-/// assert_eq!(placed_stats(&Virtual::new(1 << 30)).evictions, 0);
-/// ```
-pub fn placed_stats(device: &impl Device) -> PlacedStats {
-    placed_stats_of_memory(device.stream_handle().memory())
-}
-
-/// The same of a device's memory.
-pub(crate) fn placed_stats_of_memory(memory: &Memory) -> PlacedStats {
+/// What arrays that may move to the host did so far on a device.
+pub(crate) fn stats_of_memory(memory: &Memory) -> PlacedStats {
     // The host's memory stays held when no array is left, until it is trimmed.
     let host_bytes = memory.known_host_side().map_or(0, |host| host.meter().held());
     let moves = yards().iter().find(|known| known.id == memory.id()).map(|known| known.moves.clone());
@@ -98,24 +87,12 @@ pub(crate) fn placed_stats_of_memory(memory: &Memory) -> PlacedStats {
     PlacedStats { host_bytes, ..stats }
 }
 
-/// What arrays that may rest on the host did so far in the entries of the scope `name`, over all threads and devices; `None` if none
+/// What arrays that may move to the host did so far in the entries of the scope `name`, over all threads and devices; `None` if none
 /// was placed or moved there, or the name is forgotten. A move counts for the outermost scope that its thread is in.
-///
-/// ```
-/// use gpucache::{Placed, Placement, cache_scope, placed_stats_of, prelude::*};
-///
-/// let weights = Placed::new(Host::new_stream()?.zeros::<f32>(1 << 20)?)?;
-/// weights.set_placement(Placement::Host)?; // of no scope
-/// cache_scope!(warm_up, { drop(weights.fetch()?) });
-/// let stats = placed_stats_of("warm_up").unwrap();
-/// assert_eq!((stats.bytes_in, stats.bytes_out, stats.evictions), (4 << 20, 0, 1));
-/// assert!(placed_stats_of("never entered").is_none());
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn placed_stats_of(name: impl AsRef<str>) -> Option<PlacedStats> {
+pub(crate) fn stats_of_scope(name: &str) -> Option<PlacedStats> {
     let live: Vec<Arc<Yard>> = yards().iter().filter_map(|known| known.yard.upgrade()).collect();
     live.iter().for_each(|yard| yard.settle());
-    accounts().get(name.as_ref()).map(|moves| moves.read())
+    accounts().get(name).map(|moves| moves.read())
 }
 
 /// Lets arrays that leave a device take at most so many bytes of the host's memory; `u64::MAX` ends that.
@@ -127,14 +104,14 @@ pub fn placed_stats_of(name: impl AsRef<str>) -> Option<PlacedStats> {
 /// the host's side too.
 ///
 /// ```
-/// use gpucache::{Placed, Placement, limit_host, placed_stats, prelude::*};
+/// use gpucache::{Placed, Placement, limit_host, prelude::*, stats};
 ///
 /// let device = Host::new_stream()?;
 /// limit_host(&device, 64 << 20);
 /// let (first, second) = (Placed::<u8, _>::zeros(&device, 48 << 20)?, Placed::<u8, _>::zeros(&device, 48 << 20)?);
 /// first.set_placement(Placement::Host)?;
 /// assert!(second.set_placement(Placement::Host).unwrap_err().is_out_of_memory());
-/// assert_eq!(placed_stats(&device).resident_bytes, 48 << 20);
+/// assert_eq!(stats::device(&device).offload.resident_bytes, 48 << 20);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn limit_host(device: &impl Device, bytes: u64) {

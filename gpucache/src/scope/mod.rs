@@ -1,12 +1,14 @@
 //! Scopes by name: as values, which the macros expand to, and what can be done with a name.
 
+mod families;
 mod name;
 #[cfg(feature = "tracing")]
 mod shown;
 mod stack;
+mod unknown;
 mod value;
 
-pub use name::{AsName, Invalidated, diagnose, invalidate, invalidate_all, plan_stats, reclaim_of, scopes, stats};
+pub use name::{AsName, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats};
 pub use stack::ScopeGuard;
 pub use value::{OwnedScope, Scope};
 

@@ -1,17 +1,16 @@
-//! What can be done with a scope's name from outside: give its memory back, and ask for its statistics.
+//! Functions that take a scope's name: free its memory, read its statistics, diagnose it.
 
-use std::fmt;
 use std::sync::Arc;
 
-use crate::diagnosis::{self, Diagnosis, Siblings};
-use gpucache_engine::base::amounts::{Bytes, Count};
+use super::families::Families;
+use super::unknown;
+use crate::diagnosis::{self, Diagnosis};
+use crate::stats::{Invalidated, ScopeStats, of_scope};
 #[cfg(feature = "tracing")]
 use gpucache_engine::base::subscriber::{self, TARGET};
 use gpucache_engine::cache::{Cache, NamedCaches, ScopeFacts};
-use gpucache_engine::home::{PlanStats, ScopeStats};
-use gpucache_engine::pressure::ReclaimStats;
 
-/// What a name may be computed as: all that is `AsRef<str>`. It stands between the macros and that trait for its message.
+/// The type of a computed name: anything that is `AsRef<str>`. The macros use this trait for its error message.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the name of a scope: give a `&str` or a `String`, such as `format!(\"layer{{index}}\")`",
     label = "not a name"
@@ -28,53 +27,19 @@ impl<N: AsRef<str> + ?Sized> AsName for N {
     }
 }
 
-/// What an invalidation took from a scope, or from several, over all threads.
+/// Frees the memory of the scope `name` on all threads: idle blocks now, blocks in use when their arrays are dropped. Arrays stay
+/// valid.
 ///
-/// ```
-/// use gpucache::{cache_scope, invalidate, prelude::*};
+/// Scopes share the memory of a device. The device's range keeps as much as other scopes had in use at once, and returns the rest to
+/// the device, in whole pages. [`trim`](crate::trim) returns all free memory.
 ///
-/// let host = Host::new();
-/// let kept = cache_scope!(given, { host.zeros::<u8>(4096)? });
-/// cache_scope!(given, { host.zeros::<u8>(4096)? });
-/// let given = invalidate("given");
-/// assert_eq!((given.is_known, given.bytes, given.busy_blocks), (true, 4096, 1));
-/// # drop(kept);
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Invalidated {
-    /// Whether a scope of the name was ever entered: if not, it may be misspelt ([`scopes`] lists all).
-    pub is_known: bool,
-    /// Bytes that stay free for the scope no longer: the larger of [`idle_bytes`](ScopeStats::idle_bytes) and
-    /// [`spare_bytes`](ScopeStats::spare_bytes) just before. How many of them go back to the device is another matter, and to be
-    /// seen from [`Device::memory`](crate::device::Device::memory): what other scopes are likely to need stays.
-    pub bytes: u64,
-    /// Blocks that were in use, whose memory is given back when their arrays are dropped.
-    pub busy_blocks: u64,
-}
-
-impl fmt::Display for Invalidated {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_known {
-            true => {
-                let busy = Count(self.busy_blocks, "block", "blocks");
-                write!(f, "{} given back, {busy} still in use", Bytes(self.bytes))
-            }
-            false => f.write_str("no scope of this name was entered"),
-        }
-    }
-}
-
-/// Gives the memory of the scope `name` back to its devices, on all threads: idle blocks now, blocks in use when their
-/// arrays are dropped. Arrays stay valid. A name that was never entered
-/// has nothing to give, which [`is_known`](Invalidated::is_known) tells.
+/// If a thread is inside the scope now, it frees its idle blocks itself: at its next allocation or drop in the scope, or when it leaves.
+/// The result counts them already.
 ///
-/// Scopes share the memory of a device: what other scopes had in use at once stays reserved for them, and what goes back
-/// to the device is the rest, in whole pages. [`trim`](crate::trim) gives back all that is free.
+/// The call does not fail. If the device reports an error while memory goes back, the next fallible call on that device returns the error.
 ///
-/// Idle blocks of a thread that is inside the scope at this moment are freed by that thread, at its next allocation or
-/// drop in the scope, at the latest when it leaves; they are counted in `bytes` already.
+/// If no scope of this name exists, the call prints one line on stderr, with similar names if there are any. It does so once for each
+/// name, and for at most 32 names in a process.
 ///
 /// ```
 /// use gpucache::{cache_scope, invalidate, prelude::*};
@@ -82,18 +47,28 @@ impl fmt::Display for Invalidated {
 /// cache_scope!(frame, { Array::<u8, _>::zeros(&Host::new(), 4096)? });
 /// assert_eq!(invalidate("frame").bytes, 4096);
 /// assert_eq!(invalidate("frame").bytes, 0);
-/// assert!(!invalidate("farme").is_known);
+/// assert!(!invalidate("farme").is_known); // prints: did you mean "frame"?
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn invalidate(name: impl AsRef<str>) -> Invalidated {
-    let Some(scope) = NamedCaches::find(name.as_ref()) else { return Invalidated::default() };
-    let held = invalidate_scope(&scope);
-    let caches = scope.caches();
-    drop(NamedCaches::trim_to_demand(true, |device| caches.iter().any(|cache| cache.serves(device))));
-    held
+    let name = name.as_ref();
+    let freed = invalidate_if_known(name);
+    if !freed.is_known {
+        unknown::report(name);
+    }
+    freed
 }
 
-/// As [`invalidate`], for every scope of the process.
+/// The same, without a word about a name that nobody knows.
+pub(super) fn invalidate_if_known(name: &str) -> Invalidated {
+    let Some(scope) = NamedCaches::find(name) else { return Invalidated::default() };
+    let freed = invalidate_scope(&scope);
+    let caches = scope.caches();
+    drop(NamedCaches::trim_to_demand(true, |device| caches.iter().any(|cache| cache.serves(device))));
+    freed
+}
+
+/// Calls [`invalidate`] for every scope of the process.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -110,14 +85,14 @@ pub fn invalidate_all() -> Invalidated {
             let bytes = sum.bytes.saturating_add(one.bytes);
             Invalidated { is_known: true, bytes, busy_blocks: sum.busy_blocks.saturating_add(one.busy_blocks) }
         });
-    // Once for all of them.
+    // Once for all scopes.
     drop(NamedCaches::trim_to_demand(true, |_| true));
     sum
 }
 
-/// Releases what a scope holds, for the caller to give back to the devices.
+/// Releases what a scope holds. The caller returns it to the devices.
 fn invalidate_scope(scope: &NamedCaches) -> Invalidated {
-    let held = scope.stats();
+    let held = of_scope(scope);
     scope.caches().into_iter().for_each(Cache::invalidate);
     let (bytes, busy_blocks) = (held.idle_bytes.max(held.spare_bytes), held.busy_blocks);
     #[cfg(feature = "tracing")]
@@ -127,8 +102,8 @@ fn invalidate_scope(scope: &NamedCaches) -> Invalidated {
     Invalidated { is_known: true, bytes, busy_blocks }
 }
 
-/// The names of all scopes, in no order: those that were ever entered, but for names that were forgotten as nobody came back to
-/// them while many others came up.
+/// The names of all scopes, in no order: those that a thread ever entered. gpucache forgets a name that no thread enters any more while
+/// many new names come up.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -141,23 +116,7 @@ pub fn scopes() -> Vec<Arc<str>> {
     NamedCaches::all().iter().map(|caches| caches.name().clone()).collect()
 }
 
-/// What the scope `name` did and holds, over all threads; `None` if it was never entered, or is forgotten.
-///
-/// ```
-/// use gpucache::{cache_scope, prelude::*};
-///
-/// let kept = cache_scope!(decode, { Array::<f32, _>::zeros(&Host::new(), 16)? });
-/// let stats = gpucache::stats("decode").unwrap();
-/// assert_eq!((stats.entries, stats.misses, stats.busy_bytes), (1, 1, 64));
-/// assert!(gpucache::stats("never entered").is_none());
-/// # drop(kept);
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
-    NamedCaches::find(name.as_ref()).map(|scope| scope.stats())
-}
-
-/// How the scope `name` plans, over all threads; `None` if it was never entered.
+/// All statistics of the scope `name`, over all threads; `None` if no scope of this name exists.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -169,42 +128,25 @@ pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
 ///         let _scores = keys.try_clone()?;
 ///     });
 /// }
-/// let stats = gpucache::plan_stats("decode").unwrap();
-/// assert_eq!((stats.plans, stats.positions, stats.arena_bytes), (1, 2, 2 * 8 * 64 * 4));
-/// assert_eq!(stats.planned, 8 * 2, "all but the two entries that were learned from");
+/// let stats = gpucache::stats("decode").unwrap();
+/// assert_eq!((stats.entries, stats.allocations(), stats.busy_bytes), (10, 20, 0));
+/// assert_eq!(stats.served.planned.allocations, 8 * 2, "all but the two entries that gpucache learned from");
+/// assert_eq!((stats.plan.plans, stats.plan.arena_bytes), (1, 2 * 8 * 64 * 4));
+/// assert!(gpucache::stats("never entered").is_none());
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-pub fn plan_stats(name: impl AsRef<str>) -> Option<PlanStats> {
-    NamedCaches::find(name.as_ref()).map(|scope| scope.plan_stats())
+pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
+    NamedCaches::find(name.as_ref()).map(|scope| of_scope(&scope))
 }
 
-/// How often allocations of the scope `name` found a device short of memory, and which reclaim step served them, over all
-/// threads; `None` if it was never entered. Counted where that happens, at no cost to any other allocation. What the limit of
-/// the scope itself refused is not among them.
+/// Finds what keeps gpucache from planning the scope `name`, or why the scope holds more memory than it needs; `None` if no scope of
+/// this name exists. Each finding has a cause, its cost, the lines of the program that it comes from, and what to change.
+///
+/// A diagnosis uses what gpucache counts where no plan serves, so planned allocations pay nothing for it. While a thread is inside the
+/// scope, its part of the diagnosis is as of its last entry.
 ///
 /// ```
-/// use gpucache::{ReclaimStep, cache_scope, reclaim_of, device::Virtual, prelude::*};
-///
-/// let device = Virtual::new(8 << 20);
-/// cache_scope!(idle, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
-/// cache_scope!(in_need, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // for which the first one gives its memory
-/// let reclaim = reclaim_of("in_need").unwrap();
-/// assert_eq!((reclaim.shortages(), reclaim.step(ReclaimStep::OtherScopes).served), (1, 1));
-/// assert_eq!(reclaim_of("idle").unwrap().shortages(), 0);
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn reclaim_of(name: impl AsRef<str>) -> Option<ReclaimStats> {
-    NamedCaches::find(name.as_ref()).map(|scope| scope.reclaim())
-}
-
-/// What keeps the scope `name` from being planned, or has it hold more than it needs, over all threads; `None` if it was never
-/// entered, or is forgotten. It tells causes with what they cost, the lines of the program that they come from, and what to change.
-///
-/// All of it comes from what was counted where no plan serves, at no cost to what a plan does serve. Of a thread that is inside the
-/// scope it is as of that thread's last entry.
-///
-/// ```
-/// use gpucache::{Cause, cache_scope, prelude::*};
+/// use gpucache::{cache_scope, diagnosis::Cause, prelude::*};
 ///
 /// let host = Host::new();
 /// let mut kept = Vec::new();
@@ -222,12 +164,30 @@ pub fn reclaim_of(name: impl AsRef<str>) -> Option<ReclaimStats> {
 /// ```
 pub fn diagnose(name: impl AsRef<str>) -> Option<Diagnosis> {
     let scope = NamedCaches::find(name.as_ref())?;
+    let families = Families::of(&NamedCaches::all(), Some(scope.name()));
+    Some(diagnose_scope(&scope, &families))
+}
+
+/// The [diagnoses](diagnose) of all scopes, sorted by name.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// for _ in 0..100 {
+///     cache_scope!(healthy, { drop(Host::new().zeros::<f32>(64)?) });
+/// }
+/// let all = gpucache::diagnose_all();
+/// assert!(all.iter().any(|one| &*one.scope == "healthy" && one.findings.is_empty()));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn diagnose_all() -> Vec<Diagnosis> {
+    let mut scopes = NamedCaches::all();
+    scopes.sort_by(|one, other| one.name().cmp(other.name()));
+    let families = Families::of(&scopes, None);
+    scopes.iter().map(|scope| diagnose_scope(scope, &families)).collect()
+}
+
+fn diagnose_scope(scope: &NamedCaches, families: &Families) -> Diagnosis {
     let threads: Vec<ScopeFacts> = scope.caches().into_iter().map(Cache::known).collect();
-    let siblings = scope.siblings().iter().fold(Siblings::default(), |sum, one| {
-        let stats = one.stats();
-        let entries = sum.entries.saturating_add(stats.entries);
-        let idle_bytes = sum.idle_bytes.saturating_add(stats.idle_bytes);
-        Siblings { names: sum.names + 1, entries, idle_bytes }
-    });
-    Some(diagnosis::examine(scope.name().clone(), &threads, siblings))
+    diagnosis::examine(scope.name().clone(), &threads, families.siblings(scope.name()))
 }

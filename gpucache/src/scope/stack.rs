@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 #[cfg(feature = "tracing")]
 use super::shown::Shown;
 use crate::placed::{Placement, end_thread, set_scoped};
-use crate::report;
+use crate::stats;
 use gpucache_engine::base::opened::Opened;
 use gpucache_engine::cache::{Cache, Current, NamedCaches, Terms};
 use gpucache_engine::device::exits_with_thread;
@@ -187,7 +187,7 @@ impl Stack {
         if self.caches.borrow().len() >= self.look_at.get().max(NamedCaches::FEW) {
             self.forget_names();
         }
-        report::start_from_environment();
+        stats::start_from_environment();
         let (scope, cache) = NamedCaches::adopt(name, site);
         self.names.set(self.names.get() + 1);
         self.keep(Rc::new(Known { scope, cache, entered: Cell::new(self.names.get()) }))

@@ -3,11 +3,13 @@
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::name::{self, Invalidated};
+use super::name;
 use super::stack::ScopeGuard;
+use crate::diagnosis::Diagnosis;
 use crate::placed::Placement;
+use crate::stats::{Invalidated, ScopeStats, reset_peaks};
 use gpucache_engine::cache::{Recycle, Terms};
-use gpucache_engine::home::{PlanStats, ScopeStats, Visit};
+use gpucache_engine::home::Visit;
 
 /// A scope by its name, and how it recycles: what [`cache_scope!`](crate::cache_scope) names, as a value.
 ///
@@ -116,7 +118,7 @@ impl<'a> Scope<'a> {
     /// newest decides. One that finds more held gives back what is idle when it begins, and when one within it is left.
     ///
     /// ```
-    /// use gpucache::{Bound, Scope, device::Virtual, prelude::*};
+    /// use gpucache::{Scope, device::Virtual, error::Bound, prelude::*};
     ///
     /// let device = Virtual::new(1 << 30);
     /// let decode = Scope::new("decode, limited").limit(4 << 20);
@@ -202,7 +204,7 @@ impl<'a> Scope<'a> {
         body()
     }
 
-    /// As [`invalidate`](crate::invalidate), of this scope.
+    /// Calls [`invalidate`](crate::invalidate) for this scope.
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*};
@@ -216,7 +218,7 @@ impl<'a> Scope<'a> {
         name::invalidate(self.name)
     }
 
-    /// As [`stats`](crate::stats), of this scope.
+    /// Calls [`stats`](crate::stats()) for this scope.
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*};
@@ -231,21 +233,35 @@ impl<'a> Scope<'a> {
         name::stats(self.name)
     }
 
-    /// As [`plan_stats`](crate::plan_stats), of this scope.
+    /// Calls [`diagnose`](crate::diagnose()) for this scope.
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*};
     ///
     /// let step = Scope::new("step");
-    /// for _ in 0..3 {
-    ///     let _inside = step.enter();
-    ///     let _activations = Host::new().zeros::<f32>(1000)?;
+    /// for _ in 0..100 {
+    ///     step.run(|| Host::new().zeros::<f32>(64).map(drop))?;
     /// }
-    /// assert_eq!(step.plan_stats().unwrap().plans, 1);
+    /// assert!(step.diagnose().unwrap().findings.is_empty());
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub fn plan_stats(&self) -> Option<PlanStats> {
-        name::plan_stats(self.name)
+    pub fn diagnose(&self) -> Option<Diagnosis> {
+        name::diagnose(self.name)
+    }
+
+    /// Calls [`stats::reset_peaks`](crate::stats::reset_peaks) for this scope.
+    ///
+    /// ```
+    /// use gpucache::{Scope, prelude::*};
+    ///
+    /// let phase = Scope::new("a phase");
+    /// phase.run(|| Host::new().zeros::<u8>(4096).map(drop))?;
+    /// assert!(phase.reset_peaks());
+    /// assert_eq!(phase.stats().unwrap().high_water_bytes, 0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn reset_peaks(&self) -> bool {
+        reset_peaks(self.name)
     }
 
     /// A scope of its own that recycles like this one, under this name and a number that nobody else has.
@@ -313,6 +329,6 @@ impl OwnedScope {
 impl Drop for OwnedScope {
     /// Arrays that are alive stay valid; their memory goes back when they are dropped.
     fn drop(&mut self) {
-        name::invalidate(&self.name);
+        name::invalidate_if_known(&self.name);
     }
 }

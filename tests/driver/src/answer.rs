@@ -1,4 +1,4 @@
-//! What every function of the driver does: it is counted, answers a status, and lets no panic out. And the places that
+//! The common part of the driver's functions: each is counted, returns a status, and lets no panic out. Also the places that
 //! callers give for results.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::uses;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(u32);
 
-/// What a function does, without its results.
+/// The status of a function, without its results.
 pub(crate) type Answer<T = ()> = Result<T, Status>;
 
 impl Status {
@@ -32,7 +32,7 @@ impl Status {
     pub(crate) const NOT_SUPPORTED: Status = Status(801);
     pub(crate) const UNKNOWN: Status = Status(999);
 
-    /// Its name and its text.
+    /// The name and the text of a status.
     fn words(self) -> Option<(&'static CStr, &'static CStr)> {
         Some(match self {
             Status::SUCCESS => (c"CUDA_SUCCESS", c"no error"),
@@ -55,14 +55,14 @@ impl Status {
 
 static CALLS: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
-/// Whether the process has come to where the driver's library is finished.
+/// Whether the process has reached the point where the driver's library is finished.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn finish() {
     IS_OVER.store(true, Ordering::SeqCst);
 }
 
-// SAFETY: the loader calls what stands in this section when the library is finished, and expects such functions there.
+// SAFETY: the loader calls the entries of this section when the library is finished, and expects such functions there.
 #[unsafe(link_section = ".fini_array")]
 #[used]
 static FINISH: extern "C" fn() = finish;
@@ -78,7 +78,7 @@ pub(crate) fn answer(name: &'static str, call: impl FnOnce() -> Answer) -> Statu
     if IS_OVER.load(Ordering::SeqCst) {
         return Status::DEINITIALIZED;
     }
-    // What an error means can be asked, and how often a function was called.
+    // After a loss of the context, programs can still ask for the meaning of an error, and for the number of calls.
     if uses::is_lost() && !name.starts_with("cuGetError") && !name.starts_with("madeup") {
         return Status::ILLEGAL_ADDRESS;
     }
@@ -96,7 +96,7 @@ pub(crate) fn calls(name: &str) -> u64 {
 
 /// A place for a result.
 ///
-/// Invariant: null, or good for one write. It comes from a caller of the driver alone, who promises this.
+/// Invariant: null, or valid for one write. It only comes from a caller of the driver, who promises this.
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
 
@@ -105,12 +105,12 @@ impl<T> Out<T> {
         if self.0.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: it is not null, and so good for a write, by the type's invariant.
+        // SAFETY: it is not null, and so valid for a write, by the type's invariant.
         unsafe { self.0.write(value) };
         Ok(())
     }
 
-    /// For a place that may be left out.
+    /// For a place that the caller may leave out.
     pub(crate) fn put_if_wanted(&self, value: T) {
         let _ = self.put(value);
     }
@@ -121,9 +121,9 @@ impl<T> Out<T> {
     }
 }
 
-/// A text of the caller's.
+/// A text of the caller.
 ///
-/// Invariant: null, or a text that ends with a zero. It comes from a caller alone, who promises this.
+/// Invariant: null, or a text that ends with a zero. It only comes from a caller, who promises this.
 #[repr(transparent)]
 pub(crate) struct Text(*const c_char);
 

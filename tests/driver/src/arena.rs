@@ -1,40 +1,40 @@
-//! The device's memory: how much of it is used, and addresses for allocations, which lie in one stretch of the host's.
+//! The device's memory: how much of it is used, and addresses for allocations, which lie in one stretch of the host's memory.
 //!
-//! The stretch is longer than the memory, so that holes do not make it run out first. What is freed stays mapped: work that
-//! comes too late writes poison's place, and not somebody else's heap.
+//! The stretch is longer than the device's memory, so that holes do not make it run out first. Freed memory stays mapped: late work
+//! writes to poisoned memory, and not to somebody else's heap.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 
 use crate::answer::{Answer, Status, lock};
 
-/// The memory of a device that `MADEUP_BYTES` says nothing of.
+/// The device's memory if `MADEUP_BYTES` is not set.
 const BYTES: u64 = 1 << 30;
-/// Addresses for each byte of memory.
+/// The number of addresses for each byte of memory.
 const STRETCH: u64 = 4;
-/// What sizes are rounded up to, as a driver's pool does.
+/// Sizes are rounded up to this, as a driver's pool does.
 const GRAIN: u64 = 512;
 
-/// Bytes of the device: `MADEUP_BYTES`.
+/// The bytes of the device: `MADEUP_BYTES`.
 pub(crate) fn capacity() -> u64 {
     static CAPACITY: OnceLock<u64> = OnceLock::new();
     *CAPACITY.get_or_init(|| std::env::var("MADEUP_BYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(BYTES))
 }
 
 struct Arena {
-    /// Length of each free stretch, by address; no two touch. `None` before the first request.
+    /// The length of each free stretch, by address. No two touch. `None` before the first request.
     free: Option<BTreeMap<u64, u64>>,
-    /// Length of each allocation, by address, that nobody has freed.
+    /// The length of each allocation that nobody has freed, by address.
     live: BTreeMap<u64, u64>,
-    /// Bytes of allocations that were not freed or whose free is still to be done, and of pages.
+    /// The bytes of pages, and of allocations that were not freed or whose free is still to be done.
     used: u64,
-    /// Those of allocations alone.
+    /// The bytes of allocations alone.
     allocated: u64,
 }
 
 static ARENA: Mutex<Arena> = Mutex::new(Arena { free: None, live: BTreeMap::new(), used: 0, allocated: 0 });
 
-/// An allocation that was freed and cannot be freed again. Its memory is there until [`give_back`].
+/// An allocation that was freed and cannot be freed again. Its memory stays until [`give_back`].
 pub(crate) struct Freed {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
@@ -86,16 +86,16 @@ impl Arena {
     }
 }
 
-/// Addresses of the host whose memory comes when it is touched.
+/// Addresses of the host whose memory appears when it is touched.
 fn stretch(bytes: u64) -> Answer<u64> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at addresses that the system chooses, which nobody has.
+    // SAFETY: this makes a new mapping at addresses that the system chooses. Nobody has them.
     let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, access, flags, -1, 0) };
     if address == libc::MAP_FAILED { Err(Status::OUT_OF_MEMORY) } else { Ok(address as u64) }
 }
 
-/// Memory for an allocation: its address, and its bytes, which may be more.
+/// Memory for an allocation: its address, and its bytes, which may be more than requested.
 pub(crate) fn allocate(bytes: u64) -> Answer<(u64, u64)> {
     let bytes = bytes.checked_next_multiple_of(GRAIN).ok_or(Status::OUT_OF_MEMORY)?;
     let mut arena = lock(&ARENA);
@@ -106,13 +106,13 @@ pub(crate) fn allocate(bytes: u64) -> Answer<(u64, u64)> {
     Ok((address, bytes))
 }
 
-/// The allocation that begins at an address is not live any more.
+/// The allocation that begins at an address is no longer live.
 pub(crate) fn retire(address: u64) -> Answer<Freed> {
     let bytes = lock(&ARENA).live.remove(&address).ok_or(Status::INVALID_VALUE)?;
     Ok(Freed { address, bytes })
 }
 
-/// Others may have the memory.
+/// Makes the memory available to others.
 pub(crate) fn give_back(freed: Freed) -> Answer {
     let mut arena = lock(&ARENA);
     arena.used -= freed.bytes;
@@ -120,7 +120,7 @@ pub(crate) fn give_back(freed: Freed) -> Answer {
     arena.give(freed.address, freed.bytes)
 }
 
-/// The live allocation around an address: where it begins, and its bytes.
+/// The live allocation around an address: its beginning, and its bytes.
 pub(crate) fn around(address: u64) -> Option<(u64, u64)> {
     let arena = lock(&ARENA);
     let (start, bytes) = arena.live.range(..=address).next_back()?;

@@ -1,4 +1,4 @@
-//! The primary context of the device, and which one is current on a thread. Nothing is destroyed when it is released last.
+//! The primary context of the device, and the context that is current on a thread. The last release destroys nothing.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
@@ -8,7 +8,7 @@ use crate::answer::{Answer, Out, Status, answer};
 use crate::device;
 use crate::streams;
 
-/// The one context that there is.
+/// The only context.
 pub(crate) const CONTEXT: usize = 0xC0_0000;
 
 static RETAINED: AtomicUsize = AtomicUsize::new(0);
@@ -17,7 +17,7 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Refuses where no context is current.
+/// Refuses a call if no context is current.
 pub(crate) fn require() -> Answer {
     if CURRENT.get() == CONTEXT { Ok(()) } else { Err(Status::INVALID_CONTEXT) }
 }

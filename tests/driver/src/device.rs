@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::answer::{Answer, Out, Status, answer};
 use crate::arena;
 
-/// As `cuDriverGetVersion` gives it: CUDA 13.0.
+/// The version that `cuDriverGetVersion` returns: CUDA 13.0.
 const VERSION: c_int = 13000;
 const NAME: &[u8] = b"made-up device";
 
@@ -17,7 +17,7 @@ pub(crate) fn initialized() -> Answer {
     if IS_INITIALIZED.load(Ordering::SeqCst) { Ok(()) } else { Err(Status::NOT_INITIALIZED) }
 }
 
-/// Refuses a device that there is not.
+/// Refuses a device that does not exist.
 pub(crate) fn known(device: c_int) -> Answer {
     initialized()?;
     if device == 0 { Ok(()) } else { Err(Status::INVALID_DEVICE) }
@@ -35,7 +35,7 @@ fn has_pages() -> bool {
     *PAGES.get_or_init(|| std::env::var("MADEUP_PAGES").is_ok_and(|text| text == "0").eq(&false))
 }
 
-/// `CUdevice_attribute` by number; what nobody asks for is 0.
+/// `CUdevice_attribute` by number. Attributes that nobody asks for are 0.
 fn attribute(attribute: c_uint) -> c_int {
     const MAX_THREADS_PER_BLOCK: c_uint = 1;
     const WARP_SIZE: c_uint = 10;
@@ -82,7 +82,7 @@ pub(crate) extern "C" fn cuDeviceGet(device: Out<c_int>, ordinal: c_int) -> Stat
 }
 
 /// # Safety
-/// `text` is good for writes of `length` bytes.
+/// `text` is valid for writes of `length` bytes.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuDeviceGetName(text: *mut c_char, length: c_int, device: c_int) -> Status {
     answer("cuDeviceGetName", || {

@@ -1,4 +1,4 @@
-//! Events: points in the work of streams, and when they were passed.
+//! Events: points in the work of streams, and the times when they were passed.
 
 use std::ffi::c_uint;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -17,7 +17,7 @@ pub(crate) struct Event {
     last: Mutex<Record>,
 }
 
-/// What an event is behind; nothing before it is recorded.
+/// The point of a recorded event. Empty before the event is recorded.
 #[derive(Clone, Default)]
 struct Record {
     points: Vec<Point>,
@@ -74,7 +74,7 @@ pub(crate) extern "C" fn cuEventCreate(event: Out<usize>, flags: c_uint) -> Stat
     })
 }
 
-/// Streams that wait for it go on waiting.
+/// Streams that wait for the event go on waiting.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuEventDestroy_v2(event: usize) -> Status {
     answer("cuEventDestroy_v2", || lock(&EVENTS).remove(event).map(drop).ok_or(Status::INVALID_HANDLE))
@@ -108,7 +108,7 @@ pub(crate) extern "C" fn cuEventElapsedTime_v2(milliseconds: Out<f32>, start: us
     answer("cuEventElapsedTime_v2", || elapsed(&milliseconds, start, end))
 }
 
-/// Behind all work that the context was given so far.
+/// Records the event behind all work of the context so far.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuCtxRecordEvent(_context: usize, event: usize) -> Status {
     answer("cuCtxRecordEvent", || {

@@ -1,11 +1,11 @@
-//! Modules, whatever their code, and the three kernels that each of them has. They are those of `gpucache_tests::gpu`, which compiles
-//! them for a GPU: each of them takes its time first.
+//! Modules, whatever their code, and the three kernels that each of them has. They are the kernels of `gpucache_tests::gpu`, which
+//! compiles them for a GPU. Each kernel first waits.
 //!
 //! | kernel | arguments |
 //! |---|---|
 //! | `hold` | nanoseconds (64 bits) |
 //! | `fill` | address, value (32 bits), elements (32 bits), nanoseconds |
-//! | `add` | address of the sums, address of what is added to, value (32 bits), elements (32 bits), nanoseconds |
+//! | `add` | address of the sums, address of the inputs, value (32 bits), elements (32 bits), nanoseconds |
 
 use std::ffi::{c_uint, c_void};
 use std::time::Duration;
@@ -48,14 +48,14 @@ pub(crate) extern "C" fn cuModuleGetFunction(function: Out<usize>, handle: usize
 
 /// The places of a kernel's arguments.
 ///
-/// Invariant: there are as many as the kernel takes, each good for a read of that argument's type.
+/// Invariant: there are as many as the kernel takes, and each is valid for a read of that argument's type.
 struct Arguments(*const *const c_void);
 
 impl Arguments {
     /// # Safety
     /// The kernel has an argument of this number and type.
     unsafe fn get<T: Copy>(&self, number: usize) -> T {
-        // SAFETY: there is such an argument by this function's contract, and its place is good by the type's invariant.
+        // SAFETY: by this function's contract there is such an argument, and by the type's invariant its place is valid for a read.
         unsafe { (*self.0.add(number)).cast::<T>().read_unaligned() }
     }
 }
@@ -73,7 +73,7 @@ fn hold(stream: usize, arguments: &Arguments) -> Answer {
 }
 
 /// # Safety
-/// There is memory for the elements at the address when the stream comes to it.
+/// There is memory for the elements at the address when the stream reaches this work.
 unsafe fn fill(stream: usize, arguments: &Arguments) -> Answer {
     // SAFETY: these are the types of the kernel's arguments.
     let (to, value, len, nanoseconds): (u64, u32, u32, u64) =
@@ -82,7 +82,7 @@ unsafe fn fill(stream: usize, arguments: &Arguments) -> Answer {
     let used = Use::of(to, bytes);
     let task = move || {
         wait(nanoseconds);
-        // SAFETY: there is memory by this function's contract, and it does not go while its use is noted.
+        // SAFETY: there is memory by this function's contract. It does not go while its use is noted.
         unsafe { raw::fill(to, &value.to_ne_bytes(), bytes) };
         drop(used);
     };
@@ -90,7 +90,7 @@ unsafe fn fill(stream: usize, arguments: &Arguments) -> Answer {
 }
 
 /// # Safety
-/// There is memory for the elements at both addresses when the stream comes to it.
+/// There is memory for the elements at both addresses when the stream reaches this work.
 unsafe fn add(stream: usize, arguments: &Arguments) -> Answer {
     // SAFETY: these are the types of the kernel's arguments.
     let (to, from, value, len, nanoseconds): (u64, u64, u32, u32, u64) =
@@ -99,7 +99,7 @@ unsafe fn add(stream: usize, arguments: &Arguments) -> Answer {
     let used = [Use::of(to, 4 * len), Use::of(from, 4 * len)];
     let task = move || {
         wait(nanoseconds);
-        // SAFETY: there is memory at both by this function's contract, and none of it goes while the uses are noted.
+        // SAFETY: there is memory at both addresses by this function's contract. None of it goes while the uses are noted.
         unsafe { raw::add(from, to, value, len) };
         drop(used);
     };
@@ -107,7 +107,8 @@ unsafe fn add(stream: usize, arguments: &Arguments) -> Answer {
 }
 
 /// # Safety
-/// `arguments` are the places of the kernel's arguments, and there is memory where these say, also when the stream comes to it.
+/// `arguments` are the places of the kernel's arguments. There is memory at the addresses in them, also when the stream reaches the
+/// work.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuLaunchKernel(
     function: usize,
@@ -129,9 +130,9 @@ pub(crate) unsafe extern "C" fn cuLaunchKernel(
         let arguments = Arguments(arguments);
         match function {
             HOLD => hold(stream, &arguments),
-            // SAFETY: the caller says that there is memory.
+            // SAFETY: the caller promises that there is memory.
             FILL => unsafe { fill(stream, &arguments) },
-            // SAFETY: the caller says that there is memory at both addresses.
+            // SAFETY: the caller promises that there is memory at both addresses.
             ADD => unsafe { add(stream, &arguments) },
             _ => Err(Status::INVALID_HANDLE),
         }

@@ -1,16 +1,22 @@
 //! A made-up CUDA driver: the functions of `libcuda` that cudarc and gpucache call, over host memory, for one device.
 //!
-//! It is made to show mistakes. Each stream is a queue with a thread of its own, so that work whose order was forgotten
-//! reads wrong values; new memory is garbage and freed memory is poisoned, both in the order of the stream; pages that
-//! are not mapped fault; and handles of streams that were destroyed are given out again. Memory that is freed is not kept
-//! in a pool, nothing is captured, and there are three kernels (`kernels`): `cuLaunchHostFunc` runs a function of the host in a
-//! stream's order instead. Pages that are unmapped while work uses them lose the context, as on a GPU: from then on every call
-//! answers that an illegal address was met (`uses`). Whether the driver of a real GPU answers the same in corners that its manual leaves open is not claimed.
+//! It is made to show mistakes:
 //!
-//! Two functions are its own. `madeup_calls(name)` tells how often a function of the driver was called, and
-//! `madeup_delay(stream, milliseconds)` lets a stream sleep. `MADEUP_BYTES` is the memory that the device has (1 GiB), and
-//! `MADEUP_POOLS=0` takes its memory pools away, `MADEUP_PAGES=0` its virtual memory management,
-//! `MADEUP_PINNED=0` the host's pinned memory.
+//! - Each stream is a queue with a thread of its own, so work in a wrong order reads wrong values.
+//! - New memory is garbage and freed memory is poisoned, both in the order of the stream.
+//! - Pages that are not mapped fault.
+//! - Handles of destroyed streams are given out again.
+//! - If pages are unmapped while work uses them, the context is lost, as on a GPU. From then on, every call reports an illegal
+//!   address (`uses`).
+//!
+//! Freed memory is not kept in a pool, and nothing can be captured. There are only three kernels (`kernels`); in other cases,
+//! `cuLaunchHostFunc` runs a function of the host in a stream's order. A real driver may behave differently in corners that its
+//! manual leaves open.
+//!
+//! Two functions exist only here. `madeup_calls(name)` returns how often a function of the driver was called, and
+//! `madeup_delay(stream, milliseconds)` lets a stream sleep. `MADEUP_BYTES` sets the device's memory (1 GiB by default).
+//! `MADEUP_POOLS=0` removes its memory pools, `MADEUP_PAGES=0` its virtual memory management, and `MADEUP_PINNED=0` the host's
+//! pinned memory.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code)]
 

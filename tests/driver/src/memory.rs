@@ -1,7 +1,7 @@
-//! Allocations and frees, in the order of a stream and without.
+//! Allocations and frees, in the order of a stream and without a stream.
 //!
-//! Whether memory may be freed is answered at once. What is freed on a stream is poisoned, and free for others, when the stream
-//! comes to it.
+//! The status of a free is returned at once. Memory that is freed on a stream is poisoned, and available to others, when the stream
+//! reaches the free.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use crate::answer::{Answer, Out, Status, answer};
 use crate::arena::{self, Freed};
 use crate::{context, raw, streams};
 
-/// What new memory is full of, and what freed memory is.
+/// The contents of new memory, and below, of freed memory.
 pub(crate) const GARBAGE: u8 = 0xA5;
 const POISON: u8 = 0xDD;
 
@@ -19,7 +19,7 @@ fn is_patient() -> bool {
     *PATIENCE.get_or_init(|| std::env::var("MADEUP_PATIENCE").is_ok_and(|text| text == "0").eq(&false))
 }
 
-/// Where memory is short, frees that are on their way may help.
+/// If memory is short, frees that are on their way may help.
 pub(crate) fn when_short<T>(request: impl Fn() -> Answer<T>) -> Answer<T> {
     request().or_else(|status| {
         if status != Status::OUT_OF_MEMORY || !is_patient() {
@@ -31,20 +31,20 @@ pub(crate) fn when_short<T>(request: impl Fn() -> Answer<T>) -> Answer<T> {
 }
 
 fn release(freed: Freed) {
-    // SAFETY: the memory of an allocation that was freed is there until it is given back, which is below.
+    // SAFETY: the memory of a freed allocation stays until it is given back below.
     unsafe { raw::fill(freed.address, &[POISON], freed.bytes as usize) };
-    // What cannot be given back is lost, and its bytes stay counted.
+    // Memory that cannot be given back is lost, and its bytes stay counted.
     let _ = arena::give_back(freed);
 }
 
-/// An address for `bytes` bytes, 0 for none.
+/// An address for `bytes` bytes; 0 for 0 bytes.
 fn allocate_on(stream: usize, bytes: usize) -> Answer<u64> {
     streams::find(stream)?;
     if bytes == 0 {
         return Ok(0);
     }
     let (address, bytes) = when_short(|| arena::allocate(bytes as u64))?;
-    // SAFETY: nobody frees the memory before the address is known, and a free is behind this then, or waits for it.
+    // SAFETY: nobody frees the memory before the address is known. A later free comes behind this work, or waits for it.
     streams::submit(stream, move || unsafe { raw::fill(address, &[GARBAGE], bytes as usize) })?;
     Ok(address)
 }
@@ -81,13 +81,13 @@ pub(crate) extern "C" fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) -> Statu
             return Err(Status::INVALID_VALUE);
         }
         let (start, bytes) = when_short(|| arena::allocate(bytes as u64))?;
-        // SAFETY: nobody knows the address yet, and so nobody frees the memory.
+        // SAFETY: nobody knows the address yet, so nobody frees the memory.
         unsafe { raw::fill(start, &[GARBAGE], bytes as usize) };
         address.put(start)
     })
 }
 
-/// Waits for all work, which may use the memory.
+/// Waits for all work, since any of it may use the memory.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
     answer("cuMemFree_v2", || {

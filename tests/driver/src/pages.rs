@@ -1,6 +1,6 @@
-//! Virtual memory management: addresses that are reserved, pieces of memory, and which piece lies where.
+//! Virtual memory management: reserved addresses, pieces of memory, and which piece is mapped where.
 //!
-//! A piece is a file in memory. Addresses without one cannot be accessed, so that whoever touches them faults.
+//! A piece is a file in memory. Addresses without a piece cannot be accessed, so a program that touches them faults.
 
 use std::collections::BTreeMap;
 use std::ffi::c_uint;
@@ -17,7 +17,7 @@ use crate::uses;
 
 const GRANULARITY: usize = 2 << 20;
 
-/// Memory of the device, which is given back with this.
+/// A piece of the device's memory. It goes back when this is dropped.
 struct Piece {
     file: File,
     bytes: usize,
@@ -30,9 +30,9 @@ impl Drop for Piece {
 }
 
 struct Pages {
-    /// Bytes of each reservation, by address.
+    /// The bytes of each reservation, by address.
     reserved: BTreeMap<u64, usize>,
-    /// What is mapped, by address. A piece lives as long as its handle or a mapping.
+    /// The mapped pieces, by address. A piece lives as long as its handle or a mapping.
     mapped: BTreeMap<u64, Arc<Piece>>,
     pieces: Table<Piece>,
 }
@@ -53,7 +53,7 @@ impl Piece {
         if descriptor < 0 {
             return Err(Status::OUT_OF_MEMORY);
         }
-        // SAFETY: a descriptor that the system gave just now, and that nobody else has.
+        // SAFETY: the system gave this descriptor just now, and nobody else has it.
         let file = unsafe { File::from_raw_fd(descriptor) };
         let garbage = vec![GARBAGE; GRANULARITY];
         let offsets = (0..bytes).step_by(GRANULARITY);
@@ -63,17 +63,17 @@ impl Piece {
     }
 }
 
-/// Puts a file, or nothing, at addresses that are reserved. It cannot be accessed yet.
+/// Maps a file, or nothing, at reserved addresses. They cannot be accessed yet.
 ///
 /// # Safety
-/// The addresses lie within a reservation, and nobody uses what was there.
+/// The addresses lie within a reservation, and nobody uses the memory that was there.
 unsafe fn place(address: u64, bytes: usize, file: Option<&File>) -> Answer {
     let (flags, descriptor) = match file {
         Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
         None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
     };
     let start = address as *mut libc::c_void;
-    // SAFETY: what is replaced is the process's own, since it is reserved, and used by nobody, by this function's contract.
+    // SAFETY: the replaced addresses are reserved, so they belong to the process. By this function's contract nobody uses them.
     let placed = unsafe { libc::mmap(start, bytes, libc::PROT_NONE, flags | libc::MAP_FIXED, descriptor, 0) };
     if placed == libc::MAP_FAILED { Err(Status::OUT_OF_MEMORY) } else { Ok(()) }
 }
@@ -89,7 +89,7 @@ impl Pages {
         before.is_none_or(|(start, piece)| start + piece.bytes as u64 <= address)
     }
 
-    /// The pieces that fill some addresses as a whole, side by side.
+    /// The pieces that fill these addresses completely, side by side.
     fn pieces_at(&self, address: u64, bytes: usize) -> Answer<Vec<(u64, usize)>> {
         let within = self.mapped.range(address..address + bytes as u64);
         let pieces: Vec<(u64, usize)> = within.map(|(start, piece)| (*start, piece.bytes)).collect();
@@ -99,7 +99,7 @@ impl Pages {
     }
 }
 
-/// The start of the piece around an address, and its bytes.
+/// The start and the bytes of the piece around an address.
 pub(crate) fn around(address: u64) -> Option<(u64, u64)> {
     let pages = lock(&PAGES);
     let (start, piece) = pages.mapped.range(..=address).next_back()?;
@@ -112,7 +112,7 @@ fn whole(bytes: usize) -> Answer {
 }
 
 /// # Safety
-/// The properties are not looked at.
+/// The properties are not read.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemGetAllocationGranularity(
     bytes: Out<usize>,
@@ -134,19 +134,19 @@ pub(crate) extern "C" fn cuMemAddressReserve(
         whole(bytes)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let more = bytes.checked_add(GRANULARITY).ok_or(Status::OUT_OF_MEMORY)?;
-        // SAFETY: a new mapping at addresses that the system chooses, which nobody has.
+        // SAFETY: this makes a new mapping at addresses that the system chooses. Nobody has them.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), more, libc::PROT_NONE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(Status::OUT_OF_MEMORY);
         }
-        // Addresses in front of the first multiple of the granularity, and behind the last byte, are left unused.
+        // The addresses in front of the first multiple of the granularity, and behind the last byte, stay unused.
         let start = (start as u64).next_multiple_of(GRANULARITY as u64);
         lock(&PAGES).reserved.insert(start, bytes);
         address.put(start)
     })
 }
 
-/// The addresses are not used again, so that what is still at work there faults.
+/// The addresses are not used again, so late work on them faults.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemAddressFree(address: u64, bytes: usize) -> Status {
     answer("cuMemAddressFree", || {
@@ -189,14 +189,14 @@ pub(crate) extern "C" fn cuMemMap(address: u64, bytes: usize, offset: usize, han
     })
 }
 
-/// Whatever is described, the device may read and write.
+/// The device may read and write, no matter what the description says.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemSetAccess(address: u64, bytes: usize, _description: usize, _count: usize) -> Status {
     answer("cuMemSetAccess", || {
         let pages = lock(&PAGES);
         for (start, bytes) in pages.pieces_at(address, bytes)? {
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: a piece is mapped there, which is memory of this file's own; access is only added to it.
+            // SAFETY: a piece is mapped there, which is this file's own memory. The call only adds access.
             if unsafe { libc::mprotect(start as *mut libc::c_void, bytes, access) } != 0 {
                 return Err(Status::OUT_OF_MEMORY);
             }
@@ -205,10 +205,10 @@ pub(crate) extern "C" fn cuMemSetAccess(address: u64, bytes: usize, _description
     })
 }
 
-/// Memory that work uses is not unmapped, and the context is lost.
+/// Does not unmap memory that work uses; the context is then lost.
 ///
 /// # Safety
-/// No work uses the memory that was not given to a stream of this driver.
+/// The memory is used only by work that was given to streams of this driver.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> Status {
     answer("cuMemUnmap", || {
@@ -216,7 +216,7 @@ pub(crate) unsafe extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> Status
         let pieces = pages.pieces_at(address, bytes)?;
         uses::unused(address, bytes)?;
         for (start, bytes) in pieces {
-            // SAFETY: a piece is mapped there, so the addresses are reserved, and the caller says that no work uses it.
+            // SAFETY: a piece is mapped there, so the addresses are reserved. The caller promises that no other work uses it.
             unsafe { place(start, bytes, None) }?;
             pages.mapped.remove(&start);
         }

@@ -1,4 +1,4 @@
-//! Memory of the host that the driver gave: streams read and write it late, when they come to it.
+//! Host memory that the driver allocated. Streams read and write it late, when they reach the work.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use crate::{context, streams};
 
 const PAGE: usize = 4096;
 
-/// Bytes of each allocation, by address.
+/// The bytes of each allocation, by address.
 static PINNED: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
 
 /// Whether an address lies in memory of this kind.
@@ -20,7 +20,7 @@ pub(crate) fn holds(address: u64) -> bool {
     before.is_some_and(|(start, bytes)| address - start < *bytes as u64)
 }
 
-/// Whether there is any: `MADEUP_PINNED` is not 0.
+/// Whether the driver pins memory: `MADEUP_PINNED` is not 0.
 fn may_pin() -> bool {
     std::env::var("MADEUP_PINNED").is_ok_and(|text| text == "0").eq(&false)
 }
@@ -49,18 +49,18 @@ pub(crate) extern "C" fn cuMemHostAlloc(address: Out<*mut u8>, bytes: usize, _fl
     })
 }
 
-/// Waits for all work, which may use the memory.
+/// Waits for all work, since any of it may use the memory.
 ///
 /// # Safety
-/// Nobody uses the memory but work that streams have.
+/// Only work of streams uses the memory.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemFreeHost(address: *mut u8) -> Status {
     answer("cuMemFreeHost", || {
         context::require()?;
         let bytes = lock(&PINNED).remove(&(address as u64)).ok_or(Status::INVALID_VALUE)?;
         streams::synchronize();
-        // SAFETY: it was allocated by this layout, and is freed once, since nothing of it is known any more. No work uses
-        // it, as all was waited for, and the caller says the same of everybody else.
+        // SAFETY: the memory was allocated with this layout. It is freed once, since its entry is removed. All work was waited for,
+        // and the caller promises that nobody else uses it.
         unsafe { dealloc(address, layout(bytes)?) };
         Ok(())
     })

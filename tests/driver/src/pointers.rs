@@ -1,4 +1,4 @@
-//! What is known of an address.
+//! The attributes of an address.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -14,15 +14,15 @@ fn around(address: u64) -> Answer<(u64, u64)> {
     arena::around(address).or_else(|| pages::around(address)).ok_or(Status::INVALID_VALUE)
 }
 
-/// Whether streams read and write the memory there when they come to it: the device's, and what is pinned.
+/// Whether streams read and write the memory there only when they reach the work: the device's memory, and pinned memory.
 pub(crate) fn is_late(address: u64) -> bool {
     pinned::holds(address) || around(address).is_ok()
 }
 
-/// Writes one attribute of an address of the device, or the type of one of the host that the driver gave.
+/// Writes one attribute of a device address, or the type of host memory that the driver allocated.
 ///
 /// # Safety
-/// `place` is good for a write of what the attribute is.
+/// `place` is valid for a write of the attribute's type.
 unsafe fn put(place: *mut c_void, attribute: c_uint, address: u64) -> Answer {
     const OF_CONTEXT: c_uint = 1;
     const DEVICE_POINTER: c_uint = 3;
@@ -30,12 +30,12 @@ unsafe fn put(place: *mut c_void, attribute: c_uint, address: u64) -> Answer {
     const RANGE_START: c_uint = 11;
     const RANGE_SIZE: c_uint = 12;
     if attribute == MEMORY_TYPE && pinned::holds(address) {
-        // SAFETY: the memory type is an `unsigned int`, for which the place is good by this function's contract.
+        // SAFETY: the memory type is an `unsigned int`, and by this function's contract the place is valid for it.
         unsafe { place.cast::<c_uint>().write(MEMORY_OF_HOST) };
         return Ok(());
     }
     let (start, bytes) = around(address)?;
-    // SAFETY: the place is good for what the attribute is, by this function's contract, and each arm writes just that.
+    // SAFETY: by this function's contract the place is valid for the attribute's type, and each arm writes exactly that.
     unsafe {
         match attribute {
             OF_CONTEXT => place.cast::<usize>().write(CONTEXT),
@@ -51,17 +51,17 @@ unsafe fn put(place: *mut c_void, attribute: c_uint, address: u64) -> Answer {
 }
 
 /// # Safety
-/// `place` is good for a write of what the attribute is.
+/// `place` is valid for a write of the attribute's type.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuPointerGetAttribute(place: *mut c_void, attribute: c_uint, address: u64) -> Status {
-    // SAFETY: the caller gives room for what the attribute is.
+    // SAFETY: the caller gives room for the attribute.
     answer("cuPointerGetAttribute", || unsafe { put(place, attribute, address) })
 }
 
-/// An address that the driver did not give has the memory type 0, and no other attribute.
+/// An address that the driver did not allocate has the memory type 0, and no other attribute.
 ///
 /// # Safety
-/// There are `count` attributes, and as many places, each good for a write of what its attribute is.
+/// There are `count` attributes and as many places. Each place is valid for a write of its attribute's type.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuPointerGetAttributes(
     count: c_uint,
@@ -71,8 +71,8 @@ pub(crate) unsafe extern "C" fn cuPointerGetAttributes(
 ) -> Status {
     answer("cuPointerGetAttributes", || {
         for which in 0..count as usize {
-            // SAFETY: both arrays have `count` elements, and the place is good for what its attribute is: the memory
-            // type, which is written below, is an `unsigned int`.
+            // SAFETY: both arrays have `count` elements, and each place is valid for its attribute's type. The memory type, which
+            // is written below, is an `unsigned int`.
             unsafe {
                 let (attribute, place) = (*attributes.add(which), *places.add(which));
                 if put(place, attribute, address).is_err() && attribute == MEMORY_TYPE {

@@ -1,4 +1,4 @@
-//! The device's memory pool. It keeps nothing: what is freed is the device's again.
+//! The device's memory pool. It keeps nothing: freed memory goes back to the device.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ pub(crate) extern "C" fn cuMemPoolGetAttribute(pool: usize, attribute: c_uint, v
 }
 
 /// # Safety
-/// `value` may be read as what the attribute is.
+/// `value` may be read as the attribute's type.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemPoolSetAttribute(pool: usize, attribute: c_uint, value: *const u64) -> Status {
     answer("cuMemPoolSetAttribute", || {

@@ -1,4 +1,4 @@
-//! One stream's work: a queue, and the thread that does it in order.
+//! The work of one stream: a queue, and a thread that does the work in order.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use crate::answer::{Answer, Status, lock};
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// Enough for a copy, a fill, or a small function of a program's.
+/// Enough for a copy, a fill, or a small function of a program.
 const STACK: usize = 256 << 10;
 
 pub(crate) struct Queue {
@@ -19,7 +19,7 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct State {
     tasks: VecDeque<Task>,
-    /// Tasks that were ever given, and those of them that are done.
+    /// The tasks that were ever given, and below, how many of them are done.
     given: u64,
     done: u64,
     is_closed: bool,
@@ -37,7 +37,7 @@ impl Queue {
 
     fn work(&self) {
         while let Some(task) = self.next() {
-            // A task that panics is done nonetheless: those behind it, and whoever waits, go on.
+            // A task that panics counts as done, so later tasks and waiting threads go on.
             let _ = catch_unwind(AssertUnwindSafe(task));
             lock(&self.state).done += 1;
             self.changed.notify_all();
@@ -62,7 +62,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Where its work ends now.
+    /// The point where the queue's work ends now.
     pub(crate) fn end(self: &Arc<Queue>) -> Point {
         Point { queue: self.clone(), given: lock(&self.state).given }
     }
@@ -80,7 +80,7 @@ impl Point {
         lock(&self.queue.state).done >= self.given
     }
 
-    /// Waits until the work before it is done. Nothing waits for work that was given later, so this ends.
+    /// Waits until the work before the point is done. The wait does not cover later work, so it ends.
     pub(crate) fn wait(&self) {
         let is_open = |state: &mut State| state.done < self.given;
         drop(self.queue.changed.wait_while(lock(&self.queue.state), is_open));

@@ -1,6 +1,6 @@
-//! The bytes of the device, which are the host's: fills and copies at addresses that programs give.
+//! The bytes of the device, which are the host's: fills and copies at addresses from programs.
 
-/// Writes `pattern` again and again over `bytes` bytes, which are a multiple of its length.
+/// Fills `bytes` bytes with repetitions of `pattern`. `bytes` is a multiple of the pattern's length.
 ///
 /// # Safety
 /// There is memory of the device at `[address, address + bytes)`.
@@ -13,10 +13,10 @@ pub(crate) unsafe fn fill(address: u64, pattern: &[u8], bytes: usize) {
     let mut filled = pattern.len().min(bytes);
     // SAFETY: there is memory for as many bytes by this function's contract. No program has the pattern, so it lies elsewhere.
     unsafe { place.copy_from_nonoverlapping(pattern.as_ptr(), filled) };
-    // What is filled is copied behind itself, twice as much each time.
+    // Copies the filled part behind itself, twice as much each time.
     while filled < bytes {
         let more = filled.min(bytes - filled);
-        // SAFETY: `filled` bytes are there, and `more` behind them, by this function's contract.
+        // SAFETY: by this function's contract there is memory for the `filled` bytes, and for `more` bytes behind them.
         unsafe { place.add(filled).copy_from_nonoverlapping(place, more) };
         filled += more;
     }
@@ -25,7 +25,7 @@ pub(crate) unsafe fn fill(address: u64, pattern: &[u8], bytes: usize) {
 /// Writes one `pattern` at the front of each of `rows` rows, `pitch` bytes apart.
 ///
 /// # Safety
-/// There is memory of the device at each.
+/// There is memory of the device at each row.
 pub(crate) unsafe fn fill_rows(address: u64, pitch: usize, pattern: &[u8], bytes: usize, rows: usize) {
     for row in 0..rows {
         // SAFETY: there is memory at the front of each row by this function's contract.
@@ -36,16 +36,17 @@ pub(crate) unsafe fn fill_rows(address: u64, pitch: usize, pattern: &[u8], bytes
 /// Copies between addresses of the device, which may overlap.
 ///
 /// # Safety
-/// There is memory of the device at both.
+/// There is memory of the device at both addresses.
 pub(crate) unsafe fn copy(from: u64, to: u64, bytes: usize) {
     // SAFETY: there are `bytes` bytes at both addresses by this function's contract.
     unsafe { (to as *mut u8).copy_from(from as *const u8, bytes) }
 }
 
-/// Writes `element + value` for each of `len` elements, as a kernel does with arrays that its threads read and write at once.
+/// Writes `element + value` for each of `len` elements. The arrays may be the same, as for a kernel whose threads read and write at
+/// once.
 ///
 /// # Safety
-/// There is memory of the device for `len` elements at both, at addresses that are multiples of four.
+/// There is memory of the device for `len` elements at both addresses, which are multiples of four.
 pub(crate) unsafe fn add(from: u64, to: u64, value: u32, len: usize) {
     let (from, to) = (from as *const u32, to as *mut u32);
     for place in 0..len {
@@ -54,14 +55,14 @@ pub(crate) unsafe fn add(from: u64, to: u64, value: u32, len: usize) {
     }
 }
 
-/// What lies at an address of the host.
+/// The bytes at an address of the host.
 ///
 /// # Safety
-/// There are `bytes` bytes that may be read.
+/// `bytes` bytes may be read there.
 pub(crate) unsafe fn read(from: *const u8, bytes: usize) -> Vec<u8> {
     let mut copy = Vec::with_capacity(bytes);
-    // SAFETY: there are `bytes` bytes at `from` by this function's contract, and room for them in the vector, which is
-    // as long as what is written.
+    // SAFETY: by this function's contract there are `bytes` bytes at `from`. The vector has room for them, and its length becomes
+    // the number of written bytes.
     unsafe {
         from.copy_to_nonoverlapping(copy.as_mut_ptr(), bytes);
         copy.set_len(bytes);

@@ -63,7 +63,7 @@ pub(crate) extern "C" fn cuStreamGetCtx(stream: usize, context: Out<usize>) -> S
     })
 }
 
-/// No stream is ever captured.
+/// No stream is ever being captured.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamIsCapturing(stream: usize, status: Out<c_uint>) -> Status {
     answer("cuStreamIsCapturing", || {
@@ -74,7 +74,7 @@ pub(crate) extern "C" fn cuStreamIsCapturing(stream: usize, status: Out<c_uint>)
 
 const GREATER_OR_EQUAL: c_uint = 0;
 
-/// Lets a stream wait until a number in pinned memory is as large as `value`.
+/// Makes a stream wait until a number in pinned memory is at least `value`.
 ///
 /// # Safety
 /// There is such a number at `address` until the stream has seen it.
@@ -90,9 +90,9 @@ pub(crate) unsafe extern "C" fn cuStreamWaitValue32_v2(
             return Err(Status::NOT_SUPPORTED);
         }
         let task = move || {
-            // SAFETY: the caller says that there is a number of 32 bits.
+            // SAFETY: the caller promises that there is a number of 32 bits.
             let number = unsafe { AtomicU32::from_ptr(address as *mut u32) };
-            // As CUDA compares: cyclically.
+            // Compares like CUDA: cyclically.
             while (number.load(Ordering::Acquire).wrapping_sub(value) as i32) < 0 {
                 std::thread::sleep(Duration::from_micros(50));
             }
@@ -101,19 +101,19 @@ pub(crate) unsafe extern "C" fn cuStreamWaitValue32_v2(
     })
 }
 
-/// A task that carries an address which only the program's function follows.
+/// A task with an address that only the program's function follows.
 struct Call {
     function: unsafe extern "C" fn(*mut c_void),
     argument: *mut c_void,
 }
 
-// SAFETY: the address is not followed here. The caller of `cuLaunchHostFunc` promises that its function may be called with
-// it on a thread of the driver's.
+// SAFETY: this type does not follow the address. The caller of `cuLaunchHostFunc` promises that its function may be called with it
+// on a thread of the driver.
 unsafe impl Send for Call {}
 
 impl Call {
     fn run(self) {
-        // SAFETY: the caller of `cuLaunchHostFunc` promises that the function may be called with its argument once.
+        // SAFETY: the caller of `cuLaunchHostFunc` promises that the function may be called once with its argument.
         unsafe { (self.function)(self.argument) }
     }
 }

@@ -1,7 +1,7 @@
-//! The streams that there are, by handle, and what gives them work.
+//! The streams by handle, and the functions that give them work.
 //!
-//! The legacy default stream (0 and 1) and the blocking ones wait for each other, as CUDA says; cudarc's own are not blocking.
-//! The per-thread default stream (2) is a blocking one that each thread has for itself.
+//! The legacy default stream (0 and 1) and blocking streams wait for each other, as CUDA says. cudarc's own streams are not
+//! blocking. The per-thread default stream (2) is a blocking stream that each thread has for itself.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, Weak};
@@ -20,7 +20,7 @@ pub(crate) struct Stream {
 struct Streams {
     table: Table<Stream>,
     legacy: Option<Arc<Stream>>,
-    /// The queues of all that live, and of those whose work is not done.
+    /// The queues of all live streams, and of streams whose work is not done.
     queues: Vec<(Weak<Queue>, bool)>,
     made: u64,
 }
@@ -28,7 +28,7 @@ struct Streams {
 static STREAMS: Mutex<Streams> =
     Mutex::new(Streams { table: Table::from(0x5700_0000), legacy: None, queues: Vec::new(), made: 0 });
 
-/// The per-thread default stream of a thread, which ends with it.
+/// The per-thread default stream of a thread. It ends with the thread.
 struct Own(Arc<Stream>);
 
 impl Drop for Own {
@@ -63,7 +63,7 @@ impl Streams {
             Some(own) => Ok(own.0.clone()),
             empty => Ok(empty.insert(Own(self.make(true)?)).0.clone()),
         });
-        // The thread has ended its own one: the legacy stream waits for all that it had.
+        // The thread's own stream has ended. The legacy stream waits for all of its work.
         own.unwrap_or_else(|_| self.legacy())
     }
 
@@ -75,14 +75,14 @@ impl Streams {
         }
     }
 
-    /// Where the work of blocking streams ends, or of all.
+    /// The points where the work of blocking streams ends, or of all streams.
     fn ends(&self, is_all: bool) -> Vec<Point> {
         let chosen = self.queues.iter().filter(|(_, is_blocking)| is_all || *is_blocking);
         let ends = chosen.filter_map(|(queue, _)| Some(queue.upgrade()?.end()));
         ends.filter(|end| !end.is_done()).collect()
     }
 
-    /// What new work of a stream has to wait for by the rules of the legacy default stream.
+    /// The points that new work of a stream must wait for by the rules of the legacy default stream.
     fn implied(&self, stream: &Arc<Stream>) -> Vec<Point> {
         match &self.legacy {
             Some(legacy) if Arc::ptr_eq(legacy, stream) => self.ends(false),
@@ -108,7 +108,7 @@ pub(crate) fn create(is_blocking: bool) -> Answer<usize> {
     Ok(streams.table.add(stream))
 }
 
-/// Its work goes on to the end.
+/// Destroys a stream. Its work goes on to the end.
 pub(crate) fn destroy(handle: usize) -> Answer {
     let stream = lock(&STREAMS).table.remove(handle).ok_or(Status::INVALID_HANDLE)?;
     stream.queue.close();
@@ -119,26 +119,26 @@ pub(crate) fn find(handle: usize) -> Answer<Arc<Stream>> {
     lock(&STREAMS).find(handle)
 }
 
-/// Puts a task on a stream; the answer is the point behind it.
+/// Puts a task on a stream. Returns the point behind it.
 pub(crate) fn submit(handle: usize, task: impl FnOnce() + Send + 'static) -> Answer<Point> {
     let mut streams = lock(&STREAMS);
     let stream = streams.find(handle)?;
     Ok(streams.submit(&stream, task))
 }
 
-/// Whether all is done that a stream was given, and has to wait for.
+/// Whether all work of a stream is done, and everything that it has to wait for.
 pub(crate) fn is_done(handle: usize) -> Answer<bool> {
     let mut streams = lock(&STREAMS);
     let stream = streams.find(handle)?;
     Ok(stream.queue.end().is_done() && streams.implied(&stream).iter().all(Point::is_done))
 }
 
-/// The point behind all that a stream was given, and has to wait for.
+/// The point behind all work of a stream, and behind everything that it has to wait for.
 pub(crate) fn end(handle: usize) -> Answer<Point> {
     submit(handle, || ())
 }
 
-/// Puts a task on each stream that has a handle, and on the calling thread's.
+/// Puts a task on each stream that has a handle, and on the calling thread's stream.
 pub(crate) fn submit_to_all(task: impl FnOnce() + Clone + Send + 'static) -> Answer {
     let mut streams = lock(&STREAMS);
     let mut all: Vec<Arc<Stream>> = streams.table.all().cloned().collect();
@@ -150,14 +150,14 @@ pub(crate) fn submit_to_all(task: impl FnOnce() + Clone + Send + 'static) -> Ans
     Ok(())
 }
 
-/// Where the work of all streams ends now.
+/// The points where the work of all streams ends now.
 pub(crate) fn ends() -> Vec<Point> {
     lock(&STREAMS).ends(true)
 }
 
-/// Waits for all work that there is.
+/// Waits for all present work.
 pub(crate) fn synchronize() {
-    // Taken first: work that runs may give more, for which the lock is needed.
+    // Taken first: running work may give more work, for which the lock is needed.
     let ends = ends();
     ends.iter().for_each(Point::wait);
 }

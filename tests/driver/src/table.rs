@@ -1,4 +1,4 @@
-//! Handles: numbers that programs hold, and what they stand for. One that was destroyed is given to the next, as drivers do.
+//! Handles: numbers that programs hold, and the values behind them. A destroyed handle goes to the next value, as drivers do it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

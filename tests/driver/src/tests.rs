@@ -1,4 +1,4 @@
-//! What programs rely on: work is late and in order, wrong orders show, and the answers to mistakes.
+//! Tests of the behaviour that programs rely on: work is late and in order, wrong orders show, and mistakes get the right status.
 
 use std::sync::mpsc::{Sender, channel};
 
@@ -8,7 +8,7 @@ use crate::{context, device, events, memory, own, pages, pinned, pointers, strea
 
 const BYTES: usize = 1 << 16;
 const NON_BLOCKING: u32 = 1;
-/// Longer than a thread takes to go on, mostly: where a test waits too little, it fails for it.
+/// Longer than a thread mostly takes to go on. If a wait is missing, a test fails because of this delay.
 const LATE: u64 = 60;
 
 fn get<T: Default>(call: impl FnOnce(Out<T>) -> Status) -> T {
@@ -31,19 +31,19 @@ fn allocate(stream: usize) -> u64 {
 }
 
 fn fill(address: u64, byte: u8, stream: usize) {
-    // SAFETY: the tests allocate what they fill, and free it on the same stream or behind it.
+    // SAFETY: the tests allocate the memory that they fill, and free it on the same stream or behind it.
     assert_eq!(unsafe { transfers::cuMemsetD8Async(address, byte, BYTES, stream) }, Status::SUCCESS);
 }
 
 fn copy(from: u64, to: u64, stream: usize) {
-    // SAFETY: the tests allocate what they copy, and free neither before the stream is done.
+    // SAFETY: the tests allocate the memory that they copy, and free neither side before the stream is done.
     assert_eq!(unsafe { transfers::cuMemcpyDtoDAsync_v2(to, from, BYTES, stream) }, Status::SUCCESS);
 }
 
-/// The bytes that lie there once the stream is done, if they are all the same.
+/// The byte at the address once the stream is done, if all bytes there are the same.
 fn bytes(address: u64, stream: usize) -> Option<u8> {
     let mut bytes = vec![0; BYTES];
-    // SAFETY: there are as many bytes on the host as at the address, in memory that stays the device's when it is freed.
+    // SAFETY: there are as many bytes on the host as at the address. Freed memory there still belongs to the device.
     let answer = unsafe { transfers::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr(), address, BYTES, stream) };
     assert_eq!(answer, Status::SUCCESS);
     bytes.iter().all(|byte| *byte == bytes[0]).then_some(bytes[0])
@@ -53,7 +53,7 @@ fn delay(stream: usize) {
     assert_eq!(own::madeup_delay(stream, LATE), Status::SUCCESS);
 }
 
-/// Keeps a stream from going on until the answer is dropped.
+/// Stops a stream until the returned value is dropped.
 fn hold(stream: usize) -> Sender<()> {
     let (held, goes_on) = channel::<()>();
     let wait = move || {
@@ -187,10 +187,11 @@ fn work_of_a_destroyed_stream_is_done() {
     assert_eq!(bytes(memory, there), Some(2));
 }
 
-/// Whether the system could read a byte there.
+/// Whether the system can read a byte there.
 fn is_accessible(address: u64) -> bool {
     let mut ends = [0; 2];
-    // SAFETY: room for two descriptors. The system looks itself whether the byte may be read, and answers that it may not.
+    // SAFETY: there is room for two descriptors. The system itself checks whether the byte may be read, and returns an error if
+    // not.
     unsafe {
         assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
         let written = libc::write(ends[1], address as *const libc::c_void, 1);
@@ -216,7 +217,7 @@ fn pages_are_there_while_they_are_mapped() {
     assert_eq!(bytes(address, 2), Some(GARBAGE));
     fill(address, 1, 2);
     assert_eq!(bytes(address, 2), Some(1));
-    // SAFETY: the work above was waited for.
+    // SAFETY: the work above is done.
     unsafe {
         assert_eq!(pages::cuMemUnmap(address, PAGE / 2), Status::INVALID_VALUE, "half a piece");
         assert_eq!(pages::cuMemUnmap(address, PAGE), Status::SUCCESS);
@@ -247,7 +248,7 @@ fn pinned_memory_is_read_late_and_other_memory_at_once() {
     assert_eq!(pinned::cuMemHostAlloc(Out::of(&mut place), BYTES, 0), Status::SUCCESS);
     let mut own = vec![0; BYTES];
     let held = hold(here);
-    // SAFETY: there are as many bytes at all four addresses, and the work is waited for before any is freed.
+    // SAFETY: there are as many bytes at all four addresses, and the work is done before any of them is freed.
     unsafe {
         assert_eq!(transfers::cuMemcpyHtoDAsync_v2(late, place, BYTES, here), Status::SUCCESS);
         assert_eq!(transfers::cuMemcpyHtoDAsync_v2(early, own.as_ptr(), BYTES, here), Status::SUCCESS);

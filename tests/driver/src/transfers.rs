@@ -1,7 +1,7 @@
 //! Fills and copies, on streams and without.
 //!
-//! A copy from pageable memory of the host has read it when the call returns, and a copy to it has written it; what does the
-//! work is the stream nonetheless. Pinned memory is read and written when the stream comes to it.
+//! The stream does the work in each case. A copy from pageable host memory has read it when the call returns, and a copy to
+//! pageable memory has written it. Pinned memory is read and written when the stream reaches the work.
 
 use std::ffi::{c_uchar, c_uint, c_ushort};
 
@@ -10,16 +10,16 @@ use crate::context;
 use crate::uses::Use;
 use crate::{pinned, pointers, raw, streams};
 
-/// The stream of the calls that have none.
+/// The stream of calls without a stream.
 const DEFAULT: usize = 0;
 
 /// # Safety
-/// There is memory of the device for `count` patterns at `address` when the stream comes to it.
+/// There is memory of the device for `count` patterns at `address` when the stream reaches the work.
 unsafe fn fill(address: u64, pattern: &[u8], count: usize, stream: usize) -> Answer {
     let pattern = pattern.to_vec();
     let used = Use::of(address, pattern.len() * count);
     let task = move || {
-        // SAFETY: the memory is there when the task is run, by this function's contract.
+        // SAFETY: the memory is there when the task runs, by this function's contract.
         unsafe { raw::fill(address, &pattern, pattern.len() * count) };
         drop(used);
     };
@@ -27,14 +27,14 @@ unsafe fn fill(address: u64, pattern: &[u8], count: usize, stream: usize) -> Ans
 }
 
 /// # Safety
-/// `from` may be read, and there is memory of the device at `to` when the stream comes to it.
+/// `from` may be read, and there is memory of the device at `to` when the stream reaches the work.
 unsafe fn upload(to: u64, from: *const u8, bytes: usize, stream: usize) -> Answer {
     context::require()?;
-    // SAFETY: the caller lets `bytes` bytes be read now.
+    // SAFETY: the caller allows to read `bytes` bytes now.
     let staged = unsafe { raw::read(from, bytes) };
     let used = Use::of(to, bytes);
     let task = move || {
-        // SAFETY: the memory is there when the task is run, by this function's contract, and the staged bytes go with it.
+        // SAFETY: the memory is there when the task runs, by this function's contract. The task owns the staged bytes.
         unsafe { raw::copy(staged.as_ptr() as u64, to, bytes) };
         drop(used);
     };
@@ -42,22 +42,23 @@ unsafe fn upload(to: u64, from: *const u8, bytes: usize, stream: usize) -> Answe
 }
 
 /// # Safety
-/// `to` may be written until this returns, and there is memory of the device at `from` when the stream comes to it.
+/// `to` may be written until this function returns, and there is memory of the device at `from` when the stream reaches the work.
 unsafe fn download(to: *mut u8, from: u64, bytes: usize, stream: usize) -> Answer {
     context::require()?;
     let to = to as u64;
-    // SAFETY: the memory is there when the task is run, and the host's until this returns, which is behind the task.
+    // SAFETY: the device's memory is there when the task runs. The host's memory is there until this function returns, which is
+    // after the task.
     streams::submit(stream, move || unsafe { raw::copy(from, to, bytes) })?.wait();
     Ok(())
 }
 
 /// # Safety
-/// There is memory of the device, or pinned memory, at both addresses when the stream comes to it.
+/// There is memory of the device, or pinned memory, at both addresses when the stream reaches the work.
 unsafe fn copy(to: u64, from: u64, bytes: usize, stream: usize) -> Answer {
     context::require()?;
     let used = [Use::of(from, bytes), Use::of(to, bytes)];
     let task = move || {
-        // SAFETY: the memory is there when the task is run, by this function's contract.
+        // SAFETY: the memory is there when the task runs, by this function's contract.
         unsafe { raw::copy(from, to, bytes) };
         drop(used);
     };
@@ -71,7 +72,7 @@ macro_rules! fills {
         /// There is memory of the device for `count` elements.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $on_stream(address: u64, element: $element, count: usize, stream: usize) -> Status {
-            // SAFETY: the caller says that the memory is there, also when the stream comes to it.
+            // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
             answer(stringify!($on_stream), || unsafe { fill(address, &element.to_ne_bytes(), count, stream) })
         }
 
@@ -79,7 +80,7 @@ macro_rules! fills {
         /// There is memory of the device for `count` elements.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(address: u64, element: $element, count: usize) -> Status {
-            // SAFETY: the caller says that the memory is there, and does not free it before work of the default stream.
+            // SAFETY: the caller promises that the memory is there, and does not free it before the work of the default stream.
             answer(stringify!($name), || unsafe { fill(address, &element.to_ne_bytes(), count, DEFAULT) })
         }
     )*};
@@ -107,7 +108,7 @@ macro_rules! row_fills {
         ) -> Status {
             answer(stringify!($name), || {
                 let pattern = element.to_ne_bytes();
-                // SAFETY: the caller says that the memory is there, also when the stream comes to it.
+                // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
                 let task = move || unsafe { raw::fill_rows(address, pitch, &pattern, width * pattern.len(), rows) };
                 streams::submit(stream, task).map(drop)
             })
@@ -124,8 +125,8 @@ row_fills! {
 /// `from` may be read, and there is memory of the device at `to`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: usize, stream: usize) -> Status {
-    // SAFETY: the caller says both, the second for when the stream comes to it. Pinned memory stays until then, as its free
-    // waits for all work.
+    // SAFETY: the caller promises both, the second also for the time when the stream reaches the work. Pinned memory stays until
+    // then, since its free waits for all work.
     answer("cuMemcpyHtoDAsync_v2", || unsafe {
         match pinned::holds(from as u64) {
             true => copy(to, from as u64, bytes, stream),
@@ -138,7 +139,7 @@ pub(crate) unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, b
 /// `from` may be read, and there is memory of the device at `to`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes: usize) -> Status {
-    // SAFETY: the caller says both, and does not free the memory before work of the default stream.
+    // SAFETY: the caller promises both, and does not free the memory before the work of the default stream.
     answer("cuMemcpyHtoD_v2", || unsafe { upload(to, from, bytes, DEFAULT) })
 }
 
@@ -146,8 +147,8 @@ pub(crate) unsafe extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes:
 /// `to` may be written, and there is memory of the device at `from`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, bytes: usize, stream: usize) -> Status {
-    // SAFETY: the caller says both, the second for when the stream comes to it, which is before this returns. Pinned memory
-    // stays until then, as its free waits for all work.
+    // SAFETY: the caller promises both, the second also for the time when the stream reaches the work, which is before this
+    // function returns. Pinned memory stays until then, since its free waits for all work.
     answer("cuMemcpyDtoHAsync_v2", || unsafe {
         match pinned::holds(to as u64) {
             true => copy(to as u64, from, bytes, stream),
@@ -160,7 +161,7 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, byt
 /// `to` may be written, and there is memory of the device at `from`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut u8, from: u64, bytes: usize) -> Status {
-    // SAFETY: the caller says both, and the copy is done when this returns.
+    // SAFETY: the caller promises both, and the copy is done when this function returns.
     answer("cuMemcpyDtoH_v2", || unsafe { download(to, from, bytes, DEFAULT) })
 }
 
@@ -168,7 +169,7 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut u8, from: u64, bytes: u
 /// There is memory of the device at both addresses.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) -> Status {
-    // SAFETY: the caller says that the memory is there, also when the stream comes to it.
+    // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
     answer("cuMemcpyDtoDAsync_v2", || unsafe { copy(to, from, bytes, stream) })
 }
 
@@ -176,17 +177,17 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: 
 /// There is memory of the device at both addresses.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) -> Status {
-    // SAFETY: the caller says that the memory is there, and does not free it before work of the default stream.
+    // SAFETY: the caller promises that the memory is there, and does not free it before the work of the default stream.
     answer("cuMemcpyDtoD_v2", || unsafe { copy(to, from, bytes, DEFAULT) })
 }
 
-/// Between any two addresses, which tell of what kind they are.
+/// Copies between any two addresses, and finds out of which kind they are.
 ///
 /// # Safety
-/// `from` may be read and `to` may be written: memory of the device or pinned, also when the stream comes to it.
+/// `from` may be read and `to` may be written: memory of the device or pinned memory, also when the stream reaches the work.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) -> Status {
-    // SAFETY: the caller says both, of each kind of memory for as long as that kind is used.
+    // SAFETY: the caller promises both, for each kind of memory as long as that kind is used.
     answer("cuMemcpyAsync", || unsafe {
         match (pointers::is_late(from), pointers::is_late(to)) {
             (false, _) => upload(to, from as *const u8, bytes, stream),
@@ -196,7 +197,7 @@ pub(crate) unsafe extern "C" fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, 
     })
 }
 
-/// Between contexts, of which there is one.
+/// Copies between contexts, of which there is one.
 ///
 /// # Safety
 /// There is memory of the device at both addresses.
@@ -209,6 +210,6 @@ pub(crate) unsafe extern "C" fn cuMemcpyPeerAsync(
     bytes: usize,
     stream: usize,
 ) -> Status {
-    // SAFETY: the caller says that the memory is there, also when the stream comes to it.
+    // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
     answer("cuMemcpyPeerAsync", || unsafe { copy(to, from, bytes, stream) })
 }

@@ -1,8 +1,9 @@
-//! Functions that programs are linked against and that this driver cannot do: modules of files, captures, contexts of one's own.
+//! Functions that programs are linked against and that this driver does not support: modules of files, captures, contexts of the
+//! program's own.
 
 use crate::answer::{Status, answer};
 
-/// Exports functions that refuse. They take their arguments as any C function may that does not look at them.
+/// Exports functions that refuse. A C function that does not look at its arguments may take any.
 macro_rules! unsupported {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Which memory the work of streams uses, from when it is given to a stream until it is done.
+//! The memory that the work of streams uses, from when the work is given to a stream until it is done.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::answer::{Answer, Status, lock};
 
-/// Where the memory begins and ends that each piece of work uses.
+/// The beginning and the end of the memory that each piece of work uses.
 struct Uses {
     places: BTreeMap<u64, (u64, u64)>,
     made: u64,
@@ -15,7 +15,7 @@ struct Uses {
 static USES: Mutex<Uses> = Mutex::new(Uses { places: BTreeMap::new(), made: 0 });
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 
-/// A use of memory, which ends with this.
+/// A use of memory. It ends when this is dropped.
 pub(crate) struct Use(u64);
 
 impl Use {
@@ -34,7 +34,7 @@ impl Drop for Use {
     }
 }
 
-/// Refuses, and loses the context, if work uses memory that is about to go. The memory stays, so that the work does not end the
+/// Refuses and loses the context if work uses memory that is about to go. The memory stays, so that the work does not end the
 /// process.
 pub(crate) fn unused(address: u64, bytes: usize) -> Answer {
     let end = address + bytes as u64;
@@ -46,7 +46,7 @@ pub(crate) fn unused(address: u64, bytes: usize) -> Answer {
     Err(Status::ILLEGAL_ADDRESS)
 }
 
-/// Whether work met memory that had gone.
+/// Whether memory was about to go while work used it.
 pub(crate) fn is_lost() -> bool {
     IS_LOST.load(Ordering::SeqCst)
 }

@@ -1,5 +1,5 @@
 //! `empty`: arrays without elements, of several types in turn, in every operation. A scope keeps one record for all of them, so
-//! that each operation meets what another type left.
+//! each operation meets the leftovers of another type.
 
 use std::any::type_name;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::report::{Outcome, Report, ensure};
 
 /// Shapes without elements.
 const SHAPES: [&[usize]; 4] = [&[0], &[3, 0, 5], &[0, usize::MAX], &[0; 9]];
-/// Rounds in which a scope learns an order and goes by it.
+/// The rounds in which a scope learns an order and follows it.
 const ROUNDS: usize = 6;
 
-/// The streams that arrays are used on.
+/// The streams on which arrays are used.
 struct Streams {
     gpu: Cuda,
-    /// Another one of the same context object, of which gpucache has a handle.
+    /// Another stream of the same context object. gpucache has a handle of it.
     known: Cuda,
-    /// Of the same context object, without a handle.
+    /// A stream of the same context object, without a handle.
     passing: Arc<CudaStream>,
-    /// Of another context object.
+    /// A stream of another context object.
     apart: Arc<CudaStream>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn run() -> Outcome {
     Ok(Report::default().number("rounds", ROUNDS as u64))
 }
 
-/// Does the same in scopes of every kind, and in none.
+/// Does the work in scopes of every kind, and in none.
 fn in_all_scopes(work: impl Fn() -> Outcome<()>) -> Outcome<()> {
     for _ in 0..ROUNDS {
         cache_scope!(planned, { work() })?;
@@ -76,7 +76,7 @@ fn all<T: Value>(streams: &Streams) -> Outcome<()> {
 }
 
 fn contents<T: Value>(Streams { gpu, known, .. }: &Streams, dims: &[usize]) -> Outcome<()> {
-    // SAFETY: there is no element to be read.
+    // SAFETY: the array has no elements.
     let mut array = unsafe { Array::<T, _>::uninit(gpu, dims)? };
     let zeros = Array::<T, _>::zeros(known, dims)?;
     let full = Array::full(gpu, dims, T::default())?;
@@ -89,7 +89,7 @@ fn contents<T: Value>(Streams { gpu, known, .. }: &Streams, dims: &[usize]) -> O
     ensure(clone.reshape([0, 7])?.shape() == [0, 7], || "reshaped".into())
 }
 
-/// Without kernels: what a launch would be given.
+/// Without kernels: the arguments that a launch would get.
 fn arguments<T: Value>(gpu: &Cuda) -> Outcome<()> {
     let (shared, mut unique) = (Array::<T, _>::zeros(gpu, 0)?, Array::<T, _>::zeros(gpu, [2, 0])?);
     ensure(unique.address() == shared.address(), || "an address of nothing".into())?;
@@ -155,10 +155,10 @@ fn captured<T: Value>(gpu: &Cuda) -> Outcome<()> {
     }
 }
 
-/// What other crates ask the driver for. It refuses memory of no bytes without an order, with gpucache and without.
+/// Requests of other crates to the driver. It refuses 0 bytes without a stream, with and without gpucache.
 fn allocated(stream: &CudaStream) -> Outcome<()> {
     stream.context().bind_to_thread()?;
-    // SAFETY: nobody uses the memory, which is freed once if there is any.
+    // SAFETY: nobody uses the memory. If there is any, it is freed once.
     unsafe {
         if let Ok(address) = result::malloc_async(stream.cu_stream(), 0) {
             result::free_async(address, stream.cu_stream())?;
@@ -174,10 +174,10 @@ fn allocated(stream: &CudaStream) -> Outcome<()> {
 #[derive(Clone, Copy, Debug)]
 struct Unit;
 
-// SAFETY: it has no bytes, so that none is uninitialised, and any bytes are its value.
+// SAFETY: it has no bytes, so none is uninitialised, and any bytes are a valid value.
 unsafe impl Element for Unit {}
 
-/// Elements without bytes: arrays that have a length, and one record of a scope for all lengths.
+/// Elements without bytes: arrays that have a length. One record of a scope serves all lengths.
 fn without_bytes() -> Outcome<()> {
     let gpu = Cuda::new(0)?;
     for len in [7, 3, 9, 0] {

@@ -1,4 +1,4 @@
-//! `exit`: slices that are alive when the process ends, in statics, in thread-locals and on a thread inside of a scope.
+//! `exit`: slices that are alive when the process ends, in statics, in thread-locals, and on a thread inside a scope.
 
 use std::cell::RefCell;
 use std::sync::mpsc::channel;
@@ -18,9 +18,9 @@ thread_local! {
     static OWN: RefCell<Vec<CudaSlice<u32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps slices in both, of a stream that has work.
+/// Keeps slices in both, of a stream with work.
 fn keep(stream: &Arc<CudaStream>) -> Outcome<()> {
-    // Made before the first scope of its thread, so that it ends behind what scopes keep there.
+    // Made before the first scope of its thread, so that it ends after the memory of the scopes.
     let outside = patterned(stream, 1, LENGTH)?;
     OWN.with_borrow_mut(|own| own.push(outside));
     front_end::scoped(|| {

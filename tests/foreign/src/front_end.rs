@@ -1,22 +1,22 @@
-//! All that the programs use of gpucache: a scope, and what it served of cudarc's allocations.
+//! The only uses of gpucache in these programs: a scope, and the counts of cudarc's allocations that it served.
 
 #[cfg(feature = "foreign")]
 use crate::report::ensure;
 use crate::report::{Outcome, Report};
 
-/// Does some work inside of the scope `step`.
+/// Does some work inside the scope `step`.
 pub(crate) fn scoped<R>(work: impl FnOnce() -> R) -> R {
     gpucache::cache_scope!(step, { work() })
 }
 
-/// Whether gpucache is asked to serve what cudarc allocates.
+/// Whether gpucache should serve cudarc's allocations.
 pub(crate) const IS_SERVING: bool = cfg!(feature = "foreign");
 
-/// Adds what the scope served. It is an error if gpucache stands beside the program's calls and not between.
+/// Adds the counts of the scope. Returns an error if gpucache does not stand between the program's calls and the driver.
 #[cfg(feature = "foreign")]
 pub(crate) fn add_to(report: Report) -> Outcome {
     gpucache::foreign::status()?;
-    let stats = gpucache::foreign::stats("step").ok_or("nobody was inside of the scope")?;
+    let stats = gpucache::stats("step").ok_or("nobody was inside of the scope")?.foreign;
     ensure(stats.served > 0, || "nothing was served inside of the scope".into())?;
     let report = report.number("served", stats.served).number("passed_on", stats.passed_on);
     Ok(report.number("freed_elsewhere", stats.freed_elsewhere))
@@ -30,7 +30,7 @@ pub(crate) fn add_to(report: Report) -> Outcome {
 /// How many blocks of the scope were freed on another stream than their own.
 pub(crate) fn freed_elsewhere() -> u64 {
     #[cfg(feature = "foreign")]
-    return gpucache::foreign::stats("step").map_or(0, |stats| stats.freed_elsewhere);
+    return gpucache::stats("step").map_or(0, |stats| stats.foreign.freed_elsewhere);
     #[cfg(not(feature = "foreign"))]
     0
 }

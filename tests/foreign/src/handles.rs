@@ -1,4 +1,4 @@
-//! `other_stream` and `sync_pair`: memory that is freed elsewhere than it was allocated, and without any stream.
+//! `other_stream` and `sync_pair`: memory that is freed on another stream than its own, and without any stream.
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, result};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::{driver, front_end};
 const ROUNDS: u32 = 50;
 const LENGTH: usize = 5000;
 
-/// Allocates on one stream, uses and frees on another, and has the memory written on the first as soon as it can be.
+/// Allocates on one stream, uses and frees on another, and has the first stream write the memory as soon as possible.
 fn freed_elsewhere(here: &Arc<CudaStream>, there: &Arc<CudaStream>, round: u32) -> Outcome<()> {
     let address = patterned(here, round, LENGTH)?.leak();
     there.join(here)?;
-    // SAFETY: the memory is that of the slice above, which is gone, and `there` waits for its work.
+    // SAFETY: the memory is that of the slice above, which is gone. `there` waits for the slice's work.
     let slice: CudaSlice<u32> = unsafe { there.upgrade_device_ptr(address, LENGTH) };
     driver::delay(there, 2)?;
     let copy = there.clone_dtod(&slice)?;
@@ -37,13 +37,13 @@ pub(crate) fn other_stream() -> Outcome {
     front_end::add_to(Report::default().number("rounds", u64::from(2 * ROUNDS)))
 }
 
-/// A pair without a stream: work of any stream may use the memory until it is freed.
+/// An allocation and a free without a stream. Work of any stream may use the memory until it is freed.
 fn pair(stream: &Arc<CudaStream>, round: u32) -> Outcome<()> {
     let (elements, mut found) = (pattern(round, LENGTH), vec![0; LENGTH]);
     let bytes = std::mem::size_of_val(&elements[..]);
     let copy = stream.alloc_zeros::<u32>(LENGTH)?;
-    // SAFETY: the memory has room for the elements, and is freed once, behind all work that uses it: a free without a
-    // stream waits for what is on its way. The copy's memory is the slice's, which lives on.
+    // SAFETY: the memory has room for the elements. It is freed once, after all work that uses it, since a free without a stream
+    // waits for running work. The copy's memory belongs to the slice, which lives on.
     unsafe {
         let address = result::malloc_sync(bytes)?;
         result::memcpy_htod_sync(address, &elements)?;

@@ -1,4 +1,4 @@
-//! Memory that must not be handed out yet, and calls that must leave alone what the driver's leave alone.
+//! Memory that must not be handed out yet, and calls whose effects must be those of the driver.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
@@ -15,23 +15,23 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 const LENGTH: usize = 100_000;
 const BYTES: usize = LENGTH * 4;
 
-/// What memory has once the stream comes to it.
+/// The contents of memory once the stream reaches this point.
 fn found(stream: &CudaStream, address: u64) -> Outcome<Vec<u32>> {
     let mut found = vec![0; LENGTH];
-    // SAFETY: the callers give an allocation of this many elements, and the stream is waited for before they are read.
+    // SAFETY: the callers give an allocation of this many elements. The stream is done before they are read.
     unsafe { result::memcpy_dtoh_async(&mut found, address, stream.cu_stream())? };
     stream.synchronize()?;
     Ok(found)
 }
 
 fn fill(stream: &CudaStream, address: u64, seed: u32) -> Outcome<()> {
-    // SAFETY: the callers give an allocation of this many elements; pageable memory is staged before the call returns.
+    // SAFETY: the callers give an allocation of this many elements. Pageable memory is staged before the call returns.
     unsafe { result::memcpy_htod_async(address, &pattern(seed, LENGTH), stream.cu_stream())? };
     Ok(())
 }
 
-/// Threads that use a stream for the first time at once. It is one stream to all of them from then on: memory that it frees is
-/// nobody else's while its work goes on.
+/// Several threads use a stream for the first time at once. From then on it is one stream for all of them: memory that it frees
+/// goes to nobody else while its work goes on.
 pub(crate) fn first_use() -> Outcome {
     const THREADS: usize = 4;
     const ROUNDS: u32 = 4000;
@@ -53,7 +53,7 @@ pub(crate) fn first_use() -> Outcome {
                 let (turn, freed) = (turn.clone(), freed.clone());
                 std::thread::spawn(move || -> Outcome<()> {
                     context.bind_to_thread()?;
-                    // SAFETY: what is allocated is freed once, and used before that in the order of its stream.
+                    // SAFETY: each allocation is freed once, and before that used in the order of its stream.
                     front_end::scoped(|| unsafe {
                         let warm = result::malloc_async(known.cu_stream(), 512)?;
                         result::free_async(warm, known.cu_stream())?;
@@ -102,11 +102,11 @@ pub(crate) fn first_use() -> Outcome {
     front_end::add_to(Report::default().number("rounds", u64::from(ROUNDS)))
 }
 
-/// Memory without a stream that is freed on a thread without a context: a free that the driver would refuse is refused, or waits.
+/// A thread without a context frees memory without a stream. A free that the driver would refuse is refused, or it waits.
 pub(crate) fn host_without_context() -> Outcome {
     let context = CudaContext::new(0)?;
     let stream = context.new_stream()?;
-    // SAFETY: memory is used while it is allocated: a free that is refused leaves it so, and one that is not waits.
+    // SAFETY: memory is used only while it is allocated. A refused free leaves it allocated; any other free waits.
     unsafe {
         let copy = result::malloc_sync(BYTES)?;
         for round in 0..10 {
@@ -124,7 +124,7 @@ pub(crate) fn host_without_context() -> Outcome {
     front_end::add_to(Report::default())
 }
 
-/// Which context is current is the program's affair.
+/// The program decides which context is current.
 pub(crate) fn current_context() -> Outcome {
     let context = CudaContext::new(0)?;
     let (stream, other) = (context.new_stream()?, context.new_stream()?);
@@ -152,12 +152,12 @@ pub(crate) fn current_context() -> Outcome {
     front_end::add_to(Report::default())
 }
 
-/// Calls without a place for their answer are the driver's to refuse.
+/// The driver has to refuse calls without a place for their result.
 pub(crate) fn no_place() -> Outcome {
     let context = CudaContext::new(0)?;
     let stream = context.new_stream()?;
     let (mut total, nowhere) = (0, std::ptr::null_mut());
-    // SAFETY: the driver refuses a null pointer or leaves that answer out.
+    // SAFETY: the driver refuses a null pointer, or leaves that result out.
     unsafe {
         let _ = sys::cuMemGetInfo_v2(nowhere, &mut total);
         for _ in 0..8 {
@@ -194,7 +194,7 @@ pub(crate) fn sizes() -> Outcome {
             format!("{what} {bytes:#x}: {answer:?}")
         })
     };
-    // SAFETY: memory is freed once and used by nothing.
+    // SAFETY: memory is freed once, and nothing uses it.
     unsafe {
         for scope in [false, true, true, true, true, true, true] {
             let work = || -> Outcome<()> {
@@ -230,12 +230,12 @@ pub(crate) fn sizes() -> Outcome {
     front_end::add_to(Report::default().number("free", free as u64))
 }
 
-/// A request without a stream that is refused, and then one that is served, while a stream still uses what it freed.
+/// A request without a stream is refused, and then one is served, while a stream still uses memory that it freed.
 pub(crate) fn host_refused() -> Outcome {
     let context = CudaContext::new(0)?;
     let (_, total) = context.mem_get_info()?;
     let (stream, other) = (context.new_stream()?, context.new_stream()?);
-    // SAFETY: memory is used while it is allocated, in the order of its stream, or at once where it has none.
+    // SAFETY: memory is used while it is allocated, in the order of its stream, or at once if it has none.
     unsafe {
         let copy = result::malloc_sync(BYTES)?;
         for round in 0..5 {
@@ -269,11 +269,11 @@ pub(crate) fn host_refused() -> Outcome {
     front_end::add_to(Report::default())
 }
 
-/// Two threads ask for memory without a stream at once, while another stream still uses what it freed.
+/// Two threads request memory without a stream at once, while another stream still uses memory that it freed.
 pub(crate) fn host_at_once() -> Outcome {
     let context = CudaContext::new(0)?;
     let (stream, other) = (context.new_stream()?, context.new_stream()?);
-    // SAFETY: memory is used while it is allocated, in the order of its stream, or at once where it has none.
+    // SAFETY: memory is used while it is allocated, in the order of its stream, or at once if it has none.
     unsafe {
         let copies: Vec<u64> = (0..8).map(|_| result::malloc_sync(BYTES)).collect::<Result<_, _>>()?;
         for round in 0..5 {
@@ -331,11 +331,11 @@ pub(crate) fn host_at_once() -> Outcome {
     front_end::add_to(Report::default())
 }
 
-/// A stream that ends by a call that gpucache does not see, with work on its way, and one that gets its handle.
+/// A stream ends by a call that gpucache does not see, with work on its way. Another stream gets its handle.
 pub(crate) fn unseen_end() -> Outcome {
     let context = CudaContext::new(0)?;
     let other = context.new_stream()?;
-    // SAFETY: what is allocated is freed once, and used before that in the order of its stream. Each stream is destroyed once.
+    // SAFETY: each allocation is freed once, and before that used in the order of its stream. Each stream is destroyed once.
     unsafe {
         let copy = result::malloc_sync(BYTES)?;
         for round in 0..10 {
@@ -352,7 +352,7 @@ pub(crate) fn unseen_end() -> Outcome {
             let second = result::stream::create(result::stream::StreamKind::NonBlocking)?;
             ensure(first == second, || "the handle was not given out again".into())?;
             front_end::scoped(|| {
-                // It is seen to be another stream.
+                // gpucache notices that this is another stream.
                 let address = result::malloc_async(second, 512)?;
                 Ok::<_, Failure>(result::free_async(address, second)?)
             })?;
@@ -371,14 +371,14 @@ pub(crate) fn unseen_end() -> Outcome {
     front_end::add_to(Report::default())
 }
 
-/// What a thread does on its own default stream while its locals end.
+/// A thread's work on its own default stream while its thread-locals end.
 struct AtEnd(Option<(u64, u64, u32)>);
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
         let Some((address, copy, _)) = self.0.take() else { return };
         let own = 2 as sys::CUstream;
-        // SAFETY: both are allocations of as many bytes; the first is freed once, behind the copy.
+        // SAFETY: both are allocations of as many bytes. The first is freed once, behind the copy.
         let done = unsafe {
             driver::delay_raw(own, 100)
                 .and_then(|()| Ok(result::memcpy_dtod_async(copy, address, BYTES, own)?))
@@ -394,11 +394,11 @@ thread_local! {
     static AT_END: std::cell::RefCell<AtEnd> = const { std::cell::RefCell::new(AtEnd(None)) };
 }
 
-/// Work that a thread gives its own default stream by the destructor of one of its locals.
+/// The destructor of a thread-local gives work to its thread's own default stream.
 pub(crate) fn thread_end() -> Outcome {
     let context = CudaContext::new(0)?;
     let other = context.new_stream()?;
-    // SAFETY: what is allocated is freed once, and used before that in the order of its stream.
+    // SAFETY: each allocation is freed once, and before that used in the order of its stream.
     unsafe {
         let copy = result::malloc_sync(BYTES)?;
         for round in 0..10 {
@@ -432,7 +432,7 @@ pub(crate) fn thread_end() -> Outcome {
     front_end::add_to(Report::default())
 }
 
-/// A stream is destroyed while a thread waits for its work, which waits for whoever destroys it.
+/// A stream is destroyed while a thread waits for its work. That work waits for the thread that destroys the stream.
 pub(crate) fn destroyed_meanwhile() -> Outcome {
     static GO: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
     unsafe extern "C" fn wait(_: *mut std::ffi::c_void) {
@@ -441,7 +441,7 @@ pub(crate) fn destroyed_meanwhile() -> Outcome {
         }
     }
     let context = CudaContext::new(0)?;
-    // SAFETY: the function takes no argument; the memory is freed once; the stream is destroyed once.
+    // SAFETY: the function takes no argument, the memory is freed once, and the stream is destroyed once.
     unsafe {
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
         let address = front_end::scoped(|| {
@@ -464,7 +464,7 @@ pub(crate) fn destroyed_meanwhile() -> Outcome {
     front_end::add_to(Report::default())
 }
 
-/// Slices that a scope served become arrays, which are dropped inside of scopes and outside.
+/// Slices that a scope served become arrays, which are dropped inside and outside of scopes.
 pub(crate) fn adopted() -> Outcome {
     use gpucache::prelude::{Array, Cuda};
     let context = CudaContext::new(0)?;
@@ -495,16 +495,16 @@ pub(crate) fn adopted() -> Outcome {
     front_end::add_to(Report::default())
 }
 
-/// A library that the program opens by the number of a descriptor is its own.
+/// If the program opens a library by the number of a descriptor, it gets that library.
 pub(crate) fn own_library() -> Outcome {
     let folder = std::env::var("LD_LIBRARY_PATH")?;
     let files: Vec<_> =
         (0..8).map(|_| std::fs::File::open(format!("{folder}/libcuda.so.1"))).collect::<Result<_, _>>()?;
     for file in &files {
         use std::os::fd::AsRawFd;
-        // SAFETY: it is the driver's library, which is made to be loaded by any process.
+        // SAFETY: it is the driver's library, which any process may load.
         let library = unsafe { libloading::Library::new(format!("/proc/self/fd/{}", file.as_raw_fd()))? };
-        // SAFETY: nothing is done with what is found.
+        // SAFETY: the found symbol is not used.
         let is_another = unsafe { library.get::<*const ()>(b"gpucache_hooks\0") }.is_ok();
         ensure(!is_another, || format!("another library was opened for the descriptor {}", file.as_raw_fd()))?;
     }

@@ -1,7 +1,7 @@
-//! Programs that allocate by cudarc inside of gpucache's scopes, over the made-up driver of `tests/driver`.
+//! Programs that allocate through cudarc inside gpucache's scopes, over the made-up driver of `tests/driver`.
 //!
-//! The argument names one. It prints one JSON object, or says what was wrong and fails. With the feature `foreign` it also
-//! asks whether gpucache served the allocations; without, it is the same program as plain cudarc runs it.
+//! The argument names a program. It prints one JSON object, or it prints the problem and fails. With the feature `foreign` it also
+//! checks that gpucache served the allocations. Without the feature, it is the same program with plain cudarc.
 
 mod driver;
 mod empty;

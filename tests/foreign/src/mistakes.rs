@@ -1,4 +1,5 @@
-//! `double_free`, `no_context` and `no_driver`: what programs do wrong, or meet, is answered as the driver and cudarc answer it.
+//! `double_free`, `no_context` and `no_driver`: mistakes and missing parts have the same results as with the driver and cudarc
+//! alone.
 
 use std::sync::Arc;
 
@@ -11,16 +12,16 @@ use crate::{driver, front_end};
 const BYTES: usize = 10_000;
 const ROUNDS: u32 = 10;
 
-/// Whether the driver's answer is that of a value that it does not know.
+/// Whether the driver refuses a value because it does not know it.
 fn is_refused(answer: Result<(), DriverError>, what: &str) -> Outcome<()> {
     let expected = Err(DriverError(CUresult::CUDA_ERROR_INVALID_VALUE));
     ensure(answer == expected, || format!("{what}: {answer:?}"))
 }
 
-/// Frees twice, and what was never allocated; then no two allocations have the same memory.
+/// Frees memory twice, and frees memory that was never allocated. Afterwards no two allocations have the same memory.
 fn free_twice(stream: &CudaStream) -> Outcome<()> {
     let raw = stream.cu_stream();
-    // SAFETY: nothing uses the memory. To free what is not allocated is a mistake that the driver answers.
+    // SAFETY: nothing uses the memory. The driver returns an error for a free of memory that is not allocated.
     let addresses = unsafe {
         let address = result::malloc_async(raw, BYTES)?;
         is_refused(result::free_async(address + 512, raw), "a free within an allocation")?;
@@ -45,7 +46,7 @@ pub(crate) fn double_free() -> Outcome {
     front_end::add_to(Report::default().number("rounds", u64::from(ROUNDS)))
 }
 
-/// What cudarc kept of a drop on a thread without a context: nothing, or that there is none.
+/// The error that cudarc kept of a drop on a thread without a context: none, or that there is no context.
 fn drop_without_context(context: &Arc<CudaContext>, stream: &Arc<CudaStream>, seed: u32) -> Outcome<bool> {
     let slice = front_end::scoped(|| patterned(stream, seed, BYTES))?;
     stream.synchronize()?;
@@ -74,7 +75,7 @@ pub(crate) fn no_context() -> Outcome {
     front_end::add_to(report)
 }
 
-/// What cudarc says where there is no driver, which is a panic of its own.
+/// cudarc's reaction if there is no driver, which is a panic of its own.
 pub(crate) fn no_driver() -> Outcome {
     ensure(!driver::is_present(), || "there is a driver".into())?;
     std::panic::set_hook(Box::new(|_| ()));

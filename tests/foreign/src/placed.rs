@@ -1,7 +1,7 @@
-//! `placed`: arrays that rest on the host in turn, more than the device may hold, whose contents stay. `MADEUP_PINNED` says whether the
-//! driver pins the host's memory.
+//! `placed`: more arrays than the device may hold, offloaded in turn. Their contents stay. `MADEUP_PINNED` says whether the driver
+//! pins host memory.
 
-use gpucache::{Array, Placed, limit, placed_stats, prelude::Cuda};
+use gpucache::{Array, Placed, limit, prelude::Cuda, stats};
 
 use crate::report::{Outcome, Report, ensure};
 
@@ -11,7 +11,7 @@ const ROUNDS: u32 = 6;
 
 pub(crate) fn run() -> Outcome {
     let gpu = Cuda::new(0)?;
-    // A third of them.
+    // The limit is a third of the arrays' bytes.
     limit(&gpu, 4 << 20);
     let make = |value| Placed::new(Array::full(&gpu, LEN, value)?);
     let mut arrays = Vec::new();
@@ -26,15 +26,15 @@ pub(crate) fn run() -> Outcome {
             array.fetch_mut()?.copy_from_slice(&vec![value + ARRAYS; LEN])?;
         }
     }
-    let stats = placed_stats(&gpu);
+    let stats = stats::device(&gpu).offload;
     let is_pinned = std::env::var("MADEUP_PINNED").map_or(true, |text| text != "0");
     ensure(stats.evictions > 20, || format!("{stats}"))?;
     ensure(stats.pageable_bytes == if is_pinned { 0 } else { stats.host_bytes }, || format!("{stats}"))?;
-    // Nothing is beside the copies.
+    // Nothing else runs beside the copies.
     let is_timed = !stats.copying.is_zero() && !stats.waited.is_zero();
     ensure(is_timed, || format!("waited {:?} for {:?}", stats.waited, stats.copying))?;
     drop(arrays);
     gpucache::trim(&gpu)?;
-    ensure(placed_stats(&gpu).host_bytes == 0, || format!("{}", placed_stats(&gpu)))?;
+    ensure(stats::device(&gpu).offload.host_bytes == 0, || format!("{}", stats::device(&gpu).offload))?;
     Ok(Report::default().number("evictions", stats.evictions).number("pageable_bytes", stats.pageable_bytes))
 }

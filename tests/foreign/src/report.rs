@@ -1,4 +1,4 @@
-//! What a program found: one JSON object of numbers and plain texts.
+//! The results of a program: one JSON object of numbers and plain texts.
 
 use std::error::Error;
 use std::fmt;
@@ -28,7 +28,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Fails by a message where something does not hold.
+/// Fails with a message if a condition does not hold.
 pub(crate) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Outcome<()> {
     if holds { Ok(()) } else { Err(message().into()) }
 }

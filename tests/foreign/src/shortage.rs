@@ -1,4 +1,4 @@
-//! `oom` and `info`: memory runs out when there is none, and what is idle counts as free.
+//! `oom` and `info`: requests fail only if there is no memory, and idle memory counts as free.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ fn allocate(stream: &Arc<CudaStream>, bytes: usize) -> Result<CudaSlice<u8>, Dri
     stream.alloc_zeros(bytes)
 }
 
-/// Whether a request is refused, for want of memory alone.
+/// Whether a request is refused, and only because there is no memory.
 fn is_short(stream: &Arc<CudaStream>, bytes: usize) -> Outcome<()> {
     let refused = allocate(stream, bytes).map(drop);
     let expected = Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY));
     ensure(refused == expected, || format!("{bytes} bytes: {refused:?}"))
 }
 
-/// A smaller request is served behind one that was refused, and a larger one where what it needs is idle.
+/// A smaller request succeeds after a refused one, and a larger one succeeds if idle memory suffices.
 fn run_out(stream: &Arc<CudaStream>, total: usize) -> Outcome<()> {
     let half = allocate(stream, total / 2)?;
     is_short(stream, total / 8 * 5)?;

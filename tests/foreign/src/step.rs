@@ -1,4 +1,4 @@
-//! `step`: a loop like a training step's. Once it is warm, gpucache asks the driver for nothing.
+//! `step`: a loop like that of a training step. Once it is warm, gpucache makes no allocation call to the driver.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::{driver, front_end};
 const WARM_UP: u32 = 20;
 const STEPS: u32 = 20;
 const LENGTH: usize = 10_000;
-/// Elements of what each layer needs for itself.
+/// The elements of each layer's scratch arrays.
 const SCRATCH: [usize; 5] = [100, 70_000, 3, 4096, 25_000];
 
-/// The streams to work on. cudarc orders slices by events from the first stream on that it makes, so that one comes last.
+/// The streams to work on. From the first stream that cudarc makes, it orders slices by events, so that stream comes last.
 const STREAMS: [&str; 3] = ["default_stream", "per_thread_stream", "own_stream"];
 
-/// One parameter for each layer, on the device and as it should be.
+/// One parameter for each layer, on the device, and its expected value.
 struct Model {
     stream: Arc<CudaStream>,
     parameters: Vec<CudaSlice<u32>>,
@@ -44,7 +44,7 @@ impl Model {
         Ok(activations)
     }
 
-    /// A layer's parameter becomes the gradient: what is behind the activation's first half, in front of zeros.
+    /// A layer's parameter becomes the gradient: the part behind the activation's first half, in front of zeros.
     fn backward(&mut self, mut activations: Vec<CudaSlice<u32>>) -> Outcome<()> {
         for parameter in self.parameters.iter_mut().rev() {
             let activation = activations.pop().ok_or("an activation for each layer")?;
@@ -55,7 +55,7 @@ impl Model {
         Ok(())
     }
 
-    /// The same on the host; the answer is the last activation.
+    /// The same on the host. Returns the last activation.
     fn expect(&mut self, mut activation: Vec<u32>) -> Vec<u32> {
         for parameter in &mut self.expected {
             activation[..LENGTH / 2].copy_from_slice(&parameter[..LENGTH / 2]);
@@ -84,7 +84,7 @@ impl Model {
     }
 }
 
-/// Allocations that the driver was asked for in warm steps on a stream.
+/// The allocation calls that the driver gets in warm steps on a stream.
 fn warm_allocations(stream: Arc<CudaStream>) -> Outcome<u64> {
     let mut model = Model::new(stream)?;
     (0..WARM_UP).try_for_each(|step| model.train(step))?;

@@ -1,4 +1,4 @@
-//! `storm`: many threads that allocate, hand on and free on whatever streams, in scopes of each policy and outside.
+//! `storm`: many threads that allocate, hand on and free on any streams, in scopes of each policy and outside.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,7 +18,7 @@ struct Shared {
     parcels: Mutex<Vec<(CudaSlice<u32>, u32)>>,
 }
 
-/// Numbers that follow from a seed.
+/// Pseudorandom numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -34,7 +34,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was refused for want of memory alone is nothing.
+/// `None` if a request was refused only because there was no memory.
 fn served<T>(answer: Result<T, DriverError>) -> Outcome<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -70,7 +70,7 @@ impl Shared {
                 check(&stream, &slice, seed)?;
             }
             8 if !mine.is_empty() => {
-                // Read late by another stream, and dropped at once.
+                // Another stream reads it late, and it is dropped at once.
                 let (slice, seed) = mine.swap_remove(dice.roll(mine.len() as u64) as usize);
                 if let Some(copy) = served(stream.clone_dtod(&slice))? {
                     mine.push((copy, seed));
@@ -92,7 +92,7 @@ impl Shared {
                 let bytes = 4 * LENGTHS[dice.roll(6) as usize];
                 let (seed, length) = (dice.roll(0xFFF) as u32, bytes / 4);
                 let mut found = vec![0; length];
-                // SAFETY: the memory is freed once, behind what is put there and read.
+                // SAFETY: the memory is freed once, after it was written and read.
                 unsafe {
                     if let Some(address) = served(result::malloc_sync(bytes))? {
                         result::memcpy_htod_async(address, &pattern(seed, length), stream.cu_stream())?;

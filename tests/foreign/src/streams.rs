@@ -1,5 +1,5 @@
-//! `streams`: a thousand streams, each destroyed while slices that were allocated on it are alive, on other streams by then, or
-//! cached. The driver gives their handles out again.
+//! `streams`: a thousand streams. Each is destroyed while slices that were allocated on it are alive, by then on other streams, or
+//! cached. The driver gives the handles out again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::{driver, front_end};
 
 const STREAMS: u32 = 1000;
 const LENGTHS: [usize; 4] = [200, 5000, 1, 70_000];
-/// Slices that are alive at a time, of each kind.
+/// The slices of each kind that are alive at a time.
 const ALIVE: usize = 8;
 
-/// A slice that was allocated on a stream, over to another one that waits for it.
+/// Moves a slice from one stream to another, which waits for the first.
 fn moved(from: &Arc<CudaStream>, to: &Arc<CudaStream>, slice: CudaSlice<u32>) -> Outcome<CudaSlice<u32>> {
     let length = slice.len();
     let address = slice.leak();
     to.join(from)?;
-    // SAFETY: the memory was just that slice's, which has as many elements and is gone. The new slice's stream does nothing
-    // before the old one's work.
+    // SAFETY: the memory was just that slice's, which has as many elements and is gone. The new slice's stream works only after the
+    // old stream.
     Ok(unsafe { to.upgrade_device_ptr(address, length) })
 }
 
@@ -30,13 +30,13 @@ struct Crowd {
     /// The stream that outlives the others.
     heir: Arc<CudaStream>,
     moved: VecDeque<(CudaSlice<u32>, u32)>,
-    /// These keep their stream alive.
+    /// Slices that keep their stream alive.
     kept: VecDeque<(CudaSlice<u32>, u32)>,
 }
 
 impl Crowd {
-    /// Two streams in turn. The first is destroyed with a copy on its way, from memory that is free by then. The second, which
-    /// has the first one's handle, asks for as much memory and writes it.
+    /// Uses two streams in turn. The first is destroyed while a copy from memory that is already free is on its way. The second
+    /// gets the first one's handle, requests as much memory, and writes it.
     fn round(&mut self, round: u32) -> Outcome<()> {
         let stream = self.context.new_stream()?;
         let slice = patterned(&stream, round, LENGTHS[(round / 2 % 4) as usize])?;

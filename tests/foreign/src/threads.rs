@@ -1,5 +1,5 @@
-//! `threads`: eight threads in a ring, each on its own per-thread default stream, hand slices on to each other. The one that
-//! made a slice uses its memory no more, and the next one drops it with work on its way.
+//! `threads`: eight threads in a ring, each on its own per-thread default stream, hand slices on to each other. The thread that
+//! made a slice does not use its memory any more. The next thread drops it with work on its way.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,7 +14,7 @@ const THREADS: u32 = 8;
 const ROUNDS: u32 = 60;
 const LENGTHS: [usize; 4] = [1000, 40_000, 64, 9_999];
 
-/// A slice for the next thread, and what its stream has to wait for.
+/// A slice for the next thread, and the event that the thread's stream has to wait for.
 struct Parcel {
     slice: CudaSlice<u32>,
     ready: CudaEvent,
@@ -42,7 +42,7 @@ impl Member {
         driver::delay(&stream, u64::from((self.number + round) % 5))?;
         let copy = stream.clone_dtod(&parcel.slice)?;
         let seed = parcel.seed;
-        // The copy may not have begun: whoever gets the memory now has to wait for it.
+        // The copy may not have begun. The next owner of the memory has to wait for it.
         drop(parcel);
         let other = patterned(&stream, seed + 1, length)?;
         check(&stream, &copy, seed)?;
@@ -65,7 +65,7 @@ pub(crate) fn run() -> Outcome {
         threads.push(std::thread::spawn(move || member.run()));
     }
     drop(senders);
-    // The first that fails lets its neighbours fail: what it says is the cause.
+    // The first thread that fails makes its neighbours fail, so its message is the cause.
     let failed = threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked")?);
     let failed: Vec<_> = failed.filter_map(Result::err).map(|error| error.to_string()).collect();
     if !failed.is_empty() {

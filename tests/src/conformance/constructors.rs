@@ -1,4 +1,4 @@
-//! The ways to make an array, and the values it then has, on fresh memory and on recycled memory.
+//! The ways to make an array, and the array's values, on fresh memory and on recycled memory.
 #![allow(unsafe_code)]
 
 use std::fmt::Debug;
@@ -68,7 +68,7 @@ pub fn full_of_every_size<D: Device>(device: &D, context: &Context) -> Result<()
     Ok(())
 }
 
-/// `full` leaves nothing of what the memory contained before.
+/// `full` leaves nothing of the memory's earlier contents.
 pub fn full_on_recycled_memory<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, {
@@ -80,7 +80,7 @@ pub fn full_on_recycled_memory<D: Device>(device: &D, context: &Context) -> Resu
     Ok(())
 }
 
-/// What is copied there comes back, for types of all sizes.
+/// Contents that are copied to an array come back, for types of all sizes.
 pub fn from_slice_round_trip<D: Device>(device: &D, context: &Context) -> Result<()> {
     fn round_trip<T: Element + PartialEq + Debug, D: Device>(device: &D, make: impl Fn(u8) -> T) -> Result<()> {
         for len in [1usize, 2, 7, 255, 4097] {
@@ -95,7 +95,7 @@ pub fn from_slice_round_trip<D: Device>(device: &D, context: &Context) -> Result
             round_trip(device, |n| n % 3 == 0)?;
             round_trip(device, |n| f16::from_f32(n.into()))?;
             round_trip(device, |n| bf16::from_f32(n.into()))?;
-            // Below the bits that say that there is no number, which equals nothing.
+            // Below the bits of NaN, which equals nothing.
             round_trip(device, |n| F8E4M3::from_bits(n % 0x7f))?;
             round_trip(device, |n| F8E5M2::from_bits(n % 0x7d))?;
             round_trip(device, |n| Complex32::new(n.into(), -1.0))?;
@@ -109,7 +109,7 @@ pub fn from_slice_round_trip<D: Device>(device: &D, context: &Context) -> Result
     Ok(())
 }
 
-/// A plain struct of the user's, after the one unsafe line that the trait asks for.
+/// A plain struct of a user, after the one unsafe line that the trait needs.
 pub fn users_element<D: Device>(device: &D, context: &Context) -> Result<()> {
     #[derive(Clone, Copy, Debug, PartialEq)]
     #[repr(C)]
@@ -117,7 +117,7 @@ pub fn users_element<D: Device>(device: &D, context: &Context) -> Result<()> {
         place: [f32; 3],
         kind: u32,
     }
-    // SAFETY: 16 bytes without padding, and all of them zero are a particle.
+    // SAFETY: 16 bytes without padding, and all bytes zero are a valid particle.
     unsafe impl Element for Particle {}
 
     let particle = |n: u32| Particle { place: [n as f32, 0.5, -1.0], kind: n };
@@ -132,7 +132,7 @@ pub fn users_element<D: Device>(device: &D, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Zeros are the zeros of numbers of other crates, and complex numbers are their parts in order, as kernels have them.
+/// Zeros are the zeros of other crates' numbers. Complex numbers are their parts in order, as kernels have them.
 pub fn numbers_of_other_crates<D: Device>(device: &D, _: &Context) -> Result<()> {
     fn zeros_of<T: Element + PartialEq + Debug, D: Device>(device: &D, zero: T, bytes: usize) -> Result<()> {
         let array = Array::<T, D>::zeros(device, [3, 5])?;
@@ -160,7 +160,7 @@ pub fn bools<D: Device>(device: &D, _: &Context) -> Result<()> {
     Ok(())
 }
 
-/// `uninit` takes the same blocks as the others, and costs no fill.
+/// `uninit` takes the same blocks as the other constructors, and costs no fill.
 pub fn uninit_that_is_written<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, {
@@ -176,7 +176,7 @@ pub fn uninit_that_is_written<D: Device>(device: &D, context: &Context) -> Resul
     Ok(())
 }
 
-/// Elements of no bytes have a number all the same.
+/// Elements of 0 bytes are counted all the same.
 pub fn elements_without_bytes<D: Device>(device: &D, context: &Context) -> Result<()> {
     let before = memory(device);
     cache_scope!(name = context.name("scope"), {

@@ -1,4 +1,4 @@
-//! What can be done with an array: overwrite it, copy it, give it another shape; and what cannot.
+//! The operations on an array: overwrite it, copy it, give it another shape; and the operations that are refused.
 
 use gpucache::device::Device;
 use gpucache::{Array, Result, cache_scope};
@@ -7,7 +7,7 @@ use crate::supplied;
 
 use super::{Context, assert_pattern, busy_and_idle, hits_and_supplies, pattern, patterned, stats_of, touch};
 
-/// All elements are replaced, and others are not touched.
+/// All elements are replaced, and no others are touched.
 pub fn copy_from_slice_overwrites<D: Device>(device: &D, context: &Context) -> Result<()> {
     cache_scope!(name = context.name("scope"), {
         let neighbours = [patterned(device, 100, 1)?, patterned(device, 100, 2)?];
@@ -21,7 +21,7 @@ pub fn copy_from_slice_overwrites<D: Device>(device: &D, context: &Context) -> R
     Ok(())
 }
 
-/// A clone has its own memory, from the innermost scope, whatever the original came from.
+/// A clone has its own memory, from the innermost scope, wherever the original came from.
 pub fn clones_are_separate<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (first, second) = (context.name("first"), context.name("second"));
     let mut original = cache_scope!(name = &first, { patterned(device, 100, 1)? }).reshape([20, 5])?;
@@ -49,11 +49,11 @@ pub fn reshape_keeps_the_elements<D: Device>(device: &D, context: &Context) -> R
         let single = Array::full(device, 1, 5u32)?.reshape([])?;
         assert_eq!((single.shape(), single.to_vec()?), (&[][..], vec![5]));
     });
-    assert_eq!(supplied(stats_of(&name)), 2);
+    assert_eq!(supplied(&stats_of(&name)), 2);
     Ok(())
 }
 
-/// A block has its own shape again when it serves the next request, and is found under that alone.
+/// When a block serves its next request, it has its own shape again, and is found only under that shape.
 pub fn reshape_does_not_outlive_the_array<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let long = [1, 2, 1, 3, 1, 2, 1, 1];
@@ -91,7 +91,7 @@ pub fn wrong_lengths_are_errors<D: Device>(device: &D, context: &Context) -> Res
     Ok(())
 }
 
-/// An error says what happened and keeps no memory busy.
+/// An error says what happened, and keeps no memory busy.
 pub fn errors_leave_nothing_behind<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, {
@@ -102,7 +102,7 @@ pub fn errors_leave_nothing_behind<D: Device>(device: &D, context: &Context) -> 
         }
     });
     let stats = stats_of(&name);
-    assert_eq!((stats.hits, supplied(stats), stats.busy_blocks, stats.idle_blocks), (0, 0, 0, 0));
+    assert_eq!((stats.hits, supplied(&stats), stats.busy_blocks, stats.idle_blocks), (0, 0, 0, 0));
     Ok(())
 }
 

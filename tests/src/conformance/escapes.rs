@@ -1,4 +1,4 @@
-//! Arrays that leave their scope: they are busy until they are dropped, and nothing overwrites them meanwhile.
+//! Arrays that leave their scope. They stay busy until they are dropped, and nothing overwrites them meanwhile.
 
 use std::any::Any;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use super::{Context, assert_pattern, busy_and_idle, hits_and_supplies, patterned
 
 const LEN: usize = 50;
 
-/// Allocates as many arrays of the same key as could collide with one that escaped.
+/// Allocates as many arrays of the same key as could collide with an escaped array.
 fn churn<D: Device>(device: &D, name: &str) -> Result<()> {
     cache_scope!(name = name, {
         let arrays = (0..5).map(|seed| patterned(device, LEN, 1000 + seed)).collect::<Result<Vec<_>>>()?;
@@ -19,7 +19,7 @@ fn churn<D: Device>(device: &D, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Through the value of the scope.
+/// Leaves as the value of the scope.
 pub fn by_return<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let escaped = cache_scope!(name = &name, { patterned(device, LEN, 1)? });
@@ -29,7 +29,7 @@ pub fn by_return<D: Device>(device: &D, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// In an outer variable, when `?` ends the scope.
+/// Leaves through an outer variable, when `?` ends the scope.
 pub fn by_question_mark<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let mut escaped = None;
@@ -46,7 +46,7 @@ pub fn by_question_mark<D: Device>(device: &D, context: &Context) -> Result<()> 
     Ok(())
 }
 
-/// In an outer variable, when a panic ends the scope; what it unwound is recycled.
+/// Leaves through an outer variable, when a panic ends the scope. Arrays that the panic dropped are recycled.
 pub fn by_panic<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let escaped = Mutex::new(None);
@@ -64,7 +64,7 @@ pub fn by_panic<D: Device>(device: &D, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// As the value of a `break` out of the scope.
+/// Leaves as the value of a `break` out of the scope.
 pub fn by_break<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let mut seed = 0;
@@ -82,7 +82,7 @@ pub fn by_break<D: Device>(device: &D, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// An invalidation leaves it as it is, also when it is made inside the scope.
+/// An invalidation leaves the array as it is, also if it is made inside the scope.
 pub fn through_invalidation<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let escaped = cache_scope!(name = &name, {
@@ -106,13 +106,13 @@ pub fn through_reentry<D: Device>(device: &D, context: &Context) -> Result<()> {
         escaped.push(cache_scope!(name = &name, { patterned(device, LEN, seed)? }));
     }
     escaped.iter().zip(0..).for_each(|(array, seed)| assert_pattern(array, seed));
-    // A scope that plans takes memory for several at once.
+    // A scope that plans takes memory for several arrays at once.
     let (hits, supplies) = hits_and_supplies(&name);
     assert!(hits + supplies == 6 && supplies > 0);
     Ok(())
 }
 
-/// Out of the levels of a recursion, up and down.
+/// Leaves the levels of a recursion, up and down.
 pub fn through_recursion<D: Device>(device: &D, context: &Context) -> Result<()> {
     fn descend<D: Device>(device: &D, name: &str, depth: u32) -> Result<Vec<Array<u32, D>>> {
         cache_scope!(name = name, {
@@ -154,7 +154,7 @@ pub fn from_a_scope_that_is_entered_in_a_loop<D: Device>(device: &D, context: &C
     Ok(())
 }
 
-/// Into a static that is never dropped.
+/// Leaves into a static that is never dropped.
 pub fn into_a_static<D: Device>(device: &D, context: &Context) -> Result<()> {
     static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
     let name = context.name("scope");
@@ -186,7 +186,7 @@ pub fn many_at_once<D: Device>(device: &D, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Once it is dropped, wherever that is, its block serves its scope again.
+/// Once the array is dropped, on any thread, its block serves its scope again.
 pub fn a_dropped_escape_serves_again<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (name, other) = (context.name("scope"), context.name("other"));
     let escaped = cache_scope!(name = &name, { patterned(device, LEN, 9)? });

@@ -33,7 +33,7 @@ async fn work<D: Device>(device: &D, name: &str, seed: u32) -> Result<Array<u32,
     Ok(kept)
 }
 
-/// Two futures on one thread that take turns each allocate from their own scope, and the poller from none.
+/// Two futures take turns on one thread. Each allocates from its own scope, and the poller from none.
 pub fn two_that_take_turns<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (a, b) = (context.name("a"), context.name("b"));
     let (mut first, mut second) = (pin!(work(device, &a, 1)), pin!(work(device, &b, 2)));
@@ -50,7 +50,7 @@ pub fn two_that_take_turns<D: Device>(device: &D, context: &Context) -> Result<(
     Ok(())
 }
 
-/// A future that is polled by one thread and then by another allocates from each thread's own cache.
+/// A future that one thread polls and then another allocates from each thread's own cache.
 pub fn one_that_changes_threads<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let mut future = Box::pin(work(device, &name, 3));
@@ -73,11 +73,11 @@ pub fn one_that_is_dropped<D: Device>(device: &D, context: &Context) -> Result<(
     cache_scope!(name = &name, { drop(future) });
     touch::<u32, D>(device, 40)?;
     let stats = stats_of(&name);
-    assert_eq!((stats.busy_blocks, stats.idle_blocks, supplied(stats)), (0, 1, 1));
+    assert_eq!((stats.busy_blocks, stats.idle_blocks, supplied(&stats)), (0, 1, 1));
     Ok(())
 }
 
-/// Scopes inside a future nest as everywhere.
+/// Scopes inside a future nest as everywhere else.
 pub fn a_scope_within_a_future<D: Device>(device: &D, context: &Context) -> Result<()> {
     #[gpucache::prelude::cache_scope(name = outer)]
     async fn nested<D: Device>(device: &D, outer: &str, inner: &str) -> Result<()> {

@@ -1,15 +1,15 @@
-//! Giving memory back by name: idle memory now, busy memory when it is dropped, live arrays never.
+//! Gives memory back by name: idle memory now, busy memory when it is dropped, live arrays never.
 
 use std::sync::Barrier;
 
 use gpucache::device::Device;
-use gpucache::{Array, Invalidated, Result, cache_scope, invalidate};
+use gpucache::{Array, Result, cache_scope, invalidate, stats::Invalidated};
 
 use crate::supplied;
 
 use super::{Context, assert_pattern, busy_and_idle, hits_and_supplies, memory, patterned, stats_of, touch};
 
-/// The answer says how many bytes were idle, and how many blocks were busy.
+/// The result says how many bytes were idle, and how many blocks were busy.
 pub fn it_tells_idle_and_busy<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let kept = cache_scope!(name = &name, {
@@ -24,7 +24,7 @@ pub fn it_tells_idle_and_busy<D: Device>(device: &D, context: &Context) -> Resul
     Ok(())
 }
 
-/// The bytes and the blocks in use of a name that is known.
+/// The bytes and the busy blocks of a known name.
 fn invalidated(name: &str) -> (u64, u64) {
     let Invalidated { is_known, bytes, busy_blocks: busy, .. } = invalidate(name);
     assert!(is_known);
@@ -58,7 +58,7 @@ pub fn busy_memory_goes_when_dropped<D: Device>(device: &D, context: &Context) -
     Ok(())
 }
 
-/// An invalidated scope recycles as before from its next entry on.
+/// From its next entry on, an invalidated scope recycles as before.
 pub fn the_scope_goes_on<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     for round in 0..3 {
@@ -66,14 +66,14 @@ pub fn the_scope_goes_on<D: Device>(device: &D, context: &Context) -> Result<()>
             cache_scope!(name = &name, { touch::<u8, D>(device, 64)? });
         }
         assert_eq!(hits_and_supplies(&name), (2 * (round + 1), round + 1));
-        // A plan's block, if there is one by then, is as large as the range's blocks are.
+        // A plan's block, if there is one by then, is as large as a block of the range.
         let bytes = invalidate(&name).bytes;
         assert!([64, 256].contains(&bytes), "{bytes}");
     }
     Ok(())
 }
 
-/// Inside the scope, by its own thread: idle memory goes at once, and what is allocated next is kept again.
+/// Inside the scope, by its own thread: idle memory goes at once, and later allocations are kept again.
 pub fn inside_the_scope<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -137,7 +137,7 @@ pub fn while_inside_and_idle<D: Device>(device: &D, context: &Context) -> Result
     Ok(())
 }
 
-/// Two threads at once: whichever returns, the idle memory is back.
+/// By two threads at once: when either call returns, the idle memory is back.
 pub fn by_two_threads_at_once<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -167,7 +167,7 @@ pub fn an_unknown_name_has_nothing<D: Device>(_: &D, context: &Context) -> Resul
     Ok(())
 }
 
-/// Arrays of several generations are told apart.
+/// Arrays of several generations are distinguished.
 pub fn twice<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -184,7 +184,7 @@ pub fn twice<D: Device>(device: &D, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// An invalidation deep inside a recursion holds for all levels.
+/// An invalidation deep inside a recursion applies to all levels.
 pub fn recursion_after_invalidation<D: Device>(device: &D, context: &Context) -> Result<()> {
     fn descend<D: Device>(device: &D, name: &str, depth: u32) -> Result<()> {
         cache_scope!(name = name, {
@@ -201,11 +201,11 @@ pub fn recursion_after_invalidation<D: Device>(device: &D, context: &Context) ->
     descend(device, &name, 3)?;
     assert_eq!(busy_and_idle(&name), (0, 0), "all four were of the invalidated generation");
     descend(device, &name, 3)?;
-    assert_eq!(supplied(stats_of(&name)), 8);
+    assert_eq!(supplied(&stats_of(&name)), 8);
     Ok(())
 }
 
-/// A scope inside another is not touched by the other's invalidation, wherever it is made and settled.
+/// The invalidation of another scope does not touch a nested scope, wherever it is made and carried out.
 pub fn a_nested_scope_is_untouched<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (outer, inner) = (context.name("outer"), context.name("inner"));
     cache_scope!(name = &outer, {

@@ -1,4 +1,4 @@
-//! What a block must have in common with a request to serve it, and that it then does.
+//! The key that a block and a request must share; the block then serves the request.
 
 use gpucache::device::Device;
 use gpucache::{Array, Result, cache_scope};
@@ -118,7 +118,7 @@ pub fn as_many_blocks_as_were_alive<D: Device>(device: &D, context: &Context) ->
     Ok(())
 }
 
-/// It does not matter in which order blocks come back.
+/// The order in which blocks return does not matter.
 pub fn the_block_dropped_last_is_not_needed<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, {
@@ -134,7 +134,7 @@ pub fn the_block_dropped_last_is_not_needed<D: Device>(device: &D, context: &Con
     Ok(())
 }
 
-/// Entries that ask for the same keys in other orders hit all the same.
+/// Entries that request the same keys in another order are hits all the same.
 pub fn order_of_requests_does_not_matter<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let lens = [1usize, 2, 3, 5, 8, 13, 21, 34];
@@ -150,7 +150,7 @@ pub fn order_of_requests_does_not_matter<D: Device>(device: &D, context: &Contex
     Ok(())
 }
 
-/// An array of no elements takes part like any other, without memory.
+/// An array without elements takes part like any other, without memory.
 pub fn arrays_without_elements_are_kept_too<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device);
@@ -159,7 +159,7 @@ pub fn arrays_without_elements_are_kept_too<D: Device>(device: &D, context: &Con
         touch::<f32, D>(device, 0)?;
     });
     let stats = stats_of(&name);
-    assert_eq!((stats.hits, supplied(stats), stats.idle_blocks, stats.idle_bytes), (1, 1, 1, 0));
+    assert_eq!((stats.hits, supplied(&stats), stats.idle_blocks, stats.idle_bytes), (1, 1, 1, 0));
     assert_eq!(memory(device), before);
     Ok(())
 }

@@ -1,26 +1,26 @@
-//! The statistics of a scope, exact in sequences that are known.
+//! The exact statistics of a scope in known sequences.
 
 use gpucache::device::Device;
-use gpucache::{Array, Result, ScopeStats, cache_scope, invalidate};
+use gpucache::{Array, Result, cache_scope, invalidate, stats::ScopeStats};
 
 use crate::faulty::is_faulty;
 use crate::supplied;
 
 use super::{Context, memory, stats_of, touch};
 
-/// What is compared: entries, hits, all other allocations, (busy blocks, bytes), (idle blocks, bytes), high water, misses.
+/// The compared numbers: entries, hits, all other allocations, (busy blocks, bytes), (idle blocks, bytes), peak, misses.
 type Numbers = (u64, u64, u64, (u64, u64), (u64, u64), u64, u64);
 
 fn numbers<D: Device>(device: &D, name: &str) -> Numbers {
     let stats = stats_of(name);
     let ScopeStats { entries, hits, misses, busy_blocks, busy_bytes, idle_blocks, idle_bytes, .. } = stats;
-    // A range has memory of the tests before, and serves some without the device.
-    let misses = if is_faulty(device) { misses } else { supplied(stats) };
+    // A range still has memory of earlier tests, and serves some requests without the device.
+    let misses = if is_faulty(device) { misses } else { supplied(&stats) };
     let (busy, idle) = ((busy_blocks, busy_bytes), (idle_blocks, idle_bytes));
-    (entries, hits, supplied(stats), busy, idle, stats.high_water_bytes, misses)
+    (entries, hits, supplied(&stats), busy, idle, stats.high_water_bytes, misses)
 }
 
-/// Every number after every step.
+/// Checks every number after every step.
 pub fn a_scripted_sequence<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     assert_eq!(gpucache::stats(&name), None);
@@ -48,7 +48,7 @@ pub fn a_scripted_sequence<D: Device>(device: &D, context: &Context) -> Result<(
     Ok(())
 }
 
-/// The high-water mark is the most in use at once, not the sum of what was allocated.
+/// The peak is the most memory in use at once, not the sum of all allocations.
 pub fn the_high_water_mark<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, {
@@ -64,7 +64,7 @@ pub fn the_high_water_mark<D: Device>(device: &D, context: &Context) -> Result<(
     Ok(())
 }
 
-/// What another thread dropped is not in use, also before its own thread notices.
+/// Memory that another thread dropped is not in use, even before its own thread notices.
 pub fn the_mark_does_not_count_what_came_back<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, {
@@ -77,7 +77,7 @@ pub fn the_mark_does_not_count_what_came_back<D: Device>(device: &D, context: &C
     Ok(())
 }
 
-/// Arrays without bytes ask no device.
+/// Arrays of 0 bytes make no request to the device.
 pub fn arrays_without_bytes_are_no_misses<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, {
@@ -89,7 +89,7 @@ pub fn arrays_without_bytes_are_no_misses<D: Device>(device: &D, context: &Conte
     Ok(())
 }
 
-/// Without recycling every allocation is a miss, a call of the device's own allocator, and nothing is ever idle.
+/// Without recycling, every allocation is a miss and a call of the device's own allocator, and nothing is ever idle.
 pub fn off_asks_the_device_each_time<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, recycle = "off", {
@@ -104,7 +104,7 @@ pub fn off_asks_the_device_each_time<D: Device>(device: &D, context: &Context) -
     Ok(())
 }
 
-/// Arrays of no scope count nowhere.
+/// Arrays of no scope are not counted.
 pub fn plain_arrays_are_not_counted<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let plain = Array::<u8, D>::zeros(device, 8)?;
@@ -129,7 +129,7 @@ pub fn the_device_is_asked_once_per_miss<D: Device>(device: &D, context: &Contex
         });
     }
     let stats = stats_of(&name);
-    assert_eq!((supplied(stats), stats.hits), (20, 60));
+    assert_eq!((supplied(&stats), stats.hits), (20, 60));
     assert!(stats.misses == 18 || !is_faulty(device) && stats.misses < 18);
     assert!(!is_faulty(device) || (stats.device_allocations, stats.mapped_pieces) == (18, 0));
     assert!(stats.device_allocations + stats.mapped_pieces >= stats.misses);

@@ -1,4 +1,4 @@
-//! Which scope serves: the innermost one, whatever way it was entered, for as long as it was not left.
+//! Which scope serves: the innermost one, however it was entered, until it is left.
 
 use gpucache::device::Device;
 use gpucache::{Array, Result, cache_scope, uncached};
@@ -7,7 +7,7 @@ use crate::supplied;
 
 use super::{Context, hits_and_supplies, memory, stats_of, touch};
 
-/// An allocation counts in the innermost scope alone.
+/// An allocation counts only in the innermost scope.
 pub fn the_innermost_name_serves<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (outer, inner) = (context.name("outer"), context.name("inner"));
     cache_scope!(name = &outer, {
@@ -18,7 +18,7 @@ pub fn the_innermost_name_serves<D: Device>(device: &D, context: &Context) -> Re
     Ok(())
 }
 
-/// When the inner scope was left, the outer one serves as before, and has its own blocks.
+/// After the inner scope is left, the outer one serves as before, from its own blocks.
 pub fn the_outer_scope_serves_again<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (outer, inner) = (context.name("outer"), context.name("inner"));
     cache_scope!(name = &outer, {
@@ -30,7 +30,7 @@ pub fn the_outer_scope_serves_again<D: Device>(device: &D, context: &Context) ->
     Ok(())
 }
 
-/// A name entered inside itself is the same cache; leaving the inner entry does not leave the outer one.
+/// A name entered inside itself uses the same cache. Leaving the inner entry does not leave the outer one.
 pub fn one_name_nests_in_itself<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, {
@@ -39,11 +39,11 @@ pub fn one_name_nests_in_itself<D: Device>(device: &D, context: &Context) -> Res
         touch::<f32, D>(device, 8)?;
     });
     let stats = stats_of(&name);
-    assert_eq!((stats.entries, stats.hits, supplied(stats)), (2, 2, 1));
+    assert_eq!((stats.entries, stats.hits, supplied(&stats)), (2, 2, 1));
     Ok(())
 }
 
-/// A recursive function shares one cache among its levels, and what a deeper level dropped serves the next.
+/// All levels of a recursive function share one cache. Memory that a deeper level dropped serves the next level.
 pub fn recursion_reuses_what_was_dropped<D: Device>(device: &D, context: &Context) -> Result<()> {
     fn descend<D: Device>(device: &D, name: &str, depth: u32) -> Result<()> {
         cache_scope!(name = name, {
@@ -59,7 +59,7 @@ pub fn recursion_reuses_what_was_dropped<D: Device>(device: &D, context: &Contex
     Ok(())
 }
 
-/// `uncached!` hides all scopes for a block: its arrays are freed when they are dropped.
+/// `uncached!` hides all scopes for a block. Its arrays are freed when they are dropped.
 pub fn uncached_is_plain<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device);
@@ -79,7 +79,7 @@ pub fn uncached_is_plain<D: Device>(device: &D, context: &Context) -> Result<()>
     Ok(())
 }
 
-/// Without a scope an array is a plain allocation, before any scope was entered and after.
+/// Outside of scopes an array is a plain allocation, before any scope was entered and after.
 pub fn outside_all_scopes_is_plain<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device);
@@ -95,7 +95,7 @@ pub fn outside_all_scopes_is_plain<D: Device>(device: &D, context: &Context) -> 
     Ok(())
 }
 
-/// `#[cache_scope]` does what `cache_scope!` does.
+/// `#[cache_scope]` has the same effect as `cache_scope!`.
 pub fn attributes_are_scopes<D: Device>(device: &D, context: &Context) -> Result<()> {
     #[gpucache::prelude::cache_scope(name = name)]
     fn keyed<D: Device>(device: &D, name: &str) -> Result<Array<f32, D>> {
@@ -114,7 +114,7 @@ pub fn attributes_are_scopes<D: Device>(device: &D, context: &Context) -> Result
     Ok(())
 }
 
-/// A scope is left by its end, `?`, `return`, `break` and a panic.
+/// The end of a scope, `?`, `return`, `break` and a panic all leave it.
 pub fn every_way_out_leaves<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let by_question_mark = || -> Result<()> {
@@ -134,7 +134,7 @@ pub fn every_way_out_leaves<D: Device>(device: &D, context: &Context) -> Result<
     cache_scope!(name = &name, {});
     touch::<u64, D>(device, 1)?;
     let stats = stats_of(&name);
-    assert_eq!((stats.entries, stats.hits, supplied(stats)), (5, 0, 1), "the last allocation was outside");
+    assert_eq!((stats.entries, stats.hits, supplied(&stats)), (5, 0, 1), "the last allocation was outside");
     Ok(())
 }
 
@@ -162,7 +162,7 @@ pub fn guards_go_in_any_order<D: Device>(device: &D, context: &Context) -> Resul
     Ok(())
 }
 
-/// `recycle = "off"`: every allocation asks the device, every drop gives back at once.
+/// `recycle = "off"`: every allocation asks the device, and every drop gives the memory back at once.
 pub fn off_keeps_nothing<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -175,11 +175,11 @@ pub fn off_keeps_nothing<D: Device>(device: &D, context: &Context) -> Result<()>
         }
     });
     let stats = stats_of(&name);
-    assert_eq!((stats.hits, supplied(stats), stats.idle_blocks, stats.busy_blocks), (0, 3, 0, 0));
+    assert_eq!((stats.hits, supplied(&stats), stats.idle_blocks, stats.busy_blocks), (0, 3, 0, 0));
     Ok(())
 }
 
-/// Entries of one name that keep and that do not: blocks follow the entry that allocated them.
+/// One name with entries that keep blocks and entries that do not: a block follows the entry that allocated it.
 pub fn off_and_keyed_share_a_name<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = &name, { touch::<u8, D>(device, 300)? });
@@ -193,11 +193,11 @@ pub fn off_and_keyed_share_a_name<D: Device>(device: &D, context: &Context) -> R
         });
     });
     let stats = stats_of(&name);
-    assert_eq!((stats.hits, supplied(stats), stats.idle_blocks, stats.idle_bytes), (1, 3, 1, 300));
+    assert_eq!((stats.hits, supplied(&stats), stats.idle_blocks, stats.idle_bytes), (1, 3, 1, 300));
     Ok(())
 }
 
-/// Computed names are equal if their text is, however they were made.
+/// Computed names are equal if their texts are, however they were made.
 pub fn names_are_equal_by_text<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     cache_scope!(name = name.clone(), { touch::<u8, D>(device, 1)? });

@@ -1,4 +1,4 @@
-//! Shapes: every rank, every way to write one, none that overflows.
+//! Shapes: every rank, every way to write one, and no overflow.
 #![allow(unsafe_code)]
 
 use gpucache::device::Device;
@@ -66,7 +66,7 @@ pub fn no_elements<D: Device>(device: &D, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// One record serves empty arrays of all types in turn, whatever each of them was used for.
+/// One record serves empty arrays of all types in turn, however each was used.
 pub fn no_elements_of_any_type<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (auto, keyed) = (context.name("auto"), context.name("keyed"));
     for _ in 0..6 {
@@ -83,7 +83,7 @@ fn empty_in_turn<D: Device>(device: &D) -> Result<()> {
     empty::<f64, D>(device, 1.0)?;
     empty::<bool, D>(device, true)?;
     empty::<u16, D>(device, 1)?;
-    // Among arrays with bytes, so that the order of the entry has both.
+    // Between arrays with bytes, so that the order of the entry has both.
     touch::<u32, D>(device, 1000)?;
     empty::<i64, D>(device, 1)
 }
@@ -91,7 +91,7 @@ fn empty_in_turn<D: Device>(device: &D) -> Result<()> {
 /// All operations of an empty array.
 fn empty<T: Element + PartialEq, D: Device>(device: &D, value: T) -> Result<()> {
     for dims in [&[0][..], &[3, 0, 5], &[0, usize::MAX]] {
-        // SAFETY: there is no element to be read.
+        // SAFETY: the array has no elements.
         let mut array = unsafe { Array::<T, D>::uninit(device, dims)? };
         let (zeros, full) = (Array::<T, D>::zeros(device, dims)?, Array::full(device, dims, value)?);
         array.copy_from_slice(&[])?;
@@ -108,7 +108,7 @@ fn empty<T: Element + PartialEq, D: Device>(device: &D, value: T) -> Result<()> 
     Ok(())
 }
 
-/// A shape whose bytes no address space has is a typed error, before any device is asked.
+/// A shape whose bytes fit into no address space is a typed error, before any device is asked.
 pub fn overflow_is_an_error<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device);
@@ -134,7 +134,7 @@ pub fn overflow_is_an_error<D: Device>(device: &D, context: &Context) -> Result<
     Ok(())
 }
 
-/// Shapes of more dimensions than a key keeps in place are told apart all the same.
+/// Shapes with more dimensions than a key keeps in place are distinguished all the same.
 pub fn high_ranks_are_recycled<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let shape = |odd: usize| -> [usize; 9] { std::array::from_fn(|dim| if dim == odd { 2 } else { 1 }) };

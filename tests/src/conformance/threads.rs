@@ -1,5 +1,5 @@
-//! Several threads: each has its own blocks while it lives, arrays travel freely, and no way to end a thread loses memory:
-//! the next thread has what was idle.
+//! Several threads: each has its own blocks while it lives, arrays may go to any thread, and no end of a thread loses memory. The
+//! next thread gets the idle memory.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -32,7 +32,7 @@ pub fn each_thread_has_its_own_blocks<D: Device>(device: &D, context: &Context) 
     Ok(())
 }
 
-/// An array that another thread drops serves its own thread again, while that is outside the scope.
+/// An array that another thread drops serves its own thread again, while that thread is outside the scope.
 pub fn a_drop_elsewhere_comes_home<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     for round in 0..3 {
@@ -66,7 +66,7 @@ pub fn a_drop_elsewhere_while_inside<D: Device>(device: &D, context: &Context) -
     Ok(())
 }
 
-/// A drop by another thread while this one leaves the scope: one of the two releases what no list keeps.
+/// Another thread drops an array while this one leaves the scope. One of the two releases the block that no list keeps.
 pub fn a_drop_elsewhere_at_the_exit<D: Device>(device: &D, context: &Context) -> Result<()> {
     const ROUNDS: usize = 5000;
     let name = context.name("scope");
@@ -75,7 +75,7 @@ pub fn a_drop_elsewhere_at_the_exit<D: Device>(device: &D, context: &Context) ->
     let (arrived, (sender, receiver)) = (AtomicUsize::new(0), mpsc::channel());
     let meet = |meeting: usize| {
         arrived.fetch_add(1, SeqCst);
-        // Spins as long as the other one can be running, too.
+        // Spins as long as the other thread can be running, too.
         for spins in 0.. {
             match arrived.load(SeqCst) {
                 enough if enough >= 2 * meeting => break,
@@ -88,7 +88,7 @@ pub fn a_drop_elsewhere_at_the_exit<D: Device>(device: &D, context: &Context) ->
         threads.spawn(|| {
             for (round, array) in receiver.into_iter().enumerate() {
                 meet(2 * round + 1);
-                // Arrives a little later from round to round, and begins again.
+                // Arrives a little later from round to round, and then begins again.
                 (0..round % 100).for_each(|_| std::hint::spin_loop());
                 drop::<Array<u8, D>>(array);
                 meet(2 * round + 2);
@@ -107,7 +107,7 @@ pub fn a_drop_elsewhere_at_the_exit<D: Device>(device: &D, context: &Context) ->
     })
 }
 
-/// A thread that ends leaves its idle blocks to the next one, and to whoever invalidates the scope.
+/// A thread that ends leaves its idle blocks to the next thread, and to any thread that invalidates the scope.
 pub fn the_end_of_a_thread_leaves_idle_memory<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -124,7 +124,7 @@ pub fn the_end_of_a_thread_leaves_idle_memory<D: Device>(device: &D, context: &C
     Ok(())
 }
 
-/// An array outlives the thread that made it, and serves the next one when it is dropped.
+/// An array outlives the thread that made it, and serves the next thread when it is dropped.
 pub fn arrays_outlive_their_thread<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -149,7 +149,7 @@ thread_local! {
     static LATER: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An array in a thread-local that was made before the thread's first scope, and so goes after what the scopes keep.
+/// An array in a thread-local that was made before the thread's first scope. So it is dropped after the memory of the scopes.
 pub fn a_thread_local_made_first<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -164,7 +164,7 @@ pub fn a_thread_local_made_first<D: Device>(device: &D, context: &Context) -> Re
     Ok(())
 }
 
-/// An array in a thread-local that was made inside a scope, and so goes before what the scopes keep.
+/// An array in a thread-local that was made inside a scope. So it is dropped before the memory of the scopes.
 pub fn a_thread_local_made_later<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -180,7 +180,7 @@ pub fn a_thread_local_made_later<D: Device>(device: &D, context: &Context) -> Re
     Ok(())
 }
 
-/// A guard that is never dropped: the end of the thread leaves its scope.
+/// A guard that is never dropped. The end of the thread leaves its scope.
 pub fn a_scope_left_open_at_the_end<D: Device>(device: &D, context: &Context) -> Result<()> {
     use gpucache::{Recycle, Scope};
     let name = context.name("scope");
@@ -195,7 +195,7 @@ pub fn a_scope_left_open_at_the_end<D: Device>(device: &D, context: &Context) ->
     assert_eq!((memory(device).bytes, busy_and_idle(&name)), (before + 64, (0, 1)));
     on_a_thread(|| cache_scope!(name = &name, { touch::<u32, D>(device, 16) }))?;
     assert_eq!((stats_of(&name).entries, hits_and_supplies(&name)), (3, (1, 1)));
-    // Nobody is inside any more: what is idle can be had from here.
+    // Nobody is inside any more, so this thread can take the idle memory.
     assert_eq!(invalidate(&name).bytes, 64);
     assert_eq!((memory(device).bytes, busy_and_idle(&name)), (before, (0, 0)));
     Ok(())
@@ -211,7 +211,7 @@ impl<D: Device> Drop for AtTheEnd<D> {
     }
 }
 
-/// Scopes that the destructor of a thread-local enters, before and after the thread's own stack of scopes is gone.
+/// The destructor of a thread-local enters scopes, before and after the thread's own stack of scopes is gone.
 pub fn scopes_in_a_thread_locals_end<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     let before = memory(device).bytes;
@@ -258,7 +258,7 @@ pub fn invalidation_reaches_all_threads<D: Device>(device: &D, context: &Context
     })
 }
 
-/// Threads that come one after the other share what is counted, and each has the blocks of the one before.
+/// Threads that come one after the other share their counts, and each gets the blocks of the one before.
 pub fn a_later_thread_goes_on<D: Device>(device: &D, context: &Context) -> Result<()> {
     let name = context.name("scope");
     for round in 1..=4 {
@@ -274,7 +274,7 @@ pub fn a_later_thread_goes_on<D: Device>(device: &D, context: &Context) -> Resul
     Ok(())
 }
 
-/// Arrays that go round through several threads, all inside the same scope, keep their contents and come home.
+/// Arrays go round through several threads, all inside the same scope. They keep their contents and return home.
 pub fn arrays_travel_in_circles<D: Device>(device: &D, context: &Context) -> Result<()> {
     const ROUNDS: u32 = 50;
     let name = context.name("scope");
@@ -288,7 +288,7 @@ pub fn arrays_travel_in_circles<D: Device>(device: &D, context: &Context) -> Res
                 cache_scope!(name = name, {
                     for round in 0..ROUNDS {
                         let seed = 1000 * thread + round;
-                        // The last receiver may be gone already: then the array is dropped here.
+                        // The last receiver may be gone already. The array is then dropped here.
                         drop(sender.send((seed, patterned(device, 25, seed)?)));
                         if let Ok((seed, array)) = receiver.recv() {
                             assert_pattern(&array, seed);

@@ -1,5 +1,5 @@
-//! The books of a [`Faulty`](super::Faulty) device: which calls were made, which blocks live, which call fails next, and
-//! which rules were broken. Pure data; touches no memory, and allocates only for blocks and broken rules.
+//! The books of a [`Faulty`](super::Faulty) device: its calls, its live blocks, the next call to fail, and the broken rules. Pure
+//! data: it touches no memory, and allocates only for blocks and broken rules.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,7 +38,7 @@ pub enum Failure {
     OutOfMemory,
 }
 
-/// Which calls are to fail.
+/// The calls that have to fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     at: u64,
@@ -56,7 +56,7 @@ pub(super) struct Place {
 
 pub(super) struct Ledger {
     pub(super) limit: usize,
-    /// Whether streams use each other's memory, as those of a range do.
+    /// Whether streams use each other's memory, as the streams of a range do.
     pub(super) is_shared: bool,
     calls: Calls,
     fault: Option<Fault>,
@@ -126,7 +126,7 @@ impl Ledger {
         &self.violations
     }
 
-    /// Counts a call. Returns how it is to fail, if it is.
+    /// Counts a call. Returns how the call has to fail, if it has to.
     pub(super) fn call(&mut self, call: Call) -> Option<Failure> {
         self.calls.0[call as usize] += 1;
         let fault = self.fault.as_mut().filter(|fault| fault.only.is_none_or(|only| only == call))?;
@@ -157,7 +157,7 @@ impl Ledger {
         self.held += bytes;
     }
 
-    /// Takes a block off the books; false if it does not stand there.
+    /// Removes a block from the books. Returns false if it is not in them.
     pub(super) fn freed(&mut self, place: Place, stream: u64) -> bool {
         let entry = self.live.get(&place.address).copied();
         if entry.is_none_or(|(bytes, owner)| bytes != place.bytes || owner != stream && !self.is_shared) {
@@ -175,7 +175,8 @@ impl Ledger {
         block.is_some_and(|(&at, &(bytes, _))| place.address + place.bytes as u64 <= at + bytes as u64)
     }
 
-    /// Whether memory that a call touches lies within a block of the same stream, or of any if they share; a violation if not.
+    /// Whether memory that a call touches lies within a block of the same stream, or of any stream if they share. Notes a violation
+    /// if not.
     pub(super) fn expect_live(&mut self, call: Call, place: Place, stream: u64) -> bool {
         let block = self.live.range(..=place.address).next_back();
         let is_live = block.is_some_and(|(&at, &(bytes, owner))| {

@@ -1,19 +1,19 @@
-//! Devices as the player uses them: with arrays that know what they contain.
+//! Devices as the player uses them, with arrays that know their contents.
 
 use gpucache::device::{Device, Host, Virtual};
 use gpucache::{Array, Result};
 
 use crate::Faulty;
 
-/// A device whose arrays can be marked, where it has memory.
+/// A device whose arrays can be marked, if it has contents.
 pub trait Checked: Device {
-    /// Whether [`Device::memory`] tells of this handle's device alone.
+    /// Whether [`Device::memory`] counts only this handle's device.
     const TELLS_ALL: bool;
 
-    /// Whether an allocation may be made and then not be filled.
+    /// Whether an allocation may succeed although filling it fails.
     const FAILS: bool = false;
 
-    /// An array of `bytes` bytes that all are `mark`.
+    /// An array of `bytes` bytes, all with the value `mark`.
     ///
     /// # Errors
     /// As for [`Array::full`].
@@ -25,7 +25,7 @@ pub trait Checked: Device {
     /// If the array contains anything but its mark.
     fn check(array: &Array<u8, Self>, mark: u8);
 
-    /// Where the array lies, if that is known: its address, and its end.
+    /// The address and the end of the array, if they are known.
     fn place(array: &Array<u8, Self>) -> Option<(u64, u64)>;
 }
 
@@ -63,7 +63,7 @@ impl Checked for Faulty {
     const FAILS: bool = true;
 
     fn check(array: &Array<u8, Faulty>, mark: u8) {
-        // A read may be made to fail, as any call.
+        // A read may be made to fail, like any call.
         if let Ok(bytes) = array.to_vec() {
             assert_all(&bytes, mark);
         }

@@ -4,7 +4,7 @@ use gpucache::Recycle;
 
 use super::Op;
 
-/// One way, at one place of an entry.
+/// One difference, at one place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Deviation {
@@ -36,7 +36,7 @@ pub enum Deviation {
 const SPARE: u32 = u32::MAX - 8;
 
 impl Deviation {
-    /// All of them.
+    /// All deviations.
     pub const ALL: [Deviation; 18] = [
         Deviation::Extra,
         Deviation::Missing,
@@ -63,8 +63,8 @@ impl Deviation {
         matches!(self, Deviation::DroppedElsewhere | Deviation::DroppedElsewhereLater)
     }
 
-    /// The entry of scope `own` with this deviation before or at `position`, if that is possible there. Scope `other` is
-    /// one that the entry does not enter.
+    /// The entry of scope `own` with this deviation before or at `position`, if that is possible there. The entry does not enter
+    /// scope `other`.
     pub fn of(self, entry: &[Op], position: usize, own: usize, other: usize) -> Option<Vec<Op>> {
         let mut ops = entry.to_vec();
         let bytes = match entry[position..].iter().chain(entry).find(|op| matches!(op, Op::Allocate { .. })) {
@@ -112,14 +112,14 @@ impl Deviation {
     }
 }
 
-/// Allocates and drops within another scope, and outlives it with one array.
+/// Allocates and drops within another scope. One array outlives that scope.
 fn around(enter: Op, bytes: usize) -> [Op; 6] {
     let [one, two] = [SPARE + 1, SPARE + 2];
     let allocate = |slot| Op::Allocate { slot, bytes };
     [enter, allocate(one), allocate(two), Op::Drop(one), Op::Leave, Op::Drop(two)]
 }
 
-/// Exchanges an operation with the next one, unless it depends on it.
+/// Exchanges an operation with the next one, unless the next depends on it.
 fn swap(ops: &mut [Op], position: usize) -> Option<()> {
     let slot = |op: Op| match op {
         Op::Allocate { slot, .. } | Op::Drop(slot) => Some(slot),
@@ -135,7 +135,7 @@ fn resize(ops: &mut [Op], position: usize, to: impl Fn(usize) -> usize) -> Optio
     Some(())
 }
 
-/// Drops what was allocated at `position` in another way, or not in this entry.
+/// Drops the array that was allocated at `position` in another way, or not in this entry.
 fn redrop(ops: &mut Vec<Op>, position: usize, to: impl Fn(u32) -> Option<Op>) -> Option<()> {
     let slot = ops[position].allocated()?;
     let place = ops.iter().position(|op| *op == Op::Drop(slot))?;

@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 
 use super::Op;
 
-/// The text of a packed file.
+/// The text of a compressed file.
 ///
 /// # Panics
 /// If it cannot be read.
@@ -21,8 +21,8 @@ pub fn unpacked(path: impl AsRef<Path>) -> String {
     text
 }
 
-/// A step of a shared trace, as an entry that repeats itself: what it frees of the step before it is freed of the entry
-/// before, by its number in that step.
+/// A step of a shared trace, as an entry that repeats itself. Arrays of the step before that it frees become arrays of the entry
+/// before, by their number in that step.
 ///
 /// # Panics
 /// If there is no such trace.
@@ -52,7 +52,7 @@ pub fn of_trace(name: &str, step: u32) -> Vec<Op> {
     ops
 }
 
-/// Buffers with their lifetimes, as an entry.
+/// An entry of buffers with their lifetimes.
 ///
 /// # Panics
 /// If there is no such file.
@@ -68,14 +68,14 @@ pub fn of_buffers(path: impl AsRef<Path>) -> Vec<Op> {
     events.into_iter().map(|(_, _, op)| op).collect()
 }
 
-/// What random entries are like.
+/// The properties of random entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// The fewest and the most allocations.
     pub allocations: (usize, usize),
-    /// The fewest and the most bytes of one; both powers of two are as likely as each other.
+    /// The fewest and the most bytes of an allocation. All powers of two in between are equally likely.
     pub bytes: (usize, usize),
-    /// One of so many arrays is left to the next entry, and is smaller by this factor.
+    /// One of this many arrays is left to the next entry, and is smaller by this factor.
     pub escapes: (usize, usize),
 }
 
@@ -131,7 +131,7 @@ pub fn plannable(entry: &[Op]) -> usize {
     entry.iter().filter(|op| matches!(op, Op::Drop(slot) if allocated.contains(slot))).count()
 }
 
-/// The largest sum of bytes that are alive at once in an entry which nothing preceded.
+/// The largest sum of bytes that are alive at once in an entry without arrays of earlier entries.
 pub fn bound(entry: &[Op]) -> u64 {
     let mut sizes = HashMap::new();
     let (mut live, mut most) = (0, 0);

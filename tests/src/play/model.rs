@@ -1,14 +1,14 @@
-//! What the statistics of one scope are to be, on one thread.
+//! The expected statistics of one scope, on one thread.
 
 use gpucache::stats;
 
 /// How often the statistics are read until they are right.
 const PATIENCE: usize = 100_000;
 
-/// One scope, said as naively as possible.
+/// A naive account of one scope.
 pub(super) struct Scope {
     pub(super) name: String,
-    /// Allocations so far, those before the player came included.
+    /// The allocations so far, including those before the player came.
     allocations: u64,
     blocks: u64,
     bytes: u64,
@@ -35,7 +35,7 @@ impl Scope {
         self.high_water = self.high_water.max(self.bytes);
     }
 
-    /// An allocation may have been made, and its array dropped at once.
+    /// An allocation may have succeeded, with its array dropped at once.
     pub(super) fn allocated_and_failed(&mut self) {
         let now = stats(&self.name).unwrap_or_default();
         self.allocations = now.allocations();
@@ -48,7 +48,7 @@ impl Scope {
     }
 
     /// # Panics
-    /// If the statistics say anything else, and not because another thread takes idle memory out of the scope right now.
+    /// If the statistics differ from this model, unless another thread is just taking idle memory out of the scope.
     pub(super) fn verify(&self) {
         let expected = (self.allocations, self.blocks, self.bytes, self.high_water);
         let is_soon = (0..PATIENCE).any(|_| {

@@ -1,4 +1,4 @@
-//! Random programs: some scopes, nested in each other at times, whose entries repeat and deviate.
+//! Random programs: some scopes, at times nested in each other, whose entries repeat and deviate.
 
 use fastrand::Rng;
 use gpucache::Recycle;
@@ -8,45 +8,45 @@ use super::deviation::Deviation;
 use super::entries::{Style, bound, varied};
 use super::{Checked, Op, Player};
 
-/// How many scopes a program has at most.
+/// The most scopes of a program.
 pub const SCOPES: usize = 3;
 /// Slots of each scope.
 const SLOTS: u32 = 1000;
 
-/// What programs are like.
+/// The properties of programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// Of the entries.
+    /// The style of the entries.
     pub style: Style,
-    /// One of so many entries deviates.
+    /// One of this many entries deviates.
     pub deviates: usize,
     /// How much sizes vary from entry to entry.
     pub varies: f64,
-    /// One of so many programs starts threads.
+    /// One of this many programs starts threads.
     pub threads: usize,
-    /// One of so many entries recycles in another way.
+    /// One of this many entries recycles in another way.
     pub mixes: usize,
 }
 
-/// What happens between two entries, and in one.
+/// The actions between two entries, and in an entry.
 #[derive(Debug)]
 pub struct Round {
     /// The scope that is entered.
     pub scope: usize,
-    /// How.
+    /// How the scope recycles.
     pub recycle: Recycle,
-    /// What the entry does.
+    /// The operations of the entry.
     pub ops: Vec<Op>,
-    /// Whether what was kept is dropped before it.
+    /// Whether kept arrays are dropped before the entry.
     pub drops_kept: bool,
-    /// Which scope is invalidated before it.
+    /// The scope that is invalidated before the entry.
     pub invalidates: Option<usize>,
 }
 
-/// A program, and the most that one usual entry of it has alive.
+/// A program, and the most bytes that are alive in one of its usual entries.
 #[derive(Debug)]
 pub struct Program {
-    /// One after the other.
+    /// The rounds, one after the other.
     pub rounds: Vec<Round>,
     /// In bytes.
     pub bound: u64,
@@ -69,7 +69,7 @@ impl Kind {
     }
 
     fn round(&self, rng: &mut Rng, usual: &[Vec<Op>], deviations: &[Deviation], varies: f64) -> Round {
-        // The first one is entered most.
+        // The first scope is entered most often.
         let scope = rng.usize(0..usual.len()).min(rng.usize(0..usual.len()));
         let mut ops = varied(rng, &usual[scope], varies);
         while !ops.is_empty() && rng.usize(0..self.deviates) == 0 {
@@ -88,7 +88,7 @@ impl Kind {
     }
 }
 
-/// The entry of a scope, at times with one of a later scope inside it.
+/// The entry of a scope, at times with an entry of a later scope inside it.
 fn nest(rng: &mut Rng, own: &[Vec<Op>], scope: usize) -> Vec<Op> {
     let mut ops = own[scope].clone();
     if scope + 1 < own.len() && rng.bool() {
@@ -101,7 +101,7 @@ fn nest(rng: &mut Rng, own: &[Vec<Op>], scope: usize) -> Vec<Op> {
 }
 
 impl Round {
-    /// Plays it.
+    /// Plays the round.
     ///
     /// # Errors
     /// As for [`Player::entry`].

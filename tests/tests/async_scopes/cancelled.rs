@@ -1,4 +1,4 @@
-//! Futures that never come to their end: what they had comes home, and no thread stays inside their scope.
+//! Futures that never finish: their arrays return home, and no thread stays inside their scope.
 
 use std::future::{Future, pending, poll_fn};
 use std::task::Poll;
@@ -23,7 +23,7 @@ async fn forever(device: &Faulty, name: &str, seed: u32) -> Result<()> {
     Ok(())
 }
 
-/// Fails if anything of a cancelled future's is still in use, or its memory does not serve the next entry.
+/// Fails if anything of a cancelled future is still in use, or if its memory does not serve the next entry.
 fn assert_home_again(device: &Faulty, name: &str) {
     assert_outside(device, name);
     let (stats, before) = (stats_of(name), device.memory().times_taken());
@@ -89,7 +89,7 @@ fn a_task_that_is_aborted() {
     assert_all_back(&device, &["aborted"]);
 }
 
-/// A future that is dropped by a poll of the same scope, and one by a poll of another.
+/// A poll of the same scope drops one future, and a poll of another scope drops another.
 #[test]
 fn a_future_dropped_inside_a_scope() {
     #[cache_scope(name = name)]
@@ -99,7 +99,7 @@ fn a_future_dropped_inside_a_scope() {
             let mut other = Box::pin(other);
             poll_fn(|context| Poll::Ready(other.as_mut().poll(context).is_pending())).await;
         }
-        // What the other one had may be served again at once, but nothing of what lives.
+        // The other future's memory may serve again at once, but no memory of live arrays.
         let next = [patterned(device, 40, 6)?, patterned(device, 40, 7)?];
         yield_now().await;
         assert_pattern(&mine, 5);
@@ -116,7 +116,7 @@ fn a_future_dropped_inside_a_scope() {
     assert_all_back(&device, &["dropped", "drops"]);
 }
 
-/// A panic in a poll, which the runtime catches: the scope is left by it, and what lived in the future comes home.
+/// A panic in a poll, which the runtime catches. The panic leaves the scope, and the arrays of the future return home.
 #[test]
 fn a_panic_in_a_poll() {
     #[cache_scope(name = name)]
@@ -161,7 +161,7 @@ async fn gives(device: Faulty, seed: u32, out: mpsc::UnboundedSender<(u32, Words
     Ok(())
 }
 
-/// Tasks that are aborted by other threads in the middle of anything: what they gave away stays as it was.
+/// Other threads abort tasks at any point. Arrays that the tasks gave away stay as they were.
 #[test]
 fn arrays_survive_the_tasks_that_made_them() {
     let device = Faulty::new();
@@ -187,7 +187,7 @@ fn arrays_survive_the_tasks_that_made_them() {
     assert_all_back(&device, &["gives"]);
 }
 
-/// A runtime that ends drops what waits on it, in whatever state it is.
+/// A runtime that ends drops all tasks that wait on it, in whatever state they are.
 #[test]
 fn the_end_of_a_runtime() {
     for workers in [1, 4] {
@@ -205,7 +205,7 @@ fn the_end_of_a_runtime() {
     }
 }
 
-/// A future that was polled here and is dropped there: its arrays go home from another thread.
+/// A future is polled here and dropped on another thread. Its arrays return home from there.
 #[test]
 fn a_future_dropped_on_another_thread() {
     let device = Faulty::new();

@@ -1,5 +1,5 @@
-//! The kinds of functions that can be asynchronous and scoped, each with an array that lives while it waits. All run as
-//! tasks of a runtime with several threads, so that their futures have to be `Send`.
+//! The kinds of functions that can be asynchronous and scoped, each with an array that lives while it waits. All run as tasks of a
+//! runtime with several threads, so their futures must be `Send`.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -132,7 +132,7 @@ impl Layer for Copies {
     }
 }
 
-/// Boxed futures of a trait object: the name is the implementation's, evaluated at the first poll.
+/// Boxed futures of a trait object. The scope's name is that of the implementation, evaluated at the first poll.
 #[test]
 fn async_trait_objects() {
     let device = Faulty::new();
@@ -161,7 +161,7 @@ async fn described(device: &Faulty, seed: u32) -> Result<(impl Display + use<>, 
     Ok((format!("{} elements", kept.len()), [kept, more?].into_iter()))
 }
 
-/// `impl Trait` inside of the type that is returned, and errors that leave by `?` while arrays live.
+/// `impl Trait` inside the returned type, and errors that leave by `?` while arrays live.
 #[test]
 fn opaque_types_and_errors() {
     let device = Faulty::new();
@@ -204,7 +204,7 @@ fn boxed_recursion(device: &Faulty, depth: u32) -> Pin<Box<dyn Future<Output = R
     })
 }
 
-/// A scope inside itself, as deep as there are calls, entered again by each poll of the innermost.
+/// A scope inside itself, as deep as there are calls. Each poll of the innermost enters all of them again.
 #[test]
 fn recursions() {
     let device = Faulty::new();
@@ -218,7 +218,7 @@ fn recursions() {
     assert_all_back(&device, &["recursion", "boxed_recursion"]);
 }
 
-/// Above an attribute that makes a plain function of it, the body alone is scoped, and not the runtime.
+/// Above an attribute that makes a plain function of it: only the body is scoped, and not the runtime.
 #[cache_scope(above)]
 #[tokio::test]
 async fn above_the_runtimes_attribute() {

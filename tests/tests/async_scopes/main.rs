@@ -1,8 +1,9 @@
-//! `#[cache_scope]` on futures, on tokio's runtimes: inside at each poll, outside at each suspension, whoever polls.
+//! `#[cache_scope]` on futures, on tokio's runtimes: a thread is inside the scope during each poll, and outside at each suspension,
+//! whichever thread polls.
 //!
-//! What a scope served is counted, so that one allocation too many (a thread that is still inside while it runs somebody
-//! else) or too few (a poll outside) fails the test, and every array has contents of its own, so that one which is
-//! recycled while it lives fails it too. At the end the device must have everything back, on which `Faulty` insists.
+//! The allocations that a scope served are counted. So the test fails if there is one too many (a thread that is still inside while
+//! it runs another task) or too few (a poll outside). Every array has contents of its own, so the test also fails if an array is
+//! recycled while it lives. At the end the device must have everything back; `Faulty` checks that.
 #![allow(clippy::unwrap_used)]
 
 mod cancelled;
@@ -19,7 +20,7 @@ use tokio::task::yield_now;
 
 type Words = Array<u32, Faulty>;
 
-/// A runtime of the calling thread, whose clock stands still until everybody waits for it.
+/// A runtime of the calling thread. Its clock stands still until all tasks wait for it.
 fn one_thread() -> Runtime {
     Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }
@@ -28,7 +29,7 @@ fn threads(workers: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(workers).build().unwrap()
 }
 
-/// The allocations that the scope has served.
+/// How many allocations the scope has served.
 fn served(name: &str) -> u64 {
     let stats = stats_of(name);
     stats.allocations()
@@ -41,7 +42,7 @@ fn assert_outside(device: &Faulty, name: &str) {
     assert_eq!(served(name), before, "a thread that polls nobody is inside `{name}`");
 }
 
-/// Gives back what the scopes have, and fails if anything is left, or still counted as in use.
+/// Gives back the memory of the scopes. Fails if anything is left, or still counted as in use.
 fn assert_all_back(device: &Faulty, names: &[&str]) {
     for name in names {
         assert_eq!(invalidate(name).busy_blocks, 0, "arrays of `{name}` are in use");
@@ -51,8 +52,8 @@ fn assert_all_back(device: &Faulty, names: &[&str]) {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// The body of most scopes here: one array for all of its life, another one between any two polls. It makes `rounds + 1`
-/// arrays in `2 * rounds + 1` polls.
+/// The body of most scopes here: one array for its whole life, and another one between any two polls. It makes `rounds + 1` arrays
+/// in `2 * rounds + 1` polls.
 async fn work(device: &Faulty, seed: u32, rounds: u32) -> Result<Words> {
     let kept = patterned(device, 40, seed)?;
     for round in 1..=rounds {

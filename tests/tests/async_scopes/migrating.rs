@@ -1,5 +1,5 @@
-//! Futures that are polled by one thread and then by another: each poll is served by the cache of the thread it runs on,
-//! and arrays go home to where they came from.
+//! Futures that one thread polls and then another. The cache of the polling thread serves each poll, and arrays return to the cache
+//! that served them.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{ThreadId, current};
@@ -14,8 +14,8 @@ use tokio::task::{JoinSet, block_in_place, spawn_blocking, yield_now};
 
 use super::{Words, assert_all_back, assert_outside, served, threads, work};
 
-/// Occupies both workers of a runtime until each is let go. One after the other: tokio may take two tasks out of its queue
-/// at once, and the second would wait behind the first.
+/// Occupies both workers of a runtime until each is released. One after the other: tokio may take two tasks out of its queue at
+/// once, and the second would wait behind the first.
 fn occupy(runtime: &Runtime) -> [(ThreadId, Sender<()>); 2] {
     [(); 2].map(|()| {
         let (held, worker) = channel();
@@ -29,7 +29,7 @@ fn occupy(runtime: &Runtime) -> [(ThreadId, Sender<()>); 2] {
     })
 }
 
-/// A future's next step, and where it was taken.
+/// A future's next step, and the thread that ran it.
 type Hops = (mpsc::Receiver<()>, Sender<ThreadId>);
 
 #[cache_scope(hops)]
@@ -39,7 +39,7 @@ async fn hop(device: Faulty, (mut go, at): Hops) -> Result<()> {
     while go.recv().await.is_some() {
         seed += 1;
         arrays.push((seed, patterned(&device, 40, seed)?));
-        // Half of what is dropped here was made by the other thread.
+        // The other thread made half of the arrays that are dropped here.
         if arrays.len() > 4 {
             let (seed, array) = arrays.swap_remove(seed as usize % 4);
             assert_pattern(&array, seed);
@@ -50,8 +50,8 @@ async fn hop(device: Faulty, (mut go, at): Hops) -> Result<()> {
     Ok(())
 }
 
-/// Both workers are occupied, and the one on which the future was not polled last is let go: it has to change threads at
-/// every step. The worker that it left must be outside its scope, which what it runs next would show.
+/// Both workers are occupied, and then the one that did not poll the future last is released. So the future has to change threads
+/// at every step. The worker that it left must be outside its scope, which its next task would show.
 #[test]
 fn at_every_step_to_another_thread() {
     const STEPS: u64 = 60;
@@ -75,7 +75,7 @@ fn at_every_step_to_another_thread() {
     runtime.block_on(task).unwrap().unwrap();
     assert_eq!(served("hops"), STEPS, "what ran between was outside");
     let stats = stats_of("hops");
-    assert!(supplied(stats) < 15 && stats.busy_blocks == 0, "arrays went home and were used again: {stats:?}");
+    assert!(supplied(&stats) < 15 && stats.busy_blocks == 0, "arrays went home and were used again: {stats:?}");
     drop(runtime);
     assert_all_back(&device, &["hops"]);
 }
@@ -115,13 +115,13 @@ fn threads_that_may_block() {
     let device = Faulty::new();
     let runtime = threads(2);
     runtime.block_on(runtime.spawn(blocking(device.clone()))).unwrap().unwrap();
-    // An array of its own, `touch`, and the last one; `spawn_blocking` made a plain array.
+    // An array of its own, `touch`, and the last array. `spawn_blocking` made a plain array.
     assert_eq!(served("blocking"), 3);
     drop(runtime);
     assert_all_back(&device, &["blocking"]);
 }
 
-/// What a task of the crowd has beside its device: where to send arrays, and where they come from.
+/// The channels of a task of the crowd: where to send arrays, and where they come from.
 struct Member {
     number: u32,
     senders: Vec<mpsc::UnboundedSender<(u32, Words)>>,
@@ -131,7 +131,7 @@ struct Member {
 const NAMES: [&str; 3] = ["crowd 0", "crowd 1", "crowd 2"];
 
 impl Member {
-    /// Random work of one scope inside of others, `depth` deep.
+    /// Random work of one scope inside others, `depth` deep.
     #[cache_scope(name = NAMES[(self.number as usize + depth as usize) % NAMES.len()])]
     async fn stir(&mut self, device: &Faulty, depth: u32) -> Result<u64> {
         let mut random = fastrand::Rng::with_seed((self.number * 10 + depth).into());
@@ -154,7 +154,7 @@ impl Member {
     }
 }
 
-/// Tasks of all scopes that exchange arrays, on four workers, while the scopes are invalidated; every tenth is aborted.
+/// Tasks of all scopes exchange arrays, on four workers, while the scopes are invalidated. Every tenth task is aborted.
 #[test]
 fn a_crowd() {
     let device = Faulty::new();
@@ -187,7 +187,7 @@ fn a_crowd() {
     assert_all_back(&device, &NAMES);
 }
 
-/// Who waits in a queue and not on a thread: the sender is polled by one worker, the receiver by another.
+/// The tasks wait in a queue and not on a thread: one worker polls the sender, and another the receiver.
 #[test]
 fn arrays_that_are_dropped_where_they_were_not_made() {
     #[cache_scope(produced)]
@@ -219,6 +219,6 @@ fn arrays_that_are_dropped_where_they_were_not_made() {
     drop(runtime);
     assert_eq!((served("produced"), served("consumed")), (500, 500));
     let stats = stats_of("produced");
-    assert!(supplied(stats) < 100, "most of what was dropped elsewhere was used again: {stats:?}");
+    assert!(supplied(&stats) < 100, "most of what was dropped elsewhere was used again: {stats:?}");
     assert_all_back(&device, &["produced", "consumed"]);
 }

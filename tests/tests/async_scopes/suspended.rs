@@ -1,4 +1,4 @@
-//! Futures that wait, on one thread: meanwhile the thread is outside their scopes, whoever runs on it.
+//! Futures that wait, on one thread. Meanwhile the thread is outside their scopes, whatever else runs on it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,7 +19,7 @@ async fn with_a_bystander(device: &Faulty, seed: u32) -> Result<Words> {
     work(device, seed, 10).await
 }
 
-/// A task beside that allocates at each of its turns: with a guard that lives across an await, its arrays are counted.
+/// Another task allocates at each of its turns. If a guard lives across an await, its arrays are counted.
 #[test]
 fn a_task_on_the_same_thread_is_outside() {
     let device = Faulty::new();
@@ -60,7 +60,7 @@ async fn waits(device: Faulty, mut words: mpsc::Receiver<Words>, done: oneshot::
     Ok(received)
 }
 
-/// Channels and timers wake a future from outside, where plain arrays are made: none of them is the scope's.
+/// Channels and timers wake a future from outside, where plain arrays are made. None of them belongs to the scope.
 #[test]
 fn channels_and_timers() {
     let device = Faulty::new();
@@ -80,7 +80,7 @@ fn channels_and_timers() {
     assert_all_back(&device, &["waiting"]);
 }
 
-/// Two that wake each other in turn: each array comes from the scope of who made it.
+/// Two futures wake each other in turn. Each array comes from the scope of the future that made it.
 #[test]
 fn two_that_alternate() {
     #[cache_scope(name = name)]
@@ -114,8 +114,8 @@ async fn joined(device: &Faulty, seed: u32, rounds: u32) -> Result<Words> {
     work(device, seed, rounds).await
 }
 
-/// Futures of one scope that take turns on one thread, often enough that a plan is made of it: each poll is an entry, and
-/// arrays live across the entries of others.
+/// Futures of one scope take turns on one thread, often enough that a plan is made. Each poll is an entry, and arrays live across
+/// the entries of others.
 #[test]
 fn joined_futures_of_one_scope() {
     let device = Faulty::with_chunks(1 << 30);
@@ -162,7 +162,7 @@ async fn innermost(device: &Faulty) -> Result<Words> {
     Ok(kept)
 }
 
-/// The inner scope serves what its own future makes, and the outer one serves again behind each of its polls.
+/// The inner scope serves the allocations of its own future. After each poll of it, the outer scope serves again.
 #[test]
 fn nested_scopes_wait_together() {
     let device = Faulty::new();
@@ -180,8 +180,8 @@ fn nested_scopes_wait_together() {
     assert_all_back(&device, &["outermost", "innermost"]);
 }
 
-/// A guard is not dropped at an await: its thread stays inside, and tasks that end in any order leave it. The macro for blocks
-/// therefore takes none with an await.
+/// A guard is not dropped at an await: its thread stays inside, and tasks that end in any order leave it. So the macro for blocks
+/// refuses an await.
 #[test]
 fn guards_stay_entered_until_they_are_dropped() {
     async fn holds(device: Faulty, rounds: u32) -> Result<()> {

@@ -2,12 +2,12 @@
 
 use cudarc::driver::{CudaStream, result};
 
-/// Copies between bare addresses, on a stream that was told of them or is told by nobody.
+/// Copies between bare addresses, on a stream that was told about them or not.
 ///
 /// # Safety
-/// Both are places of `bytes` bytes on the stream's device, and stay so until the copy is done.
+/// Both addresses have `bytes` bytes on the stream's device, and stay valid until the copy is done.
 pub(crate) unsafe fn copy_at(stream: &CudaStream, to: u64, from: u64, bytes: usize) {
     stream.context().bind_to_thread().unwrap();
-    // SAFETY: the caller's contract; the stream lives, and its context is current.
+    // SAFETY: by the caller's contract. The stream lives, and its context is current.
     unsafe { result::memcpy_dtod_async(to, from, bytes, stream.cu_stream()) }.unwrap();
 }

@@ -10,7 +10,7 @@ use cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCA
 use cudarc::driver::sys::{self, CUgraphInstantiate_flags, CUgraphNodeType};
 use cudarc::driver::{CudaGraph, DriverError};
 use gpucache::prelude::*;
-use gpucache::{Element, Graph, Result, uncached};
+use gpucache::{Element, Result, graph::Graph, uncached};
 use gpucache_tests::alone::alone;
 use gpucache_tests::conformance::pattern;
 use gpucache_tests::gpu::Gpu;
@@ -20,7 +20,7 @@ use crate::Service;
 
 const LEN: usize = 1000;
 
-/// What the capture of some work gives, and what the work itself gave.
+/// The result of the capture of some work, and the result of the work itself.
 fn captured<R>(stream: &Cuda, work: impl FnOnce() -> R) -> (Result<Graph>, R) {
     let mut given = None;
     let graph = stream.capture(|| {
@@ -30,7 +30,7 @@ fn captured<R>(stream: &Cuda, work: impl FnOnce() -> R) -> (Result<Graph>, R) {
     (graph.map(|(graph, ())| graph), given.unwrap())
 }
 
-/// The same by cudarc alone, of which the scopes are not told.
+/// The same with cudarc alone. The scopes are not told about the capture.
 fn captured_unannounced<R>(stream: &Cuda, work: impl FnOnce() -> R) -> (Result<CudaGraph, DriverError>, R) {
     stream.stream().begin_capture(THREAD_LOCAL).unwrap();
     let given = work();
@@ -41,17 +41,17 @@ fn captured_unannounced<R>(stream: &Cuda, work: impl FnOnce() -> R) -> (Result<C
 /// How many copies are in a graph.
 fn copies_in(graph: &CudaGraph) -> usize {
     let mut count = 0;
-    // SAFETY: a graph that lives; without a place for the nodes the driver tells how many there are.
+    // SAFETY: the graph lives. Without a place for the nodes, the driver only returns their number.
     unsafe { sys::cuGraphGetNodes(graph.cu_graph(), std::ptr::null_mut(), &mut count) }.result().unwrap();
     if count == 0 {
         return 0;
     }
     let mut nodes = vec![std::ptr::null_mut(); count];
-    // SAFETY: as above, with a place for as many nodes.
+    // SAFETY: as above, with a place for this many nodes.
     unsafe { sys::cuGraphGetNodes(graph.cu_graph(), nodes.as_mut_ptr(), &mut count) }.result().unwrap();
     let is_copy = |node: &&sys::CUgraphNode| {
         let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-        // SAFETY: a node of a graph that lives.
+        // SAFETY: the node belongs to a graph that lives.
         unsafe { sys::cuGraphNodeGetType(**node, &mut kind) }.result().unwrap();
         kind == CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY
     };
@@ -66,15 +66,15 @@ enum Way {
     CopyFromSlice,
 }
 
-/// Overwrites what earlier calls left on the stack.
+/// Overwrites the stack contents of earlier calls.
 #[inline(never)]
 fn dirty(depth: u32) -> u32 {
     let junk = std::hint::black_box([0xABu8; 4096]);
     if depth == 0 { u32::from(junk[7]) } else { dirty(depth - 1) ^ u32::from(junk[9]) }
 }
 
-/// A captured step makes an array and copies it to `out`. It is refused before anything is put into the graph, or a replay
-/// gives the right values, whatever became of the host's memory meanwhile.
+/// A captured step makes an array and copies it to `out`. Either it is refused before anything is put into the graph, or a replay
+/// gives the right values, whatever happened to the host's memory meanwhile.
 fn is_replayed<T: Element + PartialEq + Debug>(stream: &Cuda, value: T, junk: T, found: &mut Vec<String>) {
     for (service, way) in Service::SCOPES
         .iter()
@@ -142,7 +142,7 @@ fn a_replay_reads_nothing_of_the_host() {
     });
 }
 
-/// Counts what is said, by its text.
+/// Counts messages by their text.
 #[derive(Default)]
 struct Said(Mutex<BTreeMap<String, u32>>);
 
@@ -155,8 +155,8 @@ impl Said {
     }
 }
 
-/// Three threads allocate, drop, invalidate and trim while one captures: no capture is lost, nothing fails elsewhere, and
-/// replays do what the same work does eagerly. `CAPTURES` says how many captures there are.
+/// Three threads allocate, drop, invalidate and trim while one captures. No capture is lost, nothing fails elsewhere, and a replay
+/// has the same results as the work itself. `CAPTURES` sets how many captures there are.
 #[test]
 fn captures_are_not_disturbed_by_other_threads() {
     let captures = number("CAPTURES").unwrap_or(300);
@@ -206,8 +206,8 @@ fn captures_are_not_disturbed_by_other_threads() {
     });
 }
 
-/// Captures a copy by way of an array of its own again and again, with memory that changes hands in between; by cudarc alone,
-/// where no array of a scope may be in the graph, every other time. Some graphs live for a while.
+/// Repeatedly captures a copy through an array of its own, with memory that changes hands in between. Every other time it captures
+/// with cudarc alone, when no array of a scope may be in the graph. Some graphs live for a while.
 fn capture_on(stream: &Cuda, captures: u64, said: &Said, good: &mut u64) {
     let mut input = uncached!({ Array::from_slice(stream, LEN, &pattern(0, LEN)).unwrap() });
     let [mut out, mut eager] = [(); 2].map(|()| uncached!({ Array::<u32, _>::zeros(stream, LEN).unwrap() }));
@@ -254,8 +254,7 @@ fn capture_on(stream: &Cuda, captures: u64, said: &Said, good: &mut u64) {
     }
 }
 
-/// A captured step whose own arrays are dropped in it: replays overwrite nothing that lives, and no memory is taken from under
-/// them.
+/// The arrays of a captured step are dropped within it. Replays overwrite nothing that lives, and nobody takes their memory.
 #[test]
 fn a_replay_overwrites_nothing() {
     alone(60, || {

@@ -1,6 +1,6 @@
-//! What a scope of many large arrays costs beside plain allocations of cudarc: printed, not judged.
+//! The cost of a scope with many large arrays beside plain allocations of cudarc. The figures are printed, and not checked.
 //!
-//! `cargo test --release -p gpucache-tests --test cuda_attack -- --ignored --nocapture cost`. `GIGABYTES` asks for one size only.
+//! `cargo test --release -p gpucache-tests --test cuda_attack -- --ignored --nocapture cost`. `GIGABYTES` selects one size only.
 
 use std::time::{Duration, Instant};
 
@@ -20,20 +20,20 @@ const ARRAYS: usize = 200;
 const ROUNDS: usize = 5;
 const NAME: &str = "many large arrays";
 
-/// Who gives the memory.
+/// The source of the memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Subject {
     Scope(Service),
-    /// The driver's pool, which by default gives its memory back at every synchronization.
+    /// The driver's pool. By default it gives its memory back at every synchronization.
     Pool,
-    /// The driver's pool, which keeps all until it is trimmed.
+    /// The driver's pool, which keeps all memory until it is trimmed.
     PoolKept,
 }
 
 const SUBJECTS: [Subject; 4] =
     [Subject::Scope(Service::Planned), Subject::Scope(Service::Ranged), Subject::Pool, Subject::PoolKept];
 
-/// The times of one round, and the device calls of a scope.
+/// The times of one round, and a scope's device calls.
 #[derive(Default)]
 struct Figures {
     first: Vec<Duration>,
@@ -44,7 +44,7 @@ struct Figures {
 }
 
 impl Subject {
-    /// What the pool keeps from now on.
+    /// Sets how much the pool keeps from now on.
     fn prepare(self, gpu: &Cuda) {
         let context = gpu.stream().context();
         context.bind_to_thread().unwrap();
@@ -79,7 +79,7 @@ impl Subject {
             Subject::Scope(_) => _ = invalidate(NAME),
             Subject::Pool | Subject::PoolKept => {
                 let device = gpu.stream().context().cu_device();
-                // SAFETY: the pool is the current one of a live context's device, and nothing of it is in use.
+                // SAFETY: the pool is the current one of a live context's device, and none of its memory is in use.
                 unsafe { sys::cuMemPoolTrimTo(get_mem_pool(device).unwrap(), 0) }.result().unwrap();
             }
         }
@@ -101,7 +101,7 @@ impl Subject {
         timed(&mut figures.growth, &|| self.entry(gpu, bytes / 10 * 11));
         timed(&mut figures.give_back, &|| self.give_back(gpu));
         figures.calls.extend(<[u64; 4]>::try_from(made).ok());
-        // What a scope's invalidation left for other scopes is nobody's time.
+        // Memory that a scope's invalidation left for other scopes goes back outside of the measured times.
         gpucache::trim(gpu).unwrap();
         gpu.synchronize().unwrap();
     }
@@ -149,7 +149,7 @@ fn many_large_arrays() {
         let Some(gpu) = Gpu::get() else { return };
         let free = gpu.cuda.stream().context().mem_get_info().unwrap().0;
         let sizes = number("GIGABYTES").map_or(vec![20, 60], |size| vec![size as usize]);
-        // An entry after the growth needs a tenth more, and gathering it somewhat more.
+        // An entry after the growth needs a tenth more memory, and gathering it somewhat more.
         for gigabytes in sizes.into_iter().filter(|size| size * 1_150_000_000 < free) {
             println!("{}", measured(&gpu.cuda, gigabytes));
         }

@@ -1,4 +1,5 @@
-//! A failure that cudarc kept belongs to whoever caused it: it is neither swallowed nor taken for the cause of something else.
+//! A failure that cudarc kept belongs to the call that caused it. It is neither swallowed nor reported as the cause of something
+//! else.
 
 use cudarc::driver::sys::CUresult::CUDA_ERROR_INVALID_HANDLE;
 use cudarc::driver::{CudaContext, DriverError};
@@ -29,8 +30,8 @@ const CALLS: [Call; 8] = [
     ("a trim", |stream, _| gpucache::trim(stream).map(drop)),
 ];
 
-/// A call either does what it should and leaves the failure to be asked for, or it says that it tells of an earlier one;
-/// then it can be made again.
+/// A call either succeeds and leaves the failure for a later call, or it says that it returns an earlier failure. Then it can be
+/// made again.
 #[test]
 fn what_cudarc_kept_is_told_as_what_it_is() {
     alone(60, || {
@@ -67,7 +68,7 @@ fn what_cudarc_kept_is_told_as_what_it_is() {
     });
 }
 
-/// A failure that another context object kept is nothing to this one.
+/// A failure that another context object kept does not concern this one.
 #[test]
 fn what_another_context_object_kept_stays_there() {
     alone(60, || {
@@ -76,7 +77,7 @@ fn what_another_context_object_kept_stays_there() {
         let foreign = Cuda::with_stream(other.new_stream().unwrap()).unwrap();
         let name = "beside a failure";
         for service in Service::ALL {
-            // The foreign stream has used memory here, so that a miss may have to ask for its events.
+            // The foreign stream has used memory here, so a miss may have to ask for its events.
             service.enter(name, || drop(uninit(&foreign).unwrap()));
             other.record_err::<()>(Err(DriverError(CUDA_ERROR_INVALID_HANDLE)));
             for part in 1..8 {

@@ -1,7 +1,7 @@
-//! What must hold on a GPU when it is used in unusual ways that are allowed: contexts by several objects, streams of others,
-//! captures beside other threads, streams that wait for the host, a device that is nearly full.
+//! Unusual but allowed uses of a GPU: contexts of several objects, streams of others, captures beside other threads, streams that
+//! wait for the host, a device that is nearly full.
 //!
-//! A break can lose the context, hang or end the process, so each test runs in a process of its own.
+//! A failure can lose the context, hang, or end the process, so each test runs in a process of its own.
 #![cfg(all(feature = "cuda", target_os = "linux"))]
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, unsafe_code)]
 
@@ -19,7 +19,7 @@ mod watchdog;
 
 use gpucache::{cache_scope as scope, invalidate, uncached};
 
-/// What serves an allocation.
+/// The part that serves an allocation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Service {
     Planned,
@@ -42,18 +42,18 @@ impl Service {
         }
     }
 
-    /// Entries after which memory is served as the service's name says.
+    /// The number of entries after which memory is served as the service's name says.
     fn warm(self) -> usize {
         if self == Service::Planned { 8 } else { 2 }
     }
 }
 
-/// What failed of several attempts, for one answer at the end.
+/// The failures of several attempts, for one result at the end.
 #[derive(Default)]
 struct Tally(Vec<String>);
 
 impl Tally {
-    /// Makes `rounds` attempts that tell whether they went wrong, and says how many did.
+    /// Makes `rounds` attempts, each of which reports whether it went wrong. Counts those that did.
     fn count(&mut self, what: &str, rounds: usize, mut goes_wrong: impl FnMut() -> bool) {
         let wrong = (0..rounds).filter(|_| goes_wrong()).count();
         if wrong > 0 {
@@ -67,7 +67,7 @@ impl Tally {
     }
 }
 
-/// Counts the rounds that go wrong with each service, once that is warm.
+/// Counts the rounds that go wrong with each service, once the service is warm.
 fn by_service(tally: &mut Tally, what: &str, mut round: impl FnMut() -> bool) {
     for service in Service::ALL {
         let name = format!("{what}, {service:?}");

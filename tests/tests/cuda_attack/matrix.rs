@@ -1,5 +1,5 @@
-//! Every kind of use of an array on a foreign stream, by every kind of stream and of service: a slow use elsewhere and then
-//! the memory's next life at home, and slow work at home and then a use elsewhere.
+//! Every kind of use of an array on a foreign stream, with every kind of stream and service: a slow use elsewhere and then the
+//! memory's next life at home, and slow work at home and then a use elsewhere.
 
 use gpucache::prelude::*;
 
@@ -8,12 +8,12 @@ use crate::place::{Foreign, LEN, Outcome, Place, USES, Use};
 use gpucache_tests::alone::alone;
 
 const ROUNDS: usize = 3;
-/// One round, slow or not. Whether all that was seen is right.
+/// One round, slow or not. Returns whether all observed contents are right.
 type Round = fn(&mut Place, Use, bool) -> Outcome<bool>;
 
 const DIRECTIONS: [(&str, Round); 2] = [("foreign first", foreign_first), ("home first", home_first)];
 
-/// A slow use elsewhere, the array's drop, and the next life of its memory at home. Whether both are right.
+/// A slow use elsewhere, the array's drop, and the next life of its memory at home. Returns whether both are right.
 fn foreign_first(place: &mut Place, how: Use, is_slow: bool) -> Outcome<bool> {
     let mut array = Array::full(&place.home, LEN, 1.0)?;
     place.forget()?;
@@ -29,7 +29,7 @@ fn foreign_first(place: &mut Place, how: Use, is_slow: bool) -> Outcome<bool> {
     Ok(place.saw(how, 1.0)? && next.to_vec()? == [2.0; LEN])
 }
 
-/// A slow read and a write at home, and then the use elsewhere. Whether all are right.
+/// A slow read and a write at home, and then the use elsewhere. Returns whether all are right.
 fn home_first(place: &mut Place, how: Use, is_slow: bool) -> Outcome<bool> {
     let mut array = Array::full(&place.home, LEN, 1.0)?;
     place.forget()?;

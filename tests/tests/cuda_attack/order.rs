@@ -1,5 +1,5 @@
-//! Uses on streams that the array's own context object does not know: those of a second object for the same context, and
-//! borrowed ones. Slow work makes every wrong order show in the contents.
+//! Uses on streams that the array's own context object does not know: streams of a second object for the same context, and borrowed
+//! streams. Slow work makes every wrong order show in the contents.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn full(stream: &Cuda, value: u32) -> Array<u32, Cuda> {
     Array::full(stream, LEN, value).unwrap()
 }
 
-/// Slow uses on `foreign`, of which the memory's next life on `home` knows by nothing but the use itself.
+/// Slow uses on `foreign`. The memory's next life on `home` knows them only through the use itself.
 fn foreign_uses(slow: &Kernels, home: &Cuda, foreign: &Arc<CudaStream>) {
     let mut tally = Tally::default();
     let synchronize = || {
@@ -99,13 +99,13 @@ fn uses_on_a_borrowed_stream_are_waited_for() {
         let context = gpu.cuda.stream().context();
         context.bind_to_thread().unwrap();
         let raw = result::stream::create(result::stream::StreamKind::NonBlocking).unwrap();
-        // SAFETY: a stream of this context, which is current, and never destroyed.
+        // SAFETY: the stream is one of this context, which is current. It is never destroyed.
         let foreign = unsafe { context.wrap_borrowed_stream(raw) };
         foreign_uses(&slow, &gpu.cuda, &foreign);
     });
 }
 
-/// Pages that are given back under the work of a stream take the context with them.
+/// If pages went under the work of a stream, the context would be lost.
 #[test]
 fn pages_are_not_given_back_under_a_second_context_object() {
     alone(60, || {

@@ -1,4 +1,4 @@
-//! A home stream, a foreign one of some kind, and all that can be done with an array there.
+//! A home stream, a foreign stream of some kind, and all possible uses of an array there.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(crate) const USES: [Use; 15] = [
 ];
 
 impl Use {
-    /// What is in the array after the use, if that writes.
+    /// The contents of the array after the use, if the use writes.
     pub(crate) fn written(self) -> Option<f32> {
         match self {
             Use::Memset => Some(0.0),
@@ -71,29 +71,29 @@ impl Use {
     }
 }
 
-/// Which stream is the foreign one.
+/// The kind of the foreign stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Foreign {
-    /// A second stream of the context object that the home stream is of.
+    /// A second stream of the home stream's context object.
     OwnContext,
-    /// A stream of another object for the same context. The home stream is the default one, alone in its object.
+    /// A stream of another object for the same context. The home stream is the default stream, and the only one of its object.
     SecondContext,
-    /// The same, and the home stream's object has several streams.
+    /// As `SecondContext`, but the home stream's object has several streams.
     SecondContextOfSeveral,
-    /// A stream that somebody else made, wrapped by the home stream's context object.
+    /// A stream that other code made, wrapped by the home stream's context object.
     Borrowed,
-    /// The legacy default stream by another object for the same context.
+    /// The legacy default stream through another object for the same context.
     LegacyDefault,
-    /// A second stream of a context object that tracks no events: whoever uses it synchronizes.
+    /// A second stream of a context object that tracks no events. Its users have to synchronize.
     Untracked,
 }
 
-/// A home stream, a foreign one, and what the uses need.
+/// A home stream, a foreign stream, and the values that the uses need.
 pub(crate) struct Place {
     kind: Foreign,
     pub(crate) home: Cuda,
     pub(crate) foreign: Arc<CudaStream>,
-    /// The foreign stream by this crate's handle.
+    /// This crate's handle of the foreign stream.
     handle: Cuda,
     slow: Kernels,
     blas: Option<CudaBlas>,
@@ -104,10 +104,10 @@ pub(crate) struct Place {
     seen: CudaSlice<f32>,
     cloned: Option<CudaSlice<f32>>,
     pinned: PinnedHostSlice<f32>,
-    /// How often memory began its next life, and how often that was seen to be at the same address.
+    /// How many times memory began its next life, and below, how many times that was at the same address.
     pub(crate) next_lives: u32,
     pub(crate) recycled: u32,
-    // Dropped last: other tests of the process wait for it.
+    // Dropped last, since other tests of the process wait for it.
     _gpu: Gpu,
 }
 
@@ -120,13 +120,13 @@ fn streams(kind: Foreign, own: &Arc<CudaContext>) -> (Arc<CudaStream>, Arc<CudaS
         Foreign::Borrowed => {
             own.bind_to_thread().unwrap();
             let raw = result::stream::create(result::stream::StreamKind::NonBlocking).unwrap();
-            // SAFETY: a stream of this context, which is current, and never destroyed.
+            // SAFETY: the stream is one of this context, which is current. It is never destroyed.
             (own.default_stream(), unsafe { own.wrap_borrowed_stream(raw) })
         }
         Foreign::LegacyDefault => (own.new_stream().unwrap(), second().default_stream()),
         Foreign::Untracked => {
             let context = second();
-            // SAFETY: the streams are synchronized by hand, in `Place::hand_over`.
+            // SAFETY: `Place::hand_over` synchronizes the streams by hand.
             unsafe { context.disable_event_tracking() };
             (context.new_stream().unwrap(), context.new_stream().unwrap())
         }
@@ -151,7 +151,7 @@ impl Place {
             ones: foreign.clone_htod(&vec![1.0; SIDE]).unwrap(),
             seen: foreign.alloc_zeros(LEN).unwrap(),
             cloned: None,
-            // SAFETY: written before it is read, in `forget`.
+            // SAFETY: `forget` writes the memory before it is read.
             pinned: unsafe { foreign.context().alloc_pinned_with_flags(LEN, 0).unwrap() },
             foreign,
             next_lives: 0,
@@ -171,12 +171,12 @@ impl Place {
         Ok(())
     }
 
-    /// What a caller does between streams of which cudarc tracks nothing.
+    /// The caller's duty between streams for which cudarc tracks nothing.
     pub(crate) fn hand_over(&self) -> Outcome<()> {
         if self.kind == Foreign::Untracked { self.synchronize() } else { Ok(()) }
     }
 
-    /// Forgets what was seen before.
+    /// Forgets the earlier observations.
     pub(crate) fn forget(&mut self) -> Outcome<()> {
         self.synchronize()?;
         self.cloned = None;
@@ -202,13 +202,13 @@ impl Place {
                 let (transa, transb, m, n, k) = (CUBLAS_OP_N, CUBLAS_OP_N, side, 1, side);
                 let config = GemmConfig { transa, transb, m, n, k, alpha, lda: side, ldb: side, beta, ldc: side };
                 let Some(blas) = &self.blas else { return Ok(()) };
-                // SAFETY: a square matrix times a column of as many rows, into one of as many.
+                // SAFETY: a square matrix times a column of as many rows, into a column of as many rows.
                 unsafe { blas.gemm(config, array, ones, seen) }?;
             }
             Use::ReadByCudarcsBuilder => {
                 let mut launch = foreign.launch_builder(&slow.add);
                 launch.arg(seen).arg(&*array).arg(&zero).arg(&len).arg(&at_once);
-                // SAFETY: the arguments are the kernel's, and both places have `LEN` elements.
+                // SAFETY: the arguments match the kernel's, and both places have `LEN` elements.
                 unsafe { launch.launch(all) }?;
             }
             Use::WriteByCudarcsBuilder => {
@@ -235,7 +235,7 @@ impl Place {
             Use::ReadAtAddress => {
                 array.announce_read(handle)?;
                 let to = seen.device_ptr(foreign).0;
-                // SAFETY: `LEN` elements each, and the array was announced to the stream.
+                // SAFETY: both have `LEN` elements, and the array was announced to the stream.
                 unsafe { copy_at(foreign, to, array.address(), BYTES) };
             }
             Use::WriteAtAddress => {

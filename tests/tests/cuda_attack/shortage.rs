@@ -1,6 +1,7 @@
-//! An out-of-memory error is true: on a device whose memory is idle somewhere, or nearly all in use.
+//! An out-of-memory error is true, on a device whose memory is idle somewhere, or nearly all in use.
 //!
-//! `OPERATIONS` says how many operations the long tests make, 8,000 by default and 2,400 over the made-up driver; `SEED` which ones.
+//! `OPERATIONS` sets how many operations the long tests make, 8,000 by default and 2,400 over the made-up driver. `SEED` selects
+//! which ones.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -27,7 +28,7 @@ fn free(gpu: &Cuda) -> usize {
     gpu.stream().context().mem_get_info().unwrap().0
 }
 
-/// What was freed by plain arrays lies in the driver's pool until somebody synchronizes, and is to be had all the same.
+/// Memory that plain arrays freed lies in the driver's pool until somebody synchronizes. It must be available all the same.
 #[test]
 fn what_plain_arrays_freed_is_to_be_had() {
     alone(120, || {
@@ -45,7 +46,7 @@ fn what_plain_arrays_freed_is_to_be_had() {
     });
 }
 
-/// The same for what cudarc's own slices freed, on this stream and on another one.
+/// The same for memory that cudarc's own slices freed, on this stream and on another one.
 #[test]
 fn what_slices_freed_is_to_be_had() {
     alone(120, || {
@@ -63,7 +64,7 @@ fn what_slices_freed_is_to_be_had() {
     });
 }
 
-/// What a scope freed is to be had by plain arrays.
+/// Plain arrays can get memory that a scope freed.
 #[test]
 fn what_scopes_freed_is_to_be_had_by_plain_arrays() {
     alone(120, || {
@@ -81,7 +82,7 @@ fn what_scopes_freed_is_to_be_had_by_plain_arrays() {
     });
 }
 
-/// A thread is inside a scope and has nothing alive: what its cache keeps is to be had by others.
+/// A thread is inside a scope and has nothing alive. Others can get the memory that its cache keeps.
 #[test]
 fn what_is_idle_inside_a_scope_is_to_be_had() {
     alone(120, || {
@@ -115,28 +116,28 @@ fn what_is_idle_inside_a_scope_is_to_be_had() {
     });
 }
 
-/// What is idle in keyed lists is not had by others while a thread is inside the scope: a limit of theirs.
+/// While a thread is inside a scope, others cannot get the idle memory in its keyed lists. So these services are left out.
 const HAD_BY_OTHERS: [Service; 2] = [Service::Planned, Service::Ranged];
 
 const PAGE: u64 = 2 << 20;
-/// Arrays that live at once in all threads.
+/// The number of arrays that live at once in all threads.
 const ALIVE: usize = 28;
 /// This share of the free memory may be lost to pages that nobody uses.
 ///
-/// Pages are mapped by handles of 1/1024 of the high-water mark, and a handle in which an array lies cannot be given back. Each end of
-/// an array leaves at most a part of one handle, so that 28 arrays and the request leave 58 parts: less than 1/16. That
-/// also covers what the driver takes for page tables, and pools of some megabytes.
+/// Pages are mapped by handles of 1/1024 of the peak, and a handle that contains part of an array cannot go back. Each end of an
+/// array wastes at most a part of one handle, so 28 arrays and the request waste 58 parts: less than 1/16. The share also covers
+/// the driver's page tables, and pools of some megabytes.
 const MARGIN: u64 = 16;
 const LONGEST: Duration = Duration::from_secs(200);
 
-/// An array, from when it was had until it was dropped, in ticks of the model.
+/// An array, from the request to the drop, in ticks of the model.
 struct Life {
     address: u64,
     bytes: u64,
     end: Option<u64>,
 }
 
-/// What all threads have, and have asked for.
+/// The arrays and the open requests of all threads.
 #[derive(Default)]
 struct Model {
     lives: Vec<Life>,
@@ -148,7 +149,7 @@ struct Model {
 }
 
 impl Model {
-    /// The thread asks for memory. What ended before all requests that are under way is of no interest any more.
+    /// Notes a request of the thread. Arrays that ended before all open requests began do not matter any more.
     fn ask(&mut self, thread: usize, bytes: u64) {
         self.tick += 1;
         self.requests += 1;
@@ -166,11 +167,11 @@ impl Model {
         self.tick += 1;
         let tick = self.tick;
         let mut alive = self.lives.iter_mut().filter(|life| life.address == address && life.end.is_none());
-        // Whoever got the memory since was noted later.
+        // A thread that got this memory since then is noted later.
         alive.next().unwrap().end = Some(tick);
     }
 
-    /// A request failed: it is noted if there was enough all the time that it took, whatever the others did.
+    /// Notes a failed request, if there was enough memory all the time that it took, whatever the others did.
     fn refused(&mut self, thread: usize, capacity: u64, error: &gpucache::Error) {
         self.shortages += 1;
         let Some((begun, bytes)) = self.asking.remove(&thread) else { return };
@@ -186,7 +187,7 @@ impl Model {
         }
     }
 
-    /// Pages that were touched by arrays that lived at that tick or later.
+    /// The pages of arrays that lived at that tick or later.
     fn pages_since(&self, tick: u64) -> u64 {
         let is_of_interest = |life: &&Life| life.end.is_none_or(|end| end >= tick);
         let pages = |life: &Life| (life.address / PAGE, (life.address + life.bytes - 1) / PAGE + 1);
@@ -201,7 +202,7 @@ impl Model {
     }
 }
 
-/// Three sizes of four are a good part of the device, the others small.
+/// Three of four sizes are a good part of the device, and the others are small.
 fn size(rng: &mut Rng, capacity: u64) -> u64 {
     match rng.u8(..4) {
         0 => 1 << rng.u64(8..26),
@@ -209,10 +210,10 @@ fn size(rng: &mut Rng, capacity: u64) -> u64 {
     }
 }
 
-/// One thread's part: entries of a scope, with arrays that outlive them.
+/// The work of one thread: entries of a scope, with arrays that outlive them.
 fn churn(gpu: &Cuda, model: &Mutex<Model>, thread: usize, threads: usize, capacity: u64) {
     let rng = &mut Rng::with_seed(number("SEED").unwrap_or(1) * 100 + thread as u64);
-    // The made-up driver writes all memory that is asked for.
+    // The made-up driver writes all requested memory.
     let operations = number("OPERATIONS").unwrap_or(if is_made_up() { 2400 } else { 8000 }) / threads as u64;
     let (mut alive, start) = (Vec::<Bytes>::new(), Instant::now());
     let give = |array: Bytes| {
@@ -255,7 +256,7 @@ fn churn(gpu: &Cuda, model: &Mutex<Model>, thread: usize, threads: usize, capaci
 
 fn nearly_full(threads: usize) {
     let Some(gpu) = Gpu::get() else { return };
-    // What the driver keeps for good once it was used is not free.
+    // Memory that the driver keeps for good after its first use is not free.
     Service::Ranged.enter("first", || drop(Bytes::zeros(&gpu.cuda, (1 << 30).min(free(&gpu.cuda) / 2)).unwrap()));
     let _ = invalidate("first");
     gpucache::trim(&gpu.cuda).unwrap();

@@ -1,5 +1,5 @@
-//! One slice of an array that is used on two streams, and work by address beside a slice. Slow work makes every wrong order
-//! show in the contents.
+//! One slice of an array that is used on two streams, and work by address beside a slice. Slow work makes every wrong order show in
+//! the contents.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn full(stream: &Cuda, value: u32) -> Array<u32, Cuda> {
     Array::full(stream, LEN, value).unwrap()
 }
 
-/// Three streams of one context: the home stream, one with slow work, and one with fast work.
+/// Three streams of one context: the home stream, a stream with slow work, and a stream with fast work.
 struct Three {
     home: Cuda,
     slowly: Arc<CudaStream>,
@@ -50,7 +50,7 @@ impl Three {
         self.home.stream().context().synchronize().unwrap();
     }
 
-    /// An array of ones, after which the slow stream is busy for a while.
+    /// An array of ones. The slow stream is then busy for a while.
     fn begin(&self) -> Array<u32, Cuda> {
         let array = full(&self.home, 1);
         self.synchronize();
@@ -58,7 +58,7 @@ impl Three {
         array
     }
 
-    /// Whether the slow reader saw something else than ones.
+    /// Whether the slow reader saw anything but ones.
     fn is_late_wrong(&self) -> bool {
         self.synchronize();
         wrong(&self.slowly.clone_dtoh(&self.late).unwrap(), 1)
@@ -126,7 +126,7 @@ fn a_view_that_is_written_on_two_streams_is_behind_both() {
         let Some(mut three) = Three::get() else { return };
         let mut tally = Tally::default();
         let sevens = three.slowly.clone_htod(&vec![7u32; LEN]).unwrap();
-        // One `CudaViewMut` that is read on two streams and then written forgets the first, by cudarc's own events: a limit.
+        // A known limit of cudarc's own events: one `CudaViewMut` that is read on two streams and then written forgets the first.
         by_service(&mut tally, "an array read slowly, its view written", || {
             let mut array = three.begin();
             three.slowly.memcpy_dtod(&array, &mut three.late).unwrap();
@@ -161,7 +161,7 @@ const LENT: [(&str, Lend); 4] = [
     ("a write elsewhere", |array, stream| stream.memset_zeros(array).unwrap()),
 ];
 
-/// The array's own stream is in order with all other uses by what it is given to do, address or not.
+/// The array's own stream is in order with all other uses, with or without the address.
 #[test]
 fn work_by_address_is_in_order_with_a_slice() {
     alone(60, || {
@@ -187,7 +187,7 @@ fn work_by_address_is_in_order_with_a_slice() {
                 if is_announced {
                     array.announce_read(&three.home).unwrap();
                 }
-                // SAFETY: `LEN` elements each, both of this stream.
+                // SAFETY: both have `LEN` elements, and both belong to this stream.
                 unsafe { copy_at(&own, sink_at, array.address(), BYTES) };
                 other.memset_zeros(&mut array).unwrap();
                 three.synchronize();

@@ -1,4 +1,5 @@
-//! Nothing waits for what may wait for it: callbacks that drop arrays, streams that wait for the host, streams with long work.
+//! No call waits for work that may wait for this call: callbacks that drop arrays, streams that wait for the host, streams with
+//! long work.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -18,12 +19,12 @@ type Values = Array<u32, Cuda>;
 type Call = Box<dyn FnOnce() + Send>;
 
 unsafe extern "C" fn run(call: *mut c_void) {
-    // SAFETY: made by `call_back` from a box, for this one run.
+    // SAFETY: `call_back` made the pointer from a box, for this one run.
     let call = unsafe { Box::from_raw(call.cast::<Call>()) };
     call();
 }
 
-/// Lets the driver make a call once the stream has come there.
+/// Lets the driver make a call once the stream has reached this point.
 fn call_back(stream: &CudaStream, call: impl FnOnce() + Send + 'static) {
     let call: Box<Call> = Box::new(Box::new(call));
     stream.context().bind_to_thread().unwrap();
@@ -31,7 +32,7 @@ fn call_back(stream: &CudaStream, call: impl FnOnce() + Send + 'static) {
     unsafe { result::stream::launch_host_function(stream.cu_stream(), run, Box::into_raw(call).cast()) }.unwrap();
 }
 
-/// Arrays that are dropped by callbacks while this thread does something that may wait for the stream.
+/// Callbacks drop arrays while this thread does something that may wait for the stream.
 fn dropped_by_callbacks(what: &'static str, act: fn(&Cuda, usize)) {
     let Some(gpu) = Gpu::get() else { return };
     let Some(slow) = gpu.kernels() else { return };
@@ -74,7 +75,7 @@ fn a_gather_beside_a_callback_that_drops() {
     alone(60, || dropped_by_callbacks("a gather beside a callback that drops", gather));
 }
 
-/// Arrays longer than any stretch that is free, of a plan whose entries differ, so that pages move.
+/// Arrays longer than any free stretch, of a plan whose entries differ, so that pages move.
 fn gather(stream: &Cuda, i: usize) {
     let len = (4 << 20) + 300_000 * (i % 5);
     Service::Planned.enter("gathers", || drop(Array::full(stream, len, 1u32).unwrap()));
@@ -83,7 +84,7 @@ fn gather(stream: &Cuda, i: usize) {
     }
 }
 
-/// A callback may enter scopes, allocate and drop. What it cannot have is an error; nothing hangs, and nothing is lost.
+/// A callback may enter scopes, allocate and drop. A refused request is an error; nothing hangs, and nothing is lost.
 #[test]
 fn callbacks_that_allocate_end() {
     alone(60, || {
@@ -131,14 +132,14 @@ struct Gate(*mut u32);
 impl Gate {
     fn new(gpu: &Gpu) -> Gate {
         gpu.cuda.stream().context().bind_to_thread().unwrap();
-        // SAFETY: the context is current; the memory is never freed.
+        // SAFETY: the context is current, and the memory is never freed.
         let place = unsafe { result::malloc_host(4096, sys::CU_MEMHOSTALLOC_DEVICEMAP) }.unwrap().cast::<u32>();
         // SAFETY: a page of this process's memory.
         unsafe { place.write_volatile(0) };
         Gate(place)
     }
 
-    /// Lets a stream wait until the gate was opened.
+    /// Makes a stream wait until the gate is opened.
     fn shut(&self, stream: &CudaStream) {
         let flags = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
         // SAFETY: the address is the same on the device, and the memory is never freed.
@@ -151,7 +152,7 @@ impl Gate {
     }
 }
 
-/// An entry of six arrays. How long it takes the host.
+/// An entry of six arrays. Returns how long it takes the host.
 fn entry(service: Service, stream: &Cuda) -> Duration {
     let start = Instant::now();
     service.enter("six arrays", || {
@@ -161,7 +162,7 @@ fn entry(service: Service, stream: &Cuda) -> Duration {
     start.elapsed()
 }
 
-/// A stream waits for the host, and a scope that is warm on another one gets through.
+/// A stream waits for the host, and a warm scope on another stream gets through.
 #[test]
 fn a_stream_that_waits_for_the_host_holds_nobody_up() {
     alone(60, || {
@@ -187,7 +188,7 @@ fn a_stream_that_waits_for_the_host_holds_nobody_up() {
     });
 }
 
-/// The same for what gives memory back: it may leave pages where they are, but does not wait.
+/// The same for calls that give memory back: they may leave pages where they are, but do not wait.
 #[test]
 fn giving_back_does_not_wait_for_the_host() {
     alone(60, || {
@@ -210,11 +211,12 @@ fn giving_back_does_not_wait_for_the_host() {
 
 const KERNEL: Duration = Duration::from_millis(200);
 const LONGEST_ENTRY: Duration = Duration::from_millis(1);
-/// One in so many may take longer on a GPU, when the system has the thread wait for a processor; but never as long as a kernel.
+/// One in this many entries may take longer on a GPU, if the system makes the thread wait for a processor, but never as long as a
+/// kernel.
 const RARE: usize = 10_000;
 
-/// Entries beside kernels of 200 ms on another stream: the first ones after memory changed hands do not wait for a kernel,
-/// and those that are warm take a millisecond at most, but for what the system does.
+/// Entries beside kernels of 200 ms on another stream. The first entries after memory changed hands do not wait for a kernel. Warm
+/// entries take at most a millisecond, apart from delays by the system.
 #[test]
 fn entries_do_not_wait_for_kernels_elsewhere() {
     alone(120, || {
@@ -252,7 +254,7 @@ fn entries_do_not_wait_for_kernels_elsewhere() {
             println!("{service:?}: half of them take {:?} at most", median(warm));
             assert!(first < KERNEL / 2, "{service:?}: an entry waited: {first:?}");
             assert!(longest < KERNEL / 2, "{service:?}: a warm entry waited: {longest:?}");
-            // The streams of the made-up driver take the same processors.
+            // The streams of the made-up driver run on the same processors.
             assert!(
                 is_made_up() || long <= warm_entries / RARE + 1,
                 "{service:?}: {long} of {warm_entries} warm entries took {longest:?}"

@@ -1,9 +1,9 @@
-//! A watchdog for what must not hang.
+//! A watchdog for code that must not hang.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Ends the process with a word on what hangs, unless it is dropped within ten seconds.
+/// Ends the process and names the hanging part, unless it is dropped within ten seconds.
 pub(crate) struct Watchdog {
     _alive: Sender<()>,
 }

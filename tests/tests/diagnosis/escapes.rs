@@ -4,7 +4,11 @@ use std::collections::VecDeque;
 
 use fastrand::Rng;
 use gpucache::device::Virtual;
-use gpucache::{Array, Cause, Finding, cache_scope, diagnose, prelude::*};
+use gpucache::{
+    Array, cache_scope, diagnose,
+    diagnosis::{Cause, Finding},
+    prelude::*,
+};
 
 use super::{KIB, Result, device};
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fastrand::Rng;
 use gpucache::device::{Host, Virtual};
-use gpucache::{Cause, Recycle, Scope, cache_scope, prelude::*};
+use gpucache::{Recycle, Scope, cache_scope, diagnosis::Cause, prelude::*};
 use gpucache_tests::turn;
 
 use super::{KIB, MIB, Result, causes, device, is_healthy, train_step};

@@ -6,7 +6,11 @@ use std::panic::Location;
 
 use fastrand::Rng;
 use gpucache::device::Virtual;
-use gpucache::{Cause, Finding, Recycle, Scope, diagnose, prelude::*};
+use gpucache::{
+    Recycle, Scope, diagnose,
+    diagnosis::{Cause, Finding},
+    prelude::*,
+};
 use gpucache_tests::seeds;
 
 use super::{Result, causes, device, is_healthy};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fastrand::Rng;
 use gpucache::device::Virtual;
-use gpucache::{Cause, Recycle, Scope, prelude::*};
+use gpucache::{Recycle, Scope, diagnosis::Cause, prelude::*};
 
 use super::{KIB, Result, causes, device, train_step};
 

@@ -1,7 +1,7 @@
 //! Programs with one problem each, which their diagnosis names, and no other.
 
 use gpucache::device::{Host, Virtual};
-use gpucache::{Cause, Scope, cache_scope, diagnose, prelude::*};
+use gpucache::{Scope, cache_scope, diagnose, diagnosis::Cause, prelude::*};
 use gpucache_tests::turn;
 
 use super::{KIB, MIB, Result, causes, device, is_healthy, train_step};

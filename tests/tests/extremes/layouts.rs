@@ -49,7 +49,7 @@ fn any_buffers_are_laid_out_or_refused() {
             }
             Err(error) => assert!(sum > 1 << 62, "{error}"),
         }
-        // Layouts of anybody's.
+        // Arbitrary layouts.
         let offsets = (0..buffers.len() + usize::from(rng.u8(0..8) == 0)).map(|_| extreme(rng)).collect();
         let wild = Layout { offsets, height: extreme(rng) };
         let _ = check(&buffers, &wild).map_err(|error| error.to_string());

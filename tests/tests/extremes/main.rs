@@ -1,8 +1,8 @@
-//! Sizes, limits and counts at the ends of what numbers say: an array or an error, in every build, and never a panic. Test programs
-//! are built with checks of overflow; where this file is built without them, its first test says so.
+//! Sizes, limits and counts at the ends of the number range. They give an array or an error, in every build, and never a panic.
+//! Test programs are built with overflow checks. If this file is built without them, its first test reports that.
 //!
-//! The tests take turns, as limits and scopes are of the whole process. `PROGRAMS=10000 cargo test -p gpucache-tests --test extremes`
-//! runs as many random programs.
+//! The tests take turns, since limits and scopes belong to the whole process. `PROGRAMS=10000 cargo test -p gpucache-tests --test
+//! extremes` runs 10,000 random programs.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 mod layouts;
@@ -24,7 +24,7 @@ fn arithmetic_is_checked_in_this_build() {
     assert!(sum.is_err(), "build tests with overflow checks: the dev profile has them");
 }
 
-/// In one scope nearly as many bytes are in use as a number says.
+/// One scope has nearly as many bytes in use as a `u64` can count.
 #[test]
 fn a_scope_that_had_all_there_is_in_use_goes_on() {
     let _turn = turn();
@@ -33,7 +33,7 @@ fn a_scope_that_had_all_there_is_in_use_goes_on() {
         let scope = || Scope::new(&name).recycle(recycle);
         for _ in 0..4 {
             let arrays: Vec<_> = scope().run(|| (0..4).map(|n| device.zeros::<u8>((1 << 62) - 1000 * n)).collect());
-            // A range has fewer addresses, and says so.
+            // A range has fewer addresses, and refuses this.
             assert!(arrays.iter().all(|array| array.is_ok() == (recycle == Recycle::Off)), "{recycle:?}");
         }
         assert!(scope().run(|| device.zeros::<u8>(8)).is_ok());
@@ -44,7 +44,8 @@ fn a_scope_that_had_all_there_is_in_use_goes_on() {
     }
 }
 
-/// No number would say what several devices have in use together for one scope: it is refused, and the sums stay right.
+/// Several devices together could have more bytes in use for one scope than a `u64` can count. The last request is refused, and the
+/// sums stay right.
 #[test]
 fn a_scope_holds_no_more_than_a_number_says() {
     let _turn = turn();
@@ -54,7 +55,7 @@ fn a_scope_holds_no_more_than_a_number_says() {
     let (held, refused): (Vec<_>, Vec<_>) = scope.run(|| devices.iter().map(huge).partition(Result::is_ok));
     assert_eq!((held.len(), refused.len()), (2, 1));
     let refused = refused.into_iter().next().unwrap().unwrap_err();
-    assert_eq!(refused.shortage().map(|shortage| shortage.bound), Some(gpucache::Bound::Scope), "{refused}");
+    assert_eq!(refused.shortage().map(|shortage| shortage.bound), Some(gpucache::error::Bound::Scope), "{refused}");
     assert_eq!(stats(scope.name()).unwrap().busy_bytes, 2 * isize::MAX as u64);
     drop(held);
     assert_eq!(stats(scope.name()).unwrap().busy_bytes, 0);
@@ -62,7 +63,7 @@ fn a_scope_holds_no_more_than_a_number_says() {
     let _ = scope.invalidate();
 }
 
-/// What a scope was served in all is more than a number says.
+/// A scope was served more bytes in total than a `u64` can count.
 #[test]
 fn totals_stay_at_the_most_that_a_number_says() {
     let _turn = turn();
@@ -80,12 +81,14 @@ fn totals_stay_at_the_most_that_a_number_says() {
             }
         }
         assert_eq!(served(), u64::MAX, "{recycle:?}");
-        assert!(gpucache::process_stats().to_string().contains(&name) && !gpucache::top().to_string().is_empty());
-        assert_eq!(gpucache::process_stats().scopes().served.all().bytes, u64::MAX);
+        assert!(
+            gpucache::stats::process().to_string().contains(&name) && !gpucache::stats::top().to_string().is_empty()
+        );
+        assert_eq!(gpucache::stats(&name).unwrap().served.all().bytes, u64::MAX);
     }
 }
 
-/// A dry run of huge arrays goes on for as long as it likes.
+/// A dry run of huge arrays can go on without end.
 #[test]
 fn addresses_of_arrays_of_no_scope_serve_again() {
     let _turn = turn();
@@ -100,7 +103,7 @@ fn addresses_of_arrays_of_no_scope_serve_again() {
     }
 }
 
-/// Each entry asks for four times as much as the one before, which a plan takes for its own sizes.
+/// Each entry requests four times as much as the one before. The plan takes these for its own sizes that grow.
 #[test]
 fn sizes_that_grow_for_ever_end_in_an_error() {
     let _turn = turn();

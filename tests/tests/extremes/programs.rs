@@ -1,4 +1,4 @@
-//! Random programs over the public API, of extreme numbers.
+//! Random programs with extreme numbers over the public API.
 
 use fastrand::Rng;
 use gpucache::device::Virtual;
@@ -7,7 +7,7 @@ use gpucache_tests::{seeds, turn};
 
 use super::RECYCLES;
 
-/// A number near an end of those there are, or near a power of two.
+/// A number near an end of the number range, or near a power of two.
 pub(super) fn extreme(rng: &mut Rng) -> u64 {
     let power = 1u64 << rng.u32(0..64);
     match rng.u8(0..8) {
@@ -53,7 +53,7 @@ impl World {
         self.devices[place].clone()
     }
 
-    /// Limits may be anything; what is told of a scope or a device may be asked for at any time.
+    /// Sets a limit of any size, or reads the statistics of a scope or a device.
     fn look(&mut self) {
         let (device, number) = (self.device(), extreme(&mut self.rng));
         let name = &self.names[self.rng.usize(0..3)];
@@ -65,17 +65,17 @@ impl World {
             4 => _ = gpucache::trim(&device),
             5 => _ = gpucache::invalidate(name),
             6 => _ = gpucache::invalidate_all(),
-            7 => gpucache::reset_peaks(&device),
-            8 => _ = gpucache::reset_peaks_of(name),
+            7 => gpucache::stats::reset_device_peaks(&device),
+            8 => _ = gpucache::stats::reset_peaks(name),
             9 => _ = gpucache::diagnose(name).map(|diagnosis| diagnosis.to_string()),
-            10 => _ = format!("{:?} {:?}", gpucache::stats(name), gpucache::plan_stats(name)),
-            11 => _ = format!("{} {}", gpucache::process_stats(), gpucache::top()),
-            12 => _ = gpucache::process_stats().scopes(),
-            _ => _ = format!("{} {}", gpucache::device_stats(&device), gpucache::reclaim(&device)),
+            10 => _ = format!("{:?}", gpucache::stats(name)),
+            11 => _ = format!("{} {}", gpucache::stats::process(), gpucache::stats::top()),
+            12 => _ = gpucache::diagnose_all(),
+            _ => _ = format!("{} {}", gpucache::stats::device(&device), gpucache::reclaim(&device)),
         }
     }
 
-    /// Without the limits, which would leave hardly anything to see.
+    /// Removes the limits, since hardly any request would succeed under them.
     fn unlimit(&mut self) {
         for device in &self.devices {
             gpucache::limit(device, u64::MAX);
@@ -91,7 +91,7 @@ impl World {
         Scope::new(&self.names[self.rng.usize(0..3)]).recycle(recycle).limit(limit).enter()
     }
 
-    /// Entries that are alike, so that they are planned, of sizes that may grow from one to the next.
+    /// Entries that are alike, so that they are planned. Their sizes may grow from one entry to the next.
     fn repeat(&mut self) {
         let (device, name) = (self.device(), self.names[self.rng.usize(0..3)].clone());
         let sizes: Vec<u64> = (0..self.rng.usize(1..6)).map(|_| extreme(&mut self.rng)).collect();
@@ -134,7 +134,7 @@ impl World {
 #[test]
 fn random_programs_of_extreme_numbers_panic_nowhere() {
     let _turn = turn();
-    // The first three found overflows, and a plan that was widened beyond what can be laid out.
+    // The first three seeds found overflows, and a plan that was widened beyond any possible layout.
     seeds::each_and(&[109, 117, 158], 100, 1, |seed| {
         let mut world = World::new(seed);
         for number in 0..world.rng.u32(10..80) {
@@ -157,7 +157,7 @@ fn random_programs_of_extreme_numbers_panic_nowhere() {
     gpucache::limit_process(u64::MAX);
 }
 
-/// The same, while a trace is on: it tells all of these numbers as they are.
+/// The same while a trace is on. The trace records all of these numbers exactly.
 #[test]
 fn a_trace_of_extreme_numbers_is_true() {
     let _turn = turn();

@@ -1,14 +1,16 @@
-//! Limits in bytes, and the reclaim steps of an allocation under one: the least that suffices goes back, from whoever needs
-//! it least, and what nothing serves is an error that says why.
+//! Limits in bytes, and the reclaim steps of an allocation under a limit. As little memory as possible is reclaimed, from the scope that
+//! needs it the least. If nothing helps, the error says why.
 //!
-//! The tests take turns, as scopes are of the whole process.
+//! The tests take turns, because all tests of the process share the scopes.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, Bound, ReclaimStep, Recycle, Scope, invalidate, limit, on_pressure, prelude::*, reclaim, stats};
+use gpucache::{
+    Array, Recycle, Scope, error::Bound, invalidate, limit, on_pressure, prelude::*, reclaim, stats, stats::ReclaimStep,
+};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -17,7 +19,7 @@ fn keyed(name: &str) -> Scope<'_> {
     Scope::new(name).recycle(Recycle::Keyed)
 }
 
-/// Leaves so many pages idle in a scope, in arrays of one page.
+/// Leaves this many pages idle in a scope, in arrays of one page.
 fn leave_idle(device: &Virtual, name: &str, pages: usize) {
     keyed(name).run(|| {
         drop((0..pages).map(|_| device.zeros::<u8>(PAGE).unwrap()).collect::<Vec<_>>());
@@ -44,7 +46,7 @@ fn no_more_than_is_needed_goes_back_the_oldest_first() {
     let device = limited(12);
     let names = ["limits: first", "limits: second", "limits: third"];
     names.iter().for_each(|name| leave_idle(&device, name, 4));
-    leave_idle(&device, names[0], 4); // again: now the second one was entered least recently
+    leave_idle(&device, names[0], 4); // again: now the second scope was entered least recently
     let array = keyed("limits: in need").run(|| device.zeros::<u8>(2 * PAGE).unwrap());
     assert_eq!(names.map(idle_pages), [4, 2, 4]);
     let more = keyed("limits: in need").run(|| device.zeros::<u8>(3 * PAGE).unwrap());
@@ -76,7 +78,7 @@ fn free_pages_and_other_devices_come_before_anybody_is_asked() {
     let (device, other) = (limited(8), limited(8));
     leave_idle(&other, "limits: elsewhere", 8);
     leave_idle(&device, "limits: here", 4);
-    // Free in the range, not kept: four pages, between which two of those kept may lie.
+    // Four pages that are free in the range. Two of the pages that a scope keeps may lie between them.
     let scope = Scope::new("limits: range").recycle(Recycle::Range);
     scope.run(|| drop([device.zeros::<u8>(PAGE).unwrap(), device.zeros::<u8>(3 * PAGE).unwrap()]));
     let _ = invalidate("limits: range");
@@ -140,7 +142,7 @@ fn a_lower_limit_takes_what_is_idle_at_once() {
     ["limits: kept", "limits: lowered"].iter().for_each(|name| _ = invalidate(name));
 }
 
-/// A plan's block goes as well, once nothing less will do, and the scope serves on.
+/// A plan's block is reclaimed too, once no smaller step helps, and the scope continues.
 #[test]
 fn a_planned_scope_gives_its_block_and_goes_on() {
     let _turn = turn();
@@ -171,7 +173,7 @@ fn handlers_are_asked_last_and_one_after_the_other() {
     let panics = on_pressure(&device, |_| panic!("a handler's own fault"));
     let gives = on_pressure(&device, move |pressure| {
         told.lock().unwrap().push((pressure.bytes as usize / PAGE, pressure.scope.clone(), pressure.shape.to_vec()));
-        // Whatever a program may do: scopes, allocations that fail or not, an invalidation.
+        // A handler may do anything: enter scopes, allocate with or without success, invalidate.
         Scope::new("limits: handled").run(|| assert!(device_of(&gives).zeros::<u8>(8 * PAGE).is_err()));
         let _ = invalidate("limits: handled");
         gives.lock().unwrap().truncate(2);
@@ -192,7 +194,7 @@ fn device_of(spare: &Spare) -> Virtual {
 
 const CHILD: &str = "LIMITS_CHILD";
 
-/// What a process makes of a limit in its environment: what its device holds at most, or the error of the first call.
+/// The effect of a limit in the environment: the limit of the device, or the error of the first call.
 fn of_environment(text: &str) -> String {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
@@ -204,7 +206,7 @@ fn of_environment(text: &str) -> String {
     line.unwrap_or_else(|| panic!("{output}")).1.to_owned()
 }
 
-/// The child's part.
+/// The part of the child process.
 #[test]
 fn in_an_environment() {
     let _turn = turn();

@@ -1,4 +1,4 @@
-//! A program that shares its device says how much its scopes may keep idle.
+//! A program that shares its device limits how much idle memory its scopes keep.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use gpucache::device::Virtual;
@@ -12,7 +12,7 @@ fn arrays(device: &Virtual, pages: &[usize]) -> Result<Vec<Array<u8, Virtual>>> 
     pages.iter().map(|pages| Array::zeros(device, pages * PAGE)).collect()
 }
 
-/// What is held once an entry is left in which these arrays lived, for each of many entries.
+/// The memory held after each of many entries in which these arrays lived.
 fn held(device: &Virtual, policy: &str, pages: &[usize]) -> Vec<usize> {
     let entry = || match policy {
         "auto" => cache_scope!("kept, auto", { arrays(device, pages).map(drop) }),
@@ -49,7 +49,7 @@ fn no_more_stays_than_was_said() {
     }
 }
 
-/// What is alive does not count, nor what other devices have.
+/// Live memory does not count, nor does memory of other devices.
 #[test]
 fn only_what_is_idle_counts() {
     let _turn = turn();

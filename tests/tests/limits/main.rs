@@ -1,13 +1,13 @@
-//! Limits in bytes: what may be held, what goes back first, and what is refused. One program, whose tests take turns
-//! (`gpucache_tests::turn`).
+//! Limits in bytes: what a limit allows, which memory is reclaimed first, and which requests fail. All files are one program, whose
+//! tests take turns (`gpucache_tests::turn`).
 //!
 //! | file | the limit |
 //! |---|---|
 //! | `device_limits` | of a device |
-//! | `limit_idle` | of what is idle on a device |
+//! | `limit_idle` | of idle memory on a device |
 //! | `process_limit` | of all devices together |
 //! | `scope_limits` | of a scope on each thread |
-//! | `soft_limits` | one that refuses nothing, and shares of a device |
+//! | `soft_limits` | soft limits, which refuse nothing, and fractions of a device |
 
 mod device_limits;
 mod limit_idle;

@@ -1,7 +1,7 @@
-//! The limit of the process beside those of devices: what one device has idle serves another one, however it is idle, and what
-//! can never be takes nothing from anybody.
+//! The limit of the process, together with limits of devices. Idle memory of one device makes room for another one, in whatever form it
+//! is idle. A request that can never succeed reclaims nothing.
 //!
-//! The tests take turns, as the limit is of the whole process.
+//! The tests take turns, because they share the limit of the process.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::mpsc::channel;
@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
 use gpucache::{
-    Bound, ReclaimStep, Recycle, Scope, allocation_timeout, limit, limit_process, limit_soft, reclaim, stats,
+    Recycle, Scope, allocation_timeout, error::Bound, limit, limit_process, limit_soft, reclaim, stats,
+    stats::ReclaimStep,
 };
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
-/// Longer than any of this takes.
+/// Longer than any of these tests takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The limit of the process, until this is dropped.
+/// Sets the limit of the process until it is dropped.
 struct Limited;
 
 impl Limited {
@@ -36,7 +37,7 @@ impl Drop for Limited {
     }
 }
 
-/// Its device's limit does not allow the request, though that of the process is met first.
+/// The device's limit never allows the request, although the request meets the limit of the process first.
 #[test]
 fn what_its_device_never_allows_takes_nothing_and_waits_for_nobody() {
     let _turn = turn();
@@ -73,7 +74,7 @@ fn what_other_devices_work_with_is_waited_for() {
     });
 }
 
-/// The block of a plan that a thread is inside of, in which nothing is alive.
+/// The block of a plan without live arrays, while a thread is inside the scope.
 #[test]
 fn plans_on_other_devices_give_their_blocks() {
     let _turn = turn();
@@ -101,7 +102,7 @@ fn plans_on_other_devices_give_their_blocks() {
     assert_eq!(reclaim(&device).step(ReclaimStep::Arenas).served, 1, "{}", reclaim(&device));
 }
 
-/// More than a number can say is held of all devices together.
+/// All devices together hold more bytes than a number can represent.
 #[test]
 fn sums_over_devices_do_not_overflow() {
     let _turn = turn();
@@ -114,7 +115,7 @@ fn sums_over_devices_do_not_overflow() {
     assert!(devices[0].zeros::<u8>(PAGE).is_ok());
 }
 
-/// Sizes and limits at the ends of what numbers can say: an array or an error, never a panic, and no more than is allowed.
+/// Sizes and limits at the ends of the range of numbers yield an array or an error, never a panic, and never more than is allowed.
 #[test]
 fn the_least_and_the_most_that_numbers_say_are_served_or_refused() {
     let _turn = turn();

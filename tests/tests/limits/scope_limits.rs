@@ -1,18 +1,18 @@
-//! The limit of a scope: it never holds more on a thread, gives back what is idle before it refuses, and refuses only where
-//! what is in use leaves too little.
+//! The limit of a scope. The scope never holds more on a thread. It frees idle memory before it fails, and fails only if its live memory
+//! leaves too little.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, Bound, Recycle, Scope, invalidate, stats};
+use gpucache::{Array, Recycle, Scope, error::Bound, invalidate, stats};
 use gpucache_tests::seeds;
 use gpucache_tests::turn;
 
 const MIB: usize = 1 << 20;
 const RECYCLES: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
 
-/// What a scope holds now, in use and idle.
+/// The memory that a scope holds now, live and idle.
 fn held(name: &str) -> (u64, u64) {
     let stats = stats(name).unwrap();
     (stats.busy_bytes, stats.idle_bytes)
@@ -57,7 +57,7 @@ fn a_lower_limit_takes_what_is_idle_when_the_scope_is_entered() {
     let _ = scope.invalidate();
 }
 
-/// An entry within one may be limited otherwise; the outer one's limit holds again afterwards, whether or not it keeps anything.
+/// An inner entry may have another limit. The outer entry's limit applies again afterwards, even if the inner scope keeps nothing.
 #[test]
 fn the_newest_entry_decides() {
     let _turn = turn();
@@ -74,7 +74,7 @@ fn the_newest_entry_decides() {
     }
 }
 
-/// So it is where an entry of the scope is open already, and where that goes on when the one within it is left.
+/// This also holds if an entry of the scope is already open and continues after the inner one is left.
 #[test]
 fn what_is_idle_goes_back_between_entries_of_one_scope_too() {
     let _turn = turn();
@@ -89,7 +89,7 @@ fn what_is_idle_goes_back_between_entries_of_one_scope_too() {
     let _ = scope.invalidate();
 }
 
-/// An entry that repeats and deviates now and then, under a limit that all of it fits, or nearly.
+/// An entry that repeats and sometimes deviates, under a limit that allows all of it, or nearly all.
 fn play(seed: u64) {
     let rng = &mut Rng::with_seed(seed);
     let device = Virtual::new(1 << 30);
@@ -109,7 +109,7 @@ fn play(seed: u64) {
                 Ok(array) => live.push(array),
                 Err(error) => {
                     assert_eq!(error.shortage().unwrap().bound, Bound::Scope, "{error}");
-                    // Blocks are multiples of 256, of which the arena may have one for each array.
+                    // Block sizes are multiples of 256. The arena may lose up to 256 bytes for each array.
                     let rounded = (busy + size + 256 * (live.len() + kept.len() + 1)) as u64;
                     assert!(rounded > most, "{size} bytes would do beside {busy}, {most} allowed: {error}");
                 }

@@ -1,12 +1,14 @@
-//! Limits that refuse nothing, limits of all devices together, and shares of a device.
+//! Soft limits, limits of all devices together, and fractions of a device.
 //!
-//! The tests take turns, as scopes and the limit of the process are of the whole process.
+//! The tests take turns, because they share scopes and the limit of the process.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, Bound, ReclaimStep, Recycle, Scope, limit, limit_process, limit_soft, reclaim, share_of, stats};
+use gpucache::{
+    Array, Recycle, Scope, error::Bound, limit, limit_process, limit_soft, reclaim, share_of, stats, stats::ReclaimStep,
+};
 use gpucache_tests::{seeds, turn};
 
 const PAGE: usize = 2 << 20;
@@ -21,7 +23,7 @@ fn softly_limited(pages: usize) -> Virtual {
     device
 }
 
-/// Leaves so many pages idle in a scope, in arrays of one page.
+/// Leaves this many pages idle in a scope, in arrays of one page.
 fn leave_idle(device: &Virtual, name: &str, pages: usize) {
     Scope::new(name).recycle(Recycle::Keyed).run(|| {
         drop((0..pages).map(|_| device.zeros::<u8>(PAGE).unwrap()).collect::<Vec<_>>());
@@ -41,7 +43,7 @@ fn what_is_idle_goes_back_first_and_then_more_is_held() {
     assert_eq!((held_pages(&device), idle_pages("soft: idle")), (10, 6), "as much as was asked for");
     let second = Scope::new("soft: work").run(|| device.zeros::<u8>(10 * PAGE).unwrap());
     assert_eq!((held_pages(&device), idle_pages("soft: idle")), (14, 0));
-    // Outside of scopes too.
+    // The same holds outside scopes.
     let third = device.zeros::<u8>(3 * PAGE).unwrap();
     assert_eq!(held_pages(&device), 17);
     let reclaim = reclaim(&device);
@@ -68,8 +70,8 @@ fn a_lower_soft_limit_takes_what_is_idle_at_once() {
     let _ = invalidate("soft: lowered");
 }
 
-/// A request of more than the hard limit takes nothing from anybody, and one that the hard limit allows is served beyond the
-/// soft one.
+/// A request beyond the hard limit reclaims nothing. A request within the hard limit succeeds, even if it is beyond the
+/// soft limit.
 #[test]
 fn the_hard_limit_counts_beside_the_soft_one() {
     let _turn = turn();
@@ -85,7 +87,7 @@ fn the_hard_limit_counts_beside_the_soft_one() {
     let _ = invalidate("soft: spared");
 }
 
-/// A scope that plans and needs more than the soft limit goes on as without it, once it is warm.
+/// A scope with a plan that needs more than the soft limit makes no calls of the device once it is warm.
 #[test]
 fn a_warm_scope_beyond_the_limit_makes_no_calls() {
     let _turn = turn();
@@ -95,13 +97,13 @@ fn a_warm_scope_beyond_the_limit_makes_no_calls() {
     let (memory, begun) = (device.memory(), reclaim(&device).shortages());
     (0..20).for_each(|_| Scope::new("soft: warm").run(step));
     assert_eq!((device.memory(), reclaim(&device).shortages()), (memory, begun));
-    let planned = gpucache::plan_stats("soft: warm").unwrap();
-    assert!(planned.planned >= 60, "{planned}");
+    let stats = gpucache::stats("soft: warm").unwrap();
+    assert!(stats.served.planned.allocations >= 60, "{stats}");
     let _ = invalidate("soft: warm");
 }
 
-/// Scopes of every kind that come and go: none is refused, and whenever more is taken beyond the limit, nobody else has kept
-/// anything.
+/// Scopes of every kind come and go. No request fails. Whenever the device reserves more than the limit, no other scope keeps
+/// idle memory.
 fn play(seed: u64) {
     let rng = &mut Rng::with_seed(seed);
     let most = rng.usize(2..20);
@@ -141,7 +143,7 @@ fn nobody_is_refused_and_nothing_stays_idle_beyond_the_limit() {
     seeds::each(1000, 1, play);
 }
 
-/// The limit of the process, until this is dropped.
+/// Sets the limit of the process until it is dropped.
 struct Limited;
 
 impl Limited {
@@ -186,7 +188,7 @@ fn the_process_has_one_limit_over_all_devices() {
     ["process: one", "process: other", "process: work"].iter().for_each(|name| _ = invalidate(name));
 }
 
-/// Threads on devices of their own, whose arrays come to the limit at once.
+/// Threads on their own devices reach the limit at the same time.
 #[test]
 fn threads_on_several_devices_stay_within_the_limit_and_are_served() {
     const THREADS: usize = 4;

@@ -1,5 +1,5 @@
-//! Sixty-four threads that enter scopes of all kinds, allocate, send arrays to each other, drop them, and invalidate, at
-//! random and from a seed. Who meets whom is up to the machine.
+//! Sixty-four threads that enter all kinds of scopes, allocate, send arrays to each other, drop them, and invalidate, at
+//! random from a seed. The machine decides how they interleave.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,11 +16,11 @@ const THREADS: usize = 64;
 const STEPS: usize = 1200;
 const KINDS: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
 
-/// What the threads of a crowd share.
+/// The state that the threads of a crowd share.
 struct Crowd<'a, D: Device> {
     device: &'a D,
     names: [String; 4],
-    /// Whether what is written to the device can be read.
+    /// Whether contents of the device can be read.
     has_contents: bool,
     marks: AtomicU32,
     allocations: [AtomicU64; 4],
@@ -47,7 +47,7 @@ impl<D: Device> Member<'_, D> {
             55..75 => self.take().into_iter().for_each(|array| self.check(&array)),
             75..85 => {
                 let to = self.random.usize(..self.senders.len());
-                // Whoever has ended receives nothing: then it is dropped here.
+                // A thread that has ended receives nothing; the array is dropped here then.
                 self.take().into_iter().for_each(|array| drop(self.senders[to].send(array)));
             }
             85..98 => self.arrays.extend(self.inbox.try_recv()),
@@ -77,7 +77,7 @@ impl<D: Device> Member<'_, D> {
         }
     }
 
-    /// What is left goes when the thread's caches may be closed already, or with the channel, wherever that is.
+    /// Remaining arrays are dropped when the thread's caches may already be closed, or with the channel, on any thread.
     fn run(mut self) -> Result<(), Error> {
         for _ in 0..STEPS {
             self.step()?;
@@ -96,11 +96,11 @@ impl<'a, D: Device> Crowd<'a, D> {
         std::thread::scope(|threads| {
             let started = (0..).zip(inboxes).map(|(number, inbox)| {
                 let (crowd, senders, random) = (&crowd, senders.clone(), fastrand::Rng::with_seed(number));
-                // Guards stay on their thread, so that a member is put together there.
+                // Guards stay on their thread, so a member is created there.
                 let member = || Member { crowd, random, senders, inbox, guards: Vec::new(), arrays: Vec::new() };
                 threads.spawn(move || member().run().unwrap())
             });
-            // A scope of threads does not wait for the end of their locals, but a join does.
+            // A scope of threads does not wait for the end of their thread-locals, but a join does.
             started.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
         });
         drop(senders);
@@ -125,7 +125,7 @@ fn on_a_device_that_checks() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// A range of chunks, in which blocks of all threads lie beside each other.
+/// A range of chunks, which mixes blocks of all threads.
 #[test]
 fn on_a_device_with_a_range() {
     let device = Faulty::with_chunks(1 << 32);
@@ -135,7 +135,7 @@ fn on_a_device_with_a_range() {
     assert_eq!(device.memory().bytes, 0);
 }
 
-/// No contents, but every block is known, and one that overlaps another is an error.
+/// The device has no contents, but it knows every block, and an overlap is an error.
 #[test]
 fn on_a_device_of_addresses() {
     let device = Virtual::new(1 << 40);
@@ -147,7 +147,7 @@ fn on_a_device_of_addresses() {
 
 #[test]
 fn on_the_host() {
-    // The host's memory is one for all tests.
+    // All tests share the host's memory.
     let _turn = turn();
     let host = Host::new();
     trim(&host).unwrap();

@@ -1,11 +1,11 @@
-//! Arrays in thread-locals, which go before or after what the thread's scopes keep, while their homes are open, closed,
-//! or on a thread that is inside the scope. The scopes have plans, so that these are arrays of a plan's block.
+//! Arrays in thread-locals, which are dropped before or after the thread's caches are closed. Their home cache is open, closed,
+//! or on a thread that is inside the scope. The scopes have plans, so these arrays lie in a plan's block.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::mpsc::channel;
 
-use gpucache::{Result, cache_scope, invalidate, plan_stats};
+use gpucache::{Result, cache_scope, invalidate, stats};
 use gpucache_tests::Faulty;
 use gpucache_tests::conformance::{assert_pattern, patterned, stats_of};
 
@@ -16,7 +16,7 @@ thread_local! {
     static LATER: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An array with its seed, looked at once more when it goes.
+/// An array with its seed, which is checked once more when it is dropped.
 struct Watched(u32, Words);
 
 impl Drop for Watched {
@@ -25,7 +25,7 @@ impl Drop for Watched {
     }
 }
 
-/// Learns a plan of three arrays, and returns one that the plan has served.
+/// Learns a plan of three arrays, and returns an array that the plan has served.
 fn planned(device: &Faulty, name: &str, seed: u32) -> Result<Watched> {
     let entry = |seed, keeps: bool| -> Result<Option<Words>> {
         cache_scope!(name = name, {
@@ -38,10 +38,10 @@ fn planned(device: &Faulty, name: &str, seed: u32) -> Result<Watched> {
     for warm in 0..10 {
         entry(seed + 10 * warm, false)?;
     }
-    let before = plan_stats(name).unwrap().planned;
+    let before = stats(name).unwrap().served.planned.allocations;
     let kept = entry(seed, true)?.unwrap();
-    // Another thread's array may still lie where one of them would.
-    assert!(plan_stats(name).unwrap().planned >= before + 2, "the entry is planned");
+    // Another thread's array may still lie in the place of one of them.
+    assert!(stats(name).unwrap().served.planned.allocations >= before + 2, "the entry is planned");
     Ok(Watched(seed, kept))
 }
 
@@ -61,7 +61,7 @@ fn assert_none_left(device: &Faulty, name: &str) {
     assert_all_back(device, &[name]);
 }
 
-/// Made before the thread's first scope: destroyed after its stack of scopes, which closes its caches.
+/// Made before the thread's first scope, so it is destroyed after the thread's stack of scopes, which closes its caches.
 #[test]
 fn a_local_that_goes_last() {
     let device = device();
@@ -73,7 +73,7 @@ fn a_local_that_goes_last() {
     assert_none_left(&device, "goes last");
 }
 
-/// Made after it: destroyed while the caches are open.
+/// Made after the first scope, so it is destroyed while the caches are open.
 #[test]
 fn a_local_that_goes_first() {
     let device = device();
@@ -84,7 +84,7 @@ fn a_local_that_goes_first() {
     assert_none_left(&device, "goes first");
 }
 
-/// Both at once, several of them, and a nest of scopes that is never left.
+/// Several of both at once, and nested scopes that are never left.
 #[test]
 fn locals_on_both_sides() {
     let device = device();
@@ -106,7 +106,7 @@ fn locals_on_both_sides() {
     assert_none_left(&device, "both sides");
 }
 
-/// Arrays of a thread that goes on, in the locals of others that end while it is inside the scope.
+/// Arrays of a thread that continues, in thread-locals of others that end while it is inside the scope.
 #[test]
 fn locals_with_arrays_of_others() {
     let device = device();
@@ -127,7 +127,7 @@ fn locals_with_arrays_of_others() {
     assert_none_left(&device, "others");
 }
 
-/// The home ends first, and then a later thread works in the same cache; the array comes back to that in the end.
+/// The home thread ends first, and a later thread works in the same cache. The array finally returns to that cache.
 #[test]
 fn arrays_that_outlive_their_home() {
     let device = device();

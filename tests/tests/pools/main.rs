@@ -1,8 +1,8 @@
-//! Scopes on thread pools and on threads that come and go: each thread has its own cache of a name, arrays go where they
-//! like, and what is asked from outside (statistics, invalidation) sees all threads.
+//! Scopes on thread pools and on threads that come and go. Each thread has its own cache for a name, arrays move between
+//! threads, and operations from outside (statistics, invalidation) cover all threads.
 //!
-//! Every array has contents of its own, so that one that is recycled while it lives fails the test; what a scope served
-//! is counted exactly; at the end the device must have everything back.
+//! Every array has its own contents, so the test fails if a live array's memory is recycled. Allocations that a scope serves
+//! are counted exactly. At the end the device must have all memory back.
 #![allow(clippy::unwrap_used)]
 
 mod counted;
@@ -17,13 +17,13 @@ use gpucache_tests::conformance::stats_of;
 
 type Words = Array<u32, Faulty>;
 
-/// The allocations that the scope has served.
+/// The number of allocations that the scope has served.
 fn served(name: &str) -> u64 {
     let stats = stats_of(name);
     stats.allocations()
 }
 
-/// Gives back what the scopes have, and fails if anything is left, or still counted as in use.
+/// Frees the scopes' memory, and fails if anything is left or still counts as in use.
 fn assert_all_back(device: &Faulty, names: &[&str]) {
     for name in names {
         assert_eq!(invalidate(name).busy_blocks, 0, "arrays of `{name}` are in use");

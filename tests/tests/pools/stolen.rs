@@ -1,4 +1,4 @@
-//! Rayon: scopes inside of tasks, and tasks that a thread steals while it is inside a scope and waits for others.
+//! Rayon: scopes inside tasks, and tasks that a thread steals while it is inside a scope and waits for others.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +13,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::{Words, assert_all_back, served};
 
-/// Runs `act` in a pool of so many threads. (The end of their locals is not waited for.)
+/// Runs `act` in a pool of this many threads. (It does not wait for the end of their thread-locals.)
 fn in_a_pool<R: Send>(threads: usize, act: impl FnOnce(&ThreadPool) -> R + Send) -> R {
     let builder = ThreadPoolBuilder::new().num_threads(threads);
     builder.build_scoped(|thread| thread.run(), |pool| pool.install(|| act(pool))).unwrap()
@@ -27,7 +27,7 @@ fn task(device: &Faulty, name: &str, seed: u32) -> Result<Words> {
     Ok(kept)
 }
 
-/// Many tasks on few threads. The arrays of a chunk live at the same time, and are dropped by whoever comes by.
+/// Many tasks on few threads. The arrays of a chunk live at the same time, and any thread may drop them.
 #[test]
 fn scopes_inside_of_tasks() {
     const TASKS: u32 = 4000;
@@ -53,7 +53,7 @@ fn tree(device: &Faulty, seed: u32, depth: u32) -> Result<Words> {
     if depth > 0 {
         let (left, right) = rayon::join(|| tree(device, 2 * seed, depth - 1), || tree(device, 2 * seed + 1, depth - 1));
         let between = patterned(device, 40, seed)?;
-        // Either may have come from another thread, and go home from this one.
+        // Either may come from another thread, and its memory return to that one from here.
         assert_pattern(&left?, 2 * seed);
         assert_pattern(&right?, 2 * seed + 1);
         assert_pattern(&between, seed);
@@ -62,7 +62,7 @@ fn tree(device: &Faulty, seed: u32, depth: u32) -> Result<Words> {
     Ok(mine)
 }
 
-/// A scope inside itself on every thread, by recursion and by tasks that are stolen from anywhere in the tree.
+/// A scope inside itself on every thread: by recursion, and by tasks that are stolen from anywhere in the tree.
 #[test]
 fn joins_inside_of_scopes() {
     const DEPTH: u32 = 7;
@@ -79,7 +79,7 @@ fn joins_inside_of_scopes() {
     assert_all_back(&device, &["tree"]);
 }
 
-/// What a stolen task tells.
+/// The results of a stolen task.
 struct Stolen {
     thread: ThreadId,
     array: Words,
@@ -95,7 +95,7 @@ fn steals(device: &Faulty) -> Result<Words> {
     Ok(kept)
 }
 
-/// The task that a waiting thread runs: enters the scope that the thread is inside of already.
+/// The task that a waiting thread runs: it enters the scope that the thread is already inside.
 fn stolen(device: &Faulty, tell: &Sender<Stolen>) {
     let served_before = served("stealing");
     let array = steals(device).unwrap();
@@ -103,7 +103,7 @@ fn stolen(device: &Faulty, tell: &Sender<Stolen>) {
     tell.send(Stolen { thread: current().id(), array, plain, served_before }).unwrap();
 }
 
-/// Waits until the first thread has stolen what is spawned here.
+/// Waits until the first thread has stolen the task that is spawned here.
 fn hands_over(device: &Faulty, begun: Sender<()>, told: Receiver<Stolen>, tell: Sender<Stolen>) -> Stolen {
     let device = device.clone();
     begun.send(()).unwrap();
@@ -111,8 +111,8 @@ fn hands_over(device: &Faulty, begun: Sender<()>, told: Receiver<Stolen>, tell: 
     told.recv().unwrap()
 }
 
-/// One thread waits in a join, inside the scope, for a task on the other one, which waits for a task that only the first
-/// can run. So it runs there, in the midst of an entry with live arrays.
+/// One thread waits in a join, inside the scope, for a task on the other one. That task waits for one that only the first thread
+/// can run. So it runs there, in the middle of an entry with live arrays.
 #[test]
 fn a_task_stolen_inside_a_scope() {
     let device = Faulty::new();
@@ -137,7 +137,7 @@ fn a_task_stolen_inside_a_scope() {
     assert_all_back(&device, &["stealing"]);
 }
 
-/// Tasks that panic, in a pool that goes on: their scopes are left, and what they had comes home.
+/// Tasks that panic, in a pool that continues. Their scopes are left, and their memory returns.
 #[test]
 fn tasks_that_panic() {
     let device = Faulty::new();

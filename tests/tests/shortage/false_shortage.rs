@@ -1,15 +1,14 @@
-//! An out-of-memory error is true: random programs near a device's capacity, in all kinds of scopes, beside a naive model
-//! that counts pages.
+//! Checks that out-of-memory errors are true: random programs near a device's capacity, in all kinds of scopes, beside a naive
+//! model that counts pages.
 //!
-//! Nothing alive can be moved, so that the pages which live arrays touch are taken; all others can be had, wherever they
-//! are mapped and whoever keeps them. A request for which enough of them are left and that fails all the same is a
-//! false shortage. Plain allocations take their bytes and no pages.
+//! Live arrays cannot be moved, so the pages that they touch are taken. All other pages are available, wherever they are mapped and
+//! whoever keeps them. If enough of them are left and a request fails all the same, this is a false shortage. Plain allocations
+//! take their bytes and no pages.
 //!
-//! Half of the programs run on a device that has enough, under a limit that changes now and then. No more is ever held than it
-//! allows, but for what was alive already when it was set.
+//! Half of the programs run on a device that is large enough, under a limit that changes now and then. The reserved memory never
+//! exceeds the limit, except for arrays that were already alive when the limit was set.
 //!
-//! `PROGRAMS` says how many programs run, 3,000 by default; a release build plays 100,000 in a minute. `SEED=n` runs the n-th
-//! alone.
+//! `PROGRAMS` sets how many programs run, 3,000 by default; a release build plays 100,000 in a minute. `SEED=n` runs only the n-th.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -22,23 +21,23 @@ use gpucache_tests::seeds;
 
 const PROGRAMS: u64 = 3_000;
 const PAGE: u64 = 2 << 20;
-/// Addresses of the range begin here; those of plain allocations lie below.
+/// The addresses of the range begin here. Those of plain allocations lie below.
 const RANGE: u64 = 1 << 48;
-/// A batch of full size; others are smaller by tenths.
+/// The size of a full batch. Others are smaller by tenths.
 const FULL: usize = 10;
 const NAMES: usize = 3;
 
-/// What an entry does. Sizes are for a tenth of a batch.
+/// A step of an entry. Sizes are for a tenth of a batch.
 #[derive(Clone, Copy)]
 enum Step {
     Allocate {
         tenth: usize,
-        /// Whether it is as large whatever the batch is.
+        /// Whether its size is the same for all batches.
         is_fixed: bool,
-        /// Whether it goes to the pool.
+        /// Whether the array goes to the pool.
         leaves: bool,
     },
-    /// Drops what the entry allocated at this place.
+    /// Drops the array that the entry allocated at this place.
     Drop(usize),
     DropPooled,
     Enter(usize),
@@ -46,16 +45,16 @@ enum Step {
     Leave,
 }
 
-/// What all entries of a program are like.
+/// The properties of all entries of a program.
 struct Program {
     capacity: u64,
-    /// Whether that is a limit on a larger device.
+    /// Whether the capacity is a limit on a larger device.
     is_limited: bool,
-    /// What each name does, one nested in another at times.
+    /// The steps of each name. At times, one is nested in another.
     entries: Vec<Vec<Step>>,
-    /// How the scopes recycle, if all do it in the same way.
+    /// The policy of all scopes, if they have the same.
     recycle: Option<Recycle>,
-    /// One entry of so many deviates.
+    /// One of this many entries deviates.
     deviates: usize,
     /// How many arrays the pool holds.
     pool: usize,
@@ -86,7 +85,7 @@ impl Program {
     }
 }
 
-/// A tenth of a size: of a few bytes, some pages, or a good part of the capacity.
+/// A tenth of a size: a few bytes, some pages, or a good part of the capacity.
 fn tenth(rng: &mut Rng, capacity: u64) -> usize {
     let most = capacity as f64 / FULL as f64;
     let part = match rng.usize(0..4) {
@@ -122,28 +121,28 @@ fn entry(rng: &mut Rng, capacity: u64) -> Vec<Step> {
     steps
 }
 
-/// Puts an entry of another name into one.
+/// Puts an entry of another name into an entry.
 fn nest(rng: &mut Rng, steps: &mut Vec<Step>, name: usize, inner: &[Step]) {
     let at = rng.usize(0..=steps.len());
     let inner = [Step::Enter(name)].into_iter().chain(inner.iter().copied()).chain([Step::Leave]);
     steps.splice(at..at, inner.collect::<Vec<_>>());
 }
 
-/// What was asked for so far, and what of it failed as it had to.
+/// How many requests there were, and how many of them failed as they had to.
 #[derive(Debug, Default)]
 struct Counts {
     requests: u64,
     shortages: u64,
 }
 
-/// A program under way.
+/// A running program.
 struct Run<'a> {
     program: &'a Program,
     device: Virtual,
     slots: Vec<Option<Array<u8, Virtual>>>,
     pool: Vec<Array<u8, Virtual>>,
     guards: Vec<(ScopeGuard, Recycle)>,
-    /// What may be held now.
+    /// How much memory may be reserved now.
     capacity: u64,
     counts: &'a mut Counts,
 }
@@ -182,7 +181,7 @@ impl Run<'_> {
         self.guards.push((Scope::new(&format!("false shortage, {name}")).recycle(recycle).enter(), recycle));
     }
 
-    /// Returns whether memory was had, if that was asked for.
+    /// Returns whether a request got its memory; true for other steps.
     fn step(&mut self, rng: &mut Rng, step: Step, scale: usize) -> bool {
         match step {
             Step::Allocate { tenth, is_fixed, leaves } => {
@@ -210,7 +209,7 @@ impl Run<'_> {
         true
     }
 
-    /// Sets another limit of at most the capacity. What is idle goes back at once if it is lower.
+    /// Sets another limit of at most the capacity. If it is lower, idle memory goes back at once.
     fn limit(&mut self, rng: &mut Rng) {
         let all = self.program.capacity;
         self.capacity = if rng.bool() { all } else { all / PAGE * rng.u64(50..=100) / 100 * PAGE };
@@ -257,7 +256,7 @@ impl Run<'_> {
     }
 }
 
-/// Plays a program of its own device, in scopes that later ones use as well.
+/// Plays a program on its own device, in scopes that later programs use as well.
 fn play(seed: u64, counts: &mut Counts) {
     let rng = &mut Rng::with_seed(seed);
     let program = Program::new(rng);

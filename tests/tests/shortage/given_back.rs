@@ -1,6 +1,6 @@
-//! Too little memory: what is idle or waits to be released, anywhere, is given back before an allocation fails.
+//! Too little memory: before an allocation fails, all memory goes back that is idle anywhere or waits to be released.
 //!
-//! The tests take turns, as a shortage on one device takes the idle memory of all scopes of the process.
+//! The tests take turns, since a shortage on one device takes the idle memory of all scopes of the process.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::{Barrier, mpsc};
@@ -39,7 +39,7 @@ fn idle_memory_of_the_same_scope() {
         assert_pattern(&busy, 1);
     });
     let stats = stats(name).unwrap();
-    assert_eq!((stats.hits, supplied(stats), stats.busy_blocks, stats.idle_bytes), (0, 3, 0, 200));
+    assert_eq!((stats.hits, supplied(&stats), stats.busy_blocks, stats.idle_bytes), (0, 3, 0, 200));
     let _ = invalidate(name);
     device.assert_clean();
 }
@@ -103,7 +103,7 @@ fn what_a_thread_inside_its_scope_holds_is_left_alone() {
     device.assert_clean();
 }
 
-/// Invalidated blocks that still wait for their thread are memory that can be had, too.
+/// Invalidated blocks that still wait for their thread are available memory, too.
 #[test]
 fn invalidated_memory_of_an_outer_scope() {
     let _turn = turn();
@@ -120,7 +120,7 @@ fn invalidated_memory_of_an_outer_scope() {
     device.assert_clean();
 }
 
-/// So are blocks that other threads dropped, and that no list keeps.
+/// Blocks that other threads dropped, and that no list keeps, are available too.
 #[test]
 fn returned_memory_of_an_outer_scope() {
     let _turn = turn();
@@ -136,7 +136,7 @@ fn returned_memory_of_an_outer_scope() {
     device.assert_clean();
 }
 
-/// An out-of-memory that passes: the second attempt succeeds, and what is idle stays where it is.
+/// A shortage that passes: the second attempt succeeds, and idle memory stays where it is.
 #[test]
 fn a_passing_shortage_is_no_error_and_takes_nothing() {
     let _turn = turn();

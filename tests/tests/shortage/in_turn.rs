@@ -1,8 +1,8 @@
-//! Two scopes of one thread that together need more than the limit, entered in turn: nobody is refused, no more is held than the
-//! limit, and pages are not mapped anew at each turn.
+//! Two scopes of one thread that together need more than the limit, entered in turn. No request is refused, the limit is never
+//! exceeded, and pages are not mapped anew at each turn.
 //!
-//! `IN_TURN_ENTRIES` says how many entries the host makes, 20 by default; `--nocapture` shows how long they take, which means
-//! something in a release build.
+//! `IN_TURN_ENTRIES` sets how many entries the host makes, 20 by default. `--nocapture` shows how long they take, which is
+//! meaningful only in a release build.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ const PAGE: usize = 2 << 20;
 const LIMIT: u64 = 100 * PAGE as u64;
 const POLICIES: [Recycle; 3] = [Recycle::Auto, Recycle::Range, Recycle::Keyed];
 
-/// 60 of the limit's 100 pages at once.
+/// Uses 60 of the limit's 100 pages at once.
 fn entry<D: Device>(device: &D, name: &str, recycle: Recycle) {
     let _inside = Scope::new(name).recycle(recycle).enter();
     drop([20, 10, 25, 5].map(|pages| device.zeros::<u8>(pages * PAGE).unwrap()));
     assert!(device.memory().bytes <= LIMIT);
 }
 
-/// So many entries of some scopes in turn: the time of one.
+/// Runs `entries` entries of some scopes in turn. Returns the time of one entry.
 fn in_turn<D: Device>(device: &D, names: &[String], recycle: Recycle, entries: usize) -> Duration {
     let start = Instant::now();
     names.iter().cycle().take(entries).for_each(|name| entry(device, name, recycle));

@@ -1,11 +1,11 @@
-//! Too little memory: what is given back for a request, who waits, and when an error is true. One program, whose tests take turns
-//! (`gpucache_tests::turn`).
+//! Too little memory: who gives memory back for a request, who waits, and when an error is true. One program, whose tests take
+//! turns (`gpucache_tests::turn`).
 //!
-//! | file | what it asks |
+//! | file | question |
 //! |---|---|
-//! | `given_back` | whether all that is idle or about to be goes back before an allocation fails |
-//! | `false_shortage` | whether an out-of-memory error is true, by random programs beside a model |
-//! | `reclaimed` | whether the reclaim steps are counted for scopes and devices |
+//! | `given_back` | does all idle memory go back before an allocation fails? |
+//! | `false_shortage` | is an out-of-memory error true? Random programs beside a model |
+//! | `reclaimed` | are the reclaim steps counted for scopes and devices? |
 //! | `in_turn` | two scopes of one thread that need more than the limit, in turn |
 //! | `other_threads` | requests that wait for other threads |
 //! | `pressed` | memory that is short all the time, on several threads |

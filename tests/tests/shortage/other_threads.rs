@@ -1,4 +1,4 @@
-//! Allocations that wait for other threads to give something up, for as long as the program says.
+//! Allocations that wait for other threads to drop something, for at most the allocation timeout.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{ReclaimStep, Recycle, Scope, allocation_timeout, limit, on_pressure, reclaim, reclaim_of};
+use gpucache::{Recycle, Scope, allocation_timeout, limit, on_pressure, reclaim, stats, stats::ReclaimStep};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
-/// Longer than any thread of a test takes, so that what waits for it in vain fails the test and not the machine's load.
+/// Longer than any thread of a test takes. So a wait in vain fails the test, and a busy machine does not.
 const LONG: Duration = Duration::from_secs(60);
-/// So long a thread holds what another one waits for.
+/// How long a thread holds the memory that another thread waits for.
 const WHILE: Duration = Duration::from_millis(20);
 
 fn limited(most: Duration) -> Virtual {
@@ -24,7 +24,8 @@ fn limited(most: Duration) -> Virtual {
     device
 }
 
-/// What one thread holds while another one asks: told when it has it, and asked to stop a while later.
+/// The memory that one thread holds while another thread requests it. The thread is told when it has the memory, and has to stop a
+/// while later.
 fn hold(device: &Virtual, work: impl FnOnce(&Virtual, &Sender<()>) + Send) -> gpucache::Result<()> {
     let (told, has): (_, Receiver<()>) = channel();
     scope(|threads| {
@@ -34,7 +35,8 @@ fn hold(device: &Virtual, work: impl FnOnce(&Virtual, &Sender<()>) + Send) -> gp
     })
 }
 
-/// The call was served once the other thread had dropped something: mostly by waiting, and before that where this thread came late.
+/// Checks that the call was served after the other thread had dropped something: mostly by waiting, or earlier if this thread came
+/// late.
 fn is_served(device: &Virtual) {
     let reclaim = reclaim(device);
     assert_eq!((reclaim.shortages(), reclaim.failed), (1, 0), "{reclaim}");
@@ -45,8 +47,8 @@ fn an_allocation_waits_for_arrays_of_no_scope() {
     let _turn = turn();
     in_one_of(5, || {
         let device = limited(LONG);
-        // Other tests have the scope too.
-        let served = || reclaim_of("timeout: waits").map_or(0, |reclaim| reclaim.shortages() - reclaim.failed);
+        // Other tests use the scope too.
+        let served = || stats("timeout: waits").map_or(0, |stats| stats.reclaim.shortages() - stats.reclaim.failed);
         let before = served();
         let answer = hold(&device, |device, told| {
             let array = device.zeros::<u8>(4 * PAGE).unwrap();
@@ -61,7 +63,8 @@ fn an_allocation_waits_for_arrays_of_no_scope() {
     });
 }
 
-/// What a thread drops within its plan is had from it though it stays inside; what its lists keep once it is outside.
+/// Memory that a thread drops within its plan can be taken while the thread stays inside. Memory in its lists can be taken once it
+/// is outside.
 #[test]
 fn an_allocation_waits_for_plans_and_for_lists() {
     let _turn = turn();
@@ -111,7 +114,7 @@ fn what_there_never_is_is_not_waited_for() {
     assert!(start.elapsed() < LONG / 2);
 }
 
-/// Handlers come after the time, and are spared if somebody drops enough in it.
+/// Handlers run after the timeout. They do not run if other threads drop enough before.
 #[test]
 fn handlers_are_called_after_it() {
     let _turn = turn();

@@ -1,13 +1,13 @@
-//! Memory that is short all the time: threads that take the reclaim steps at once, scopes that take turns, and devices that fail on
-//! the way up.
+//! Memory that is short all the time: threads that take the reclaim steps at once, scopes that take turns, and devices that fail
+//! during a reclaim.
 //!
-//! `PRESSED_ENTRIES` says how many entries each thread makes, 300 by default.
+//! `PRESSED_ENTRIES` sets how many entries each thread makes, 300 by default.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, ReclaimStep, Recycle, Scope, limit, reclaim};
+use gpucache::{Array, Recycle, Scope, limit, reclaim, stats::ReclaimStep};
 use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::paged::{self, PageFault, Paged};
@@ -16,32 +16,32 @@ use gpucache_tests::{Faulty, turn};
 
 const PAGE: usize = 2 << 20;
 const THREADS: usize = 8;
-/// Rounds of the test of threads, until enough of them lacked memory.
+/// The most rounds of the test of threads, until enough of them lacked memory.
 const MOST_ROUNDS: u64 = 20;
-/// Pages that an entry of one thread has in use at once at most.
+/// The most pages that an entry of one thread has in use at once.
 const PAGES: usize = 12;
-/// Pages beside them of a thread that is inside, which others cannot have: what its lists keep, and what is idle in an arena in
+/// Further pages of a thread that is inside, which others cannot take: the memory in its lists, and idle memory of an arena in
 /// which something is alive.
 const BESIDE: usize = 2;
 
-/// Entries of one thread, each of whose arrays come to at most [`PAGES`] pages at once.
+/// Runs entries of one thread. Its arrays have at most [`PAGES`] pages at once.
 fn work(device: &Virtual, thread: usize, entries: u64) {
     let rng = &mut Rng::with_seed(thread as u64);
     let recycles = [Recycle::Auto, Recycle::Range, Recycle::Keyed];
     let is_keyed = thread % 3 == 2;
     for entry in 0..entries {
-        // Two scopes of each thread in turn, which want each other's memory.
+        // Each thread has two scopes in turn, which want each other's memory.
         let name = format!("pressed {thread}.{}", entry % 2);
         let _inside = Scope::new(&name).recycle(recycles[thread % 3]).enter();
         let mut live: Vec<Array<u8, Virtual>> = Vec::new();
         for _ in 0..6 {
             let used: usize = live.iter().map(|array| array.byte_len() / PAGE).sum();
-            // With keys of one size a thread keeps no more than it had in use.
+            // With keys of one size, a thread keeps no more memory than it had in use.
             let pages = if is_keyed || rng.bool() { 2 } else { rng.usize(1..=4) };
             if used + pages <= PAGES {
                 live.push(device.zeros(pages * PAGE).unwrap_or_else(|error| panic!("thread {thread}: {error}")));
             }
-            // So that others come in between, whatever there is of processors.
+            // Lets other threads come in between, however many processors there are.
             std::thread::yield_now();
             if rng.usize(0..3) == 0 {
                 live.pop();
@@ -50,7 +50,8 @@ fn work(device: &Virtual, thread: usize, entries: u64) {
     }
 }
 
-/// All that all of them have in use at once is within the limit, and so nobody is refused, whoever takes the reclaim steps beside them.
+/// The memory that all threads have in use at once is within the limit. So no request is refused, whoever takes the reclaim steps
+/// at the same time.
 #[test]
 fn threads_in_a_shortage_at_once_are_all_served() {
     let _turn = turn();
@@ -58,7 +59,7 @@ fn threads_in_a_shortage_at_once_are_all_served() {
     let pages = THREADS * (PAGES + BESIDE);
     limit(&device, (pages * PAGE) as u64);
     let entries = number("PRESSED_ENTRIES").unwrap_or(300);
-    // With a processor for each of them, threads seldom lack memory at the same time.
+    // If each thread has a processor, threads seldom lack memory at the same time.
     for _ in 0..MOST_ROUNDS {
         std::thread::scope(|threads| {
             for thread in 0..THREADS {
@@ -101,8 +102,8 @@ fn scopes_that_do_not_fit_together_take_turns() {
     ["sharing: one", "sharing: other"].iter().for_each(|name| _ = invalidate(name));
 }
 
-/// Three scopes under a limit that two of them fill, so that the device is called on every step up to the arenas; on one
-/// stream after the other where there are several.
+/// Three scopes under a limit that two of them fill. So each step up to the arenas calls the device. With several streams, on one
+/// after the other.
 fn turns<D: Device>(devices: &[D], page: usize, tag: &str) -> Vec<gpucache::Error> {
     let mut errors = Vec::new();
     for (round, device) in (0..3).zip(devices.iter().cycle()) {
@@ -110,7 +111,7 @@ fn turns<D: Device>(devices: &[D], page: usize, tag: &str) -> Vec<gpucache::Erro
             let name = format!("pressed fault {tag} {number}");
             let recycle = [Recycle::Keyed, Recycle::Auto, Recycle::Range][number];
             let _inside = Scope::new(&name).recycle(recycle).enter();
-            // In pages of their own, of which the first words are looked at.
+            // The arrays have pages of their own. Their first words are checked.
             let arrays =
                 patterned(device, 64, round).and_then(|small| Ok((small, device.zeros::<u8>(pages * page - 256)?)));
             match arrays {
@@ -125,8 +126,8 @@ fn turns<D: Device>(devices: &[D], page: usize, tag: &str) -> Vec<gpucache::Erro
     errors
 }
 
-/// What is so after any failure: errors that say of what kind they are, and once it is over requests that are served, and nothing lost.
-/// Returns how many errors there were.
+/// Checks what holds after any failure: errors say of which kind they are, later requests are served, and nothing is lost. Returns
+/// how many errors there were.
 fn assert_goes_on<D: Device>(
     devices: &[D],
     (limited, page): (usize, usize),
@@ -157,7 +158,7 @@ fn assert_goes_on<D: Device>(
 const FAILURES: [(Failure, bool); 4] =
     [(Failure::OutOfMemory, false), (Failure::Device, false), (Failure::OutOfMemory, true), (Failure::Device, true)];
 
-/// Every call for pages, failing once and from then on.
+/// Each call for pages fails, once or from then on.
 #[test]
 fn whatever_call_for_pages_fails_nothing_is_lost() {
     let _turn = turn();
@@ -174,8 +175,8 @@ fn whatever_call_for_pages_fails_nothing_is_lost() {
     assert!(reclaim.step(ReclaimStep::OtherScopes).served > 300 && errors > 10, "{errors} errors; {reclaim}");
 }
 
-/// Every call for chunks and every call that orders streams, failing once and from then on. A chunk is held whole by the least that
-/// lies in it, so that the limit is three of them.
+/// Each call for chunks and each call that orders streams fails, once or from then on. The smallest block in a chunk keeps the
+/// whole chunk, so the limit is three chunks.
 #[test]
 fn whatever_call_of_streams_fails_nothing_is_lost() {
     let _turn = turn();

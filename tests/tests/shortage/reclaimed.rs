@@ -1,9 +1,12 @@
-//! What the reclaim steps did, counted for each scope beside each device.
+//! The counts of the reclaim steps, for each scope and each device.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{ReclaimStats, ReclaimStep, Recycle, Scope, StepUse, limit, reclaim, reclaim_of};
+use gpucache::{
+    Recycle, Scope, limit, reclaim, stats,
+    stats::{ReclaimStats, ReclaimStep, StepUse},
+};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -18,7 +21,7 @@ fn keyed(device: &Virtual, name: &str, pages: usize) -> gpucache::Result<()> {
     Scope::new(name).recycle(Recycle::Keyed).run(|| device.zeros::<u8>(pages * PAGE).map(drop))
 }
 
-/// Three scopes on several threads, of which two fit: what they count is what the device counts.
+/// Three scopes on several threads, of which two fit. Their counts add up to the device's counts.
 #[test]
 fn the_scopes_of_a_device_count_together_what_it_counts() {
     let _turn = turn();
@@ -31,7 +34,7 @@ fn the_scopes_of_a_device_count_together_what_it_counts() {
     }
     assert!(keyed(&device, names[0], 9).is_err());
     let all = reclaim(&device);
-    let each = names.map(|name| reclaim_of(name).unwrap());
+    let each = names.map(|name| stats(name).unwrap().reclaim);
     let sum = |of: &dyn Fn(&ReclaimStats) -> u64| each.iter().map(of).sum::<u64>();
     assert!(all.shortages() > 10, "{all}");
     assert_eq!((sum(&ReclaimStats::shortages), sum(&|reclaim| reclaim.failed)), (all.shortages(), 1));
@@ -45,7 +48,7 @@ fn the_scopes_of_a_device_count_together_what_it_counts() {
     names.iter().for_each(|name| _ = invalidate(name));
 }
 
-/// A cache that serves another name begins anew, and the name that it had keeps what it counted if other threads have it.
+/// A cache that goes to another name begins anew. The forgotten name keeps its counts if other threads have it.
 #[test]
 fn a_name_that_is_forgotten_takes_its_counts_along() {
     let _turn = turn();
@@ -66,11 +69,11 @@ fn a_name_that_is_forgotten_takes_its_counts_along() {
             })
             .join()
             .unwrap();
-        let many = (0..4000).filter_map(|number| reclaim_of(format!("reclaim: many {number}")));
-        assert!(many.map(|reclaim| reclaim.shortages()).all(|begun| begun == 0));
-        assert_eq!(reclaim_of("reclaim: kept").unwrap().failed, 1);
+        let many = (0..4000).filter_map(|number| stats(format!("reclaim: many {number}")));
+        assert!(many.map(|stats| stats.reclaim.shortages()).all(|begun| begun == 0));
+        assert_eq!(stats("reclaim: kept").unwrap().reclaim.failed, 1);
         told.send(()).unwrap();
     });
-    assert!(reclaim_of("reclaim: never entered").is_none());
+    assert!(stats("reclaim: never entered").is_none());
     let _ = gpucache::invalidate_all();
 }

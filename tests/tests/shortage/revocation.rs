@@ -1,21 +1,21 @@
-//! A device is short of memory while a thread is inside a planned scope: the plan's block is taken away from that thread if
-//! nothing in it is alive, and otherwise left alone.
+//! A device is short of memory while a thread is inside a planned scope. If nothing in the plan's block is alive, the block is
+//! taken away from that thread. Otherwise it is left alone.
 //!
-//! Only where the system has a barrier for all threads of a process. The tests take turns, as a shortage on one device takes
-//! the idle memory of all scopes of the process.
+//! Only for systems with a barrier for all threads of a process. The tests take turns, since a shortage on one device takes the
+//! idle memory of all scopes of the process.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, Result, cache_scope, invalidate, plan_stats, stats};
+use gpucache::{Array, Result, cache_scope, invalidate, stats};
 use gpucache_tests::turn;
 
 type Bytes = Array<u8, Virtual>;
 
 /// The capacity of a device.
 const ALL: usize = 1000 << 20;
-/// Entries from which a scope plans, and is not recorded any more.
+/// From this entry on, a scope plans and is not recorded any more.
 const WARM: usize = 40;
 
 /// This many thousandths of the device.
@@ -23,7 +23,7 @@ fn part(device: &Virtual, thousandths: usize) -> Result<Bytes> {
     Array::zeros(device, ALL / 1000 * thousandths)
 }
 
-/// What two threads tell each other.
+/// A line between two threads, to tell each other when to go on.
 struct Line(Sender<()>, Receiver<()>);
 
 impl Line {
@@ -41,12 +41,12 @@ impl Line {
     }
 }
 
-/// Devices that look at each block, and one that lets a scope take the shortest way.
+/// A device that checks each block, and a device that lets a scope take the fastest path.
 fn devices() -> [Virtual; 2] {
     [Virtual::new(ALL), Virtual::unchecked(ALL)]
 }
 
-/// Lets `inside` and `outside` run on a thread each.
+/// Runs `inside` and `outside` on a thread each.
 fn on_two_threads(inside: impl FnOnce(Line) + Send, outside: impl FnOnce(Line)) {
     let [one, other] = Line::new();
     std::thread::scope(|threads| {
@@ -59,7 +59,7 @@ fn on_two_threads(inside: impl FnOnce(Line) + Send, outside: impl FnOnce(Line)) 
 /// Warms a scope up to a plan, by entries that do this.
 fn warm(name: &str, entry: impl Fn()) {
     (0..WARM).for_each(|_| cache_scope!(name = name, { entry() }));
-    assert!(plan_stats(name).unwrap().planned > 0, "{:?}", plan_stats(name));
+    assert!(stats(name).unwrap().served.planned.allocations > 0, "{:?}", stats(name));
 }
 
 fn end(device: &Virtual, names: &[&str]) {
@@ -86,7 +86,7 @@ fn a_block_in_which_nothing_is_alive_is_taken() {
                 line.wait();
                 drop(part(&device, 700).expect("the other thread has dropped"));
             });
-            let planned = || plan_stats("idle inside").unwrap().planned;
+            let planned = || stats("idle inside").unwrap().served.planned.allocations;
             let before = planned();
             (0..WARM).for_each(|_| cache_scope!("idle inside", { entry() }));
             assert!(planned() - before >= 7 * (WARM as u64 - 2), "planned again: {} more", planned() - before);
@@ -104,12 +104,12 @@ fn a_block_in_which_nothing_is_alive_is_taken() {
     }
 }
 
-/// What a thread has when another one is in need.
+/// The arrays that a thread has when another thread is in need.
 struct Held(#[expect(dead_code, reason = "held")] Vec<Bytes>);
 
-/// Whether another thread gets 600 thousandths while this one is inside of a warm scope, once when that holds what `hold`
-/// returns, and once when that is dropped. Entries allocate these sizes, in thousandths, and the one before leaves the last of
-/// them to `hold` if `one_leaves`.
+/// Whether another thread gets 600 thousandths while this thread is inside a warm scope: once while it holds the result of `hold`,
+/// and once after that is dropped. Entries allocate these sizes, in thousandths. If `one_leaves`, the entry before leaves the last
+/// of them to `hold`.
 fn is_taken_while(sizes: &[usize], one_leaves: bool, hold: impl Fn(&Virtual, Vec<Bytes>) -> Held + Sync) -> [bool; 2] {
     let mut answers = Vec::new();
     for device in devices() {
@@ -122,7 +122,7 @@ fn is_taken_while(sizes: &[usize], one_leaves: bool, hold: impl Fn(&Virtual, Vec
                 line.tell();
                 line.wait();
                 drop(held);
-                // Takes back what other threads dropped.
+                // Takes back the blocks that other threads dropped.
                 drop(part(&device, 1));
                 line.tell();
                 line.wait();
@@ -154,14 +154,14 @@ fn a_block_with_one_live_position_of_several_is_left() {
     assert_eq!(is_taken_while(&sizes, false, hold), [false, true]);
 }
 
-/// It is so small a part of the block that it keeps its place there.
+/// The array is such a small part of the block that it keeps its place there.
 #[test]
 fn a_block_with_an_array_of_an_entry_before_is_left() {
     let _turn = turn();
     assert_eq!(is_taken_while(&[695, 5], true, |_, before| Held(before)), [false, true]);
 }
 
-/// It counts as alive until the thread that is inside takes it back.
+/// The array counts as alive until the thread inside takes it back.
 #[test]
 fn a_block_with_an_array_that_another_thread_dropped_is_left() {
     let _turn = turn();
@@ -172,7 +172,7 @@ fn a_block_with_an_array_that_another_thread_dropped_is_left() {
     assert_eq!(is_taken_while(&[695, 5], true, hold), [false, true]);
 }
 
-/// The same for what a scope has no plan for yet, or never: what is idle in it is to be had by others as well.
+/// A scope without a plan, for now or for good: other threads can take its idle memory as well.
 #[test]
 fn large_arrays_of_a_scope_without_a_plan_are_had() {
     let _turn = turn();

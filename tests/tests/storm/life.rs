@@ -7,7 +7,7 @@ use std::thread::yield_now;
 
 use gpucache::device::Device;
 use gpucache::prelude::{Array, Host};
-use gpucache::{Result, invalidate, invalidate_all, plan_stats, stats, trim};
+use gpucache::{Result, invalidate, invalidate_all, stats, trim};
 use gpucache::{Scope, ScopeGuard};
 use gpucache_tests::model::SHAPES;
 use gpucache_tests::{Marked, marked};
@@ -15,11 +15,11 @@ use gpucache_tests::{Marked, marked};
 use super::load::Load;
 use super::{KINDS, Storm};
 
-/// Most arrays of a thread, and most scopes that it is inside of.
+/// The most arrays of a thread, and the most scopes that it is inside of.
 const MOST: (usize, usize) = (40, 4);
 
 thread_local! {
-    /// Goes at the thread's end, before its scopes are left or after.
+    /// Dropped when the thread ends, before or after its scopes are left.
     static KEPT: RefCell<Vec<Load>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -27,14 +27,14 @@ pub(super) struct Life<'s> {
     storm: &'s Storm,
     place: usize,
     random: fastrand::Rng,
-    /// A stream of its own, at times.
+    /// At times, a stream of its own.
     stream: Option<Host>,
     guards: Vec<ScopeGuard>,
     loads: Vec<Load>,
     inbox: &'s mut Receiver<Load>,
 }
 
-/// A step that repeats itself, so that it is worth a plan. What it returns outlives the entry.
+/// A step that repeats itself, so that it is worth a plan. The returned array outlives the entry.
 fn regular<D: Device>(device: &D, value: u32) -> Result<Array<u32, D>> {
     let mut last = Array::full(device, 500, value)?;
     for layer in 1..8 {
@@ -45,7 +45,7 @@ fn regular<D: Device>(device: &D, value: u32) -> Result<Array<u32, D>> {
 }
 
 impl<'s> Life<'s> {
-    /// Lives for some steps, and ends in the midst of them.
+    /// Takes some steps, and ends in the midst of them.
     pub(super) fn run(storm: &'s Storm, place: usize, seed: u64, inbox: &'s mut Receiver<Load>) -> Result<()> {
         let mut random = fastrand::Rng::with_seed(seed);
         if random.bool() {
@@ -85,7 +85,8 @@ impl<'s> Life<'s> {
         Ok(())
     }
 
-    /// The name of a scope that all threads enter, or this one and those that take its place, and its number.
+    /// The name of a scope, and the number of its kind. All threads enter the scope, or only this thread and those that take its
+    /// place.
     fn name(&mut self) -> (String, usize) {
         let (kind, place) = (self.random.usize(..KINDS.len()), self.random.bool().then_some(self.place));
         (Storm::name(kind, place), kind)
@@ -118,7 +119,7 @@ impl<'s> Life<'s> {
         });
     }
 
-    /// A few entries of a scope, in which nothing deviates.
+    /// A few entries of a scope without deviations.
     fn regular(&mut self) -> Result<()> {
         let ((name, kind), value, (stream, _)) = (self.name(), self.random.u32(..), self.stream());
         let on_addresses = self.random.u8(..3) == 0;
@@ -149,7 +150,7 @@ impl<'s> Life<'s> {
 
     fn hand_on(&mut self) {
         let to = self.random.usize(..self.storm.inboxes.len());
-        // The inboxes are open until all threads have ended.
+        // The inboxes stay open until all threads have ended.
         self.take().into_iter().for_each(|load| assert!(self.storm.inboxes[to].send(load).is_ok()));
     }
 
@@ -170,7 +171,7 @@ impl<'s> Life<'s> {
         self.loads.last_mut().map_or(Ok(()), |load| load.raise_on(&stream))
     }
 
-    /// Lets a stream's thread drop an array, inside of a scope at times.
+    /// Lets a stream's thread drop an array, at times inside a scope.
     fn drop_later(&mut self) -> Result<()> {
         let (load, stream, (name, kind)) = (self.take(), self.late_stream(), self.name());
         let own = self.random.bool().then(|| stream.clone());
@@ -192,9 +193,9 @@ impl<'s> Life<'s> {
         Ok(())
     }
 
-    /// What others do meanwhile makes no number wrong enough to stop anybody.
+    /// Reads statistics. Other threads change them meanwhile, but no number becomes wrong enough to stop anybody.
     fn ask(&mut self) {
         let name = self.name().0;
-        let _ = (stats(&name), plan_stats(&name), self.storm.host.memory(), self.storm.streams[0].ordering());
+        let _ = (stats(&name), stats(&name), self.storm.host.memory(), self.storm.streams[0].ordering());
     }
 }

@@ -1,4 +1,4 @@
-//! Arrays under way, which know what they contain.
+//! Arrays on their way between threads. They know their contents.
 
 use gpucache::device::Virtual;
 use gpucache::prelude::{Array, Host};
@@ -8,21 +8,21 @@ use gpucache_tests::Marked;
 /// An array that threads hand on.
 pub(super) enum Load {
     Words(Row),
-    /// On a stream of the host, of any type.
+    /// An array on a stream of the host, of any type.
     Typed(Marked<Host>),
-    /// Without contents: its device knows whether it is anybody else's.
+    /// An array without contents. Its device notices if two arrays have the same memory.
     Addresses(Array<u8, Virtual>),
 }
 
-/// On a stream of the host, where each element is one more than the one before.
+/// An array on a stream of the host. Each element is one more than the element before.
 pub(super) struct Row {
     array: Array<u32, Host>,
     first: u32,
-    /// Whether its stream does work later, and so other streams' work can have it.
+    /// Whether its stream does work later, so that work of other streams can use the array.
     is_late: bool,
 }
 
-/// What a row of words that begins with `first` contains.
+/// The contents of a row of words that begins with `first`.
 fn row(first: u32, len: usize) -> impl Iterator<Item = u32> {
     (0..len as u32).map(move |place| first.wrapping_add(place))
 }
@@ -44,7 +44,7 @@ impl Row {
         Ok(Row { array, first, is_late })
     }
 
-    /// Lets work on `stream`, or on its own stream where others cannot have it, raise every word by one.
+    /// Raises every word by one, by work on `stream`. If other streams cannot use the array, its own stream does the work.
     fn raise_on(&mut self, stream: &Host) -> Result<()> {
         let (own, before) = (self.array.device().clone(), self.first);
         self.first = before.wrapping_add(1);
@@ -63,7 +63,7 @@ impl Load {
     }
 
     /// # Panics
-    /// If an element is not what was written.
+    /// If an element is not the written value.
     pub(super) fn check(&self) {
         match self {
             Load::Words(row) => assert!(is_row(&row.array, row.first), "a row that began with {}", row.first),
@@ -72,7 +72,7 @@ impl Load {
         }
     }
 
-    /// Another one with the same contents; of words from the scope, of others from the device.
+    /// Another array with the same contents. For words the scope makes it, for other arrays the device.
     pub(super) fn another(&self) -> Result<Load> {
         Ok(match self {
             Load::Words(Row { array, first, is_late }) => {
@@ -83,7 +83,7 @@ impl Load {
         })
     }
 
-    /// Gives it another shape, and other contents where that is as quick.
+    /// Gives the array another shape. Also gives it other contents if that is as quick.
     pub(super) fn reshape(self) -> Result<Load> {
         Ok(match self {
             Load::Words(Row { array, first, is_late }) => {
@@ -102,7 +102,7 @@ impl Load {
         })
     }
 
-    /// Lets work raise every word by one, on `stream` if it can have them.
+    /// Raises every word by one, by work on `stream` if that stream can use the array.
     pub(super) fn raise_on(&mut self, stream: &Host) -> Result<()> {
         match self {
             Load::Words(row) => row.raise_on(stream),

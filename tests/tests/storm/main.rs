@@ -1,10 +1,11 @@
-//! Threads that come and go enter shared and own scopes of all kinds; allocate on the host, on its streams and on a device of
-//! addresses; write, check, reshape, copy, lend, hand on and drop arrays; and invalidate, trim and ask meanwhile.
+//! A test with threads that come and go. They enter shared and own scopes of all kinds. They allocate on the host, on its streams
+//! and on a device of addresses. They write, check, reshape, copy, lend, hand on and drop arrays, and meanwhile invalidate, trim
+//! and read statistics.
 //!
-//! Who meets whom is up to the machine. Every element is checked whenever an array goes, the device of addresses
-//! checks every block, and in the end nothing may be in use and all memory can be given back. That is what the test
-//! itself sees; it is made for the sanitizers, which see more (`tests/sanitize.sh`). `STORM_SECONDS` says how long it takes,
-//! `STORM_SEED` what the threads do.
+//! The machine decides which threads meet. Every element is checked whenever an array goes, and the device of addresses checks
+//! every block. At the end nothing may be in use, and all memory must go back. This is all that the test itself can see; it is made
+//! for the sanitizers, which see more (`tests/sanitize.sh`). `STORM_SECONDS` sets how long the test takes, and `STORM_SEED` what
+//! the threads do.
 #![allow(clippy::unwrap_used)]
 
 mod life;
@@ -24,40 +25,40 @@ use life::Life;
 use load::Load;
 
 const KINDS: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off];
-/// Threads at one time, and streams that all of them use.
+/// The number of threads at one time, and of streams that all of them use.
 const THREADS: usize = 6;
 const STREAMS: usize = 3;
 
-/// What the threads share.
+/// The values that the threads share.
 struct Storm {
     host: Host,
     streams: Vec<Host>,
     device: Virtual,
     inboxes: Vec<Sender<Load>>,
-    /// Gives each array a mark of its own.
+    /// Gives each array a different mark.
     marks: AtomicU32,
     end: Instant,
 }
 
 impl Storm {
-    /// The scope of a kind: one of all threads, or of one place.
+    /// The name of a scope of a kind: one for all threads, or one for a place.
     fn name(kind: usize, place: Option<usize>) -> String {
         format!("storm {kind} {place:?}")
     }
 
-    /// One thread after the other in the same place, each of which goes on with the caches of one that ended.
+    /// Runs one thread after the other in the same place. Each goes on with the caches of a thread that ended.
     fn lives(&self, place: usize, seed: u64, mut inbox: Receiver<Load>) -> Receiver<Load> {
         let mut seeds = fastrand::Rng::with_seed(seed ^ place as u64);
         while Instant::now() < self.end {
             let (seed, inbox) = (seeds.u64(..), &mut inbox);
-            // A scope of threads does not wait for the end of their locals, but a join does.
+            // A scope of threads does not wait for the end of their thread-locals, but a join does.
             thread::scope(|threads| threads.spawn(move || Life::run(self, place, seed, inbox)).join().unwrap())
                 .unwrap();
         }
         inbox
     }
 
-    /// Nothing is in use any more, and all memory goes back.
+    /// Checks that nothing is in use any more, and that all memory goes back.
     fn check_end(&self) {
         self.streams.iter().for_each(|stream| stream.synchronize().unwrap());
         for (kind, place) in (0..KINDS.len()).flat_map(|kind| (0..=THREADS).map(move |place| (kind, place))) {
@@ -68,13 +69,13 @@ impl Storm {
         let _ = invalidate_all();
         assert_emptied(&self.device);
         assert_emptied(&self.host);
-        // Streams without a handle may have work to do.
+        // Streams without a handle may still have work to do.
         assert_emptied(&self.streams[0]);
         self.device.synchronize().unwrap();
     }
 }
 
-/// Trims until the device has everything back, which may take as long as late work does.
+/// Trims until the device has everything back. This may take as long as late work does.
 fn assert_emptied<D: Device>(device: &D) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while device.memory().bytes > 0 {
@@ -84,7 +85,7 @@ fn assert_emptied<D: Device>(device: &D) {
     }
 }
 
-/// A number that the environment gives.
+/// A number from the environment.
 fn asked(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|number| number.parse().ok())
 }
@@ -99,7 +100,7 @@ fn a_storm() {
     let left: Vec<Receiver<Load>> = thread::scope(|threads| {
         let storm = &storm;
         let places = (0..).zip(outlets).map(|(place, inbox)| threads.spawn(move || storm.lives(place, seed, inbox)));
-        // All are started before the first is waited for.
+        // All threads start before the test waits for the first.
         let places: Vec<_> = places.collect();
         places.into_iter().map(|place| place.join().unwrap()).collect()
     });

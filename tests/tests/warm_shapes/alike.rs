@@ -1,8 +1,8 @@
-//! Programs whose entries are all alike, drawn at random and on a grid: each array of an entry has a size and a fate, and both are
-//! the same in every entry. Once warm, such a program must not touch the heap at all.
+//! Programs whose entries are all alike, drawn at random and on a grid. Each array of an entry has a size and a fate, which are the
+//! same in every entry. Once warm, such a program must not touch the heap at all.
 //!
-//! A program counts as cold if it allocates on the heap in each of [`WINDOWS`] stretches of entries. One stretch alone may do so, since the
-//! range may still meet a larger number of free stretches than ever, or grow.
+//! A program counts as cold if it allocates on the heap in each of [`WINDOWS`] stretches of entries. In one stretch alone it may
+//! allocate, since the range may still grow, or get more free stretches than ever before.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,30 +15,30 @@ use gpucache_tests::seeds;
 
 use super::programs::Elsewhere;
 
-/// Entries until a program is warm: some thousand are enough, as an order is learned within tens and plans are tried anew within
-/// hundreds.
+/// Entries until a program is warm. An order is learned within tens of entries, and plans are tried again within hundreds, so some
+/// thousand entries are enough.
 const WARMING: usize = 2_000;
 const WINDOWS: usize = 4;
-/// Longer than the turns of a ring and the queues below.
+/// Longer than the turns of a ring, and longer than the queues below.
 const WINDOW: usize = 150;
-/// Random programs that allocated in each entry: a scope and a scope within took memory from each other, so that a ring or an arena was
-/// made anew, or the range was trimmed, in each of them.
+/// Random programs that allocated in each entry. A scope and a scope within it took memory from each other, so each entry made a
+/// ring or an arena anew, or trimmed the range.
 const FOUND: [u64; 13] = [708, 1452, 4409, 4975, 5163, 5219, 5955, 6092, 7465, 7864, 9130, 9245, 10142];
-/// Random programs in the gate, beside these.
+/// The number of random programs in the gate, beside these.
 const PROGRAMS: u64 = 300;
 
 /// When an array is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Once the next array of this fate is there.
+    /// When the next array of this fate is there.
     Next,
     /// At the end of its entry.
     End,
-    /// Once the array of the next entry in its place is there.
+    /// When the next entry's array in the same place is there.
     Replaced,
-    /// Before the array of the next entry in its place is asked for.
+    /// Before the next entry requests the array in the same place.
     Taken,
-    /// So many entries later.
+    /// This many entries later.
     Queued(usize),
     /// Between its entry and the next one.
     Between,
@@ -53,17 +53,18 @@ struct Kind {
     fate: Fate,
 }
 
-/// What all entries do.
+/// The actions of all entries.
 struct Entries {
     arrays: Vec<Kind>,
     recycle: Recycle,
-    /// From this array up to that one a scope within serves, which may be the same one.
+    /// The arrays, from the first number up to the second, that an inner scope serves. It is the same scope again if the flag is
+    /// set.
     inner: Option<(usize, usize, bool)>,
 }
 
 type Slot = Option<Array<u8, Virtual>>;
 
-/// A program under way. The arrays that are alive have slots, so that the program itself does not touch the heap.
+/// The state of a running program. The arrays that are alive have slots, so that the program itself does not touch the heap.
 struct Alive {
     device: Virtual,
     next: Slot,
@@ -104,9 +105,10 @@ impl Entries {
         }
     }
 
-    /// Says what it still does on the heap once it is warm, if it does.
+    /// Returns a message if the program still allocates on the heap once it is warm.
     fn cold(&self) -> Option<String> {
-        // A name that served several devices would have its invalidation trim the devices of all tests.
+        // Each program gets a name of its own. If a name served several devices, its invalidation would trim the devices of all
+        // tests.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let device = Virtual::unchecked(1 << 46);
@@ -118,7 +120,7 @@ impl Entries {
             kept: self.arrays.iter().map(|_| (0..LONGEST_QUEUE).map(|_| None).collect()).collect(),
             thread: is_elsewhere.then(Elsewhere::new),
         };
-        // Another thread takes tens of microseconds to answer.
+        // Another thread takes tens of microseconds to answer, so there are fewer entries then.
         let warming = if is_elsewhere { WARMING / 4 } else { WARMING };
         (0..warming).for_each(|number| self.play(&name, &inner, &mut alive, number));
         let mut made = [0; WINDOWS];
@@ -132,7 +134,7 @@ impl Entries {
             }
         }
         drop(alive);
-        let plans = gpucache::plan_stats(&name);
+        let plans = gpucache::stats(&name);
         [name, inner].iter().for_each(|name| _ = invalidate(name));
         let is_cold = made.iter().all(|&made| made > 0);
         is_cold.then(|| format!("{made:?} allocations in {WINDOW} entries each: {self}; {plans:?}"))
@@ -153,7 +155,7 @@ impl Alive {
         if fate == Fate::Taken {
             slots[before] = None;
         }
-        // SAFETY: never read.
+        // SAFETY: the array is never read.
         #[allow(unsafe_code)]
         let new = unsafe { Array::uninit(&self.device, bytes).unwrap() };
         match fate {
@@ -171,7 +173,7 @@ impl Alive {
     }
 }
 
-/// Arrays of so many sizes in turn, so many of which replace those of the entry before, spread over the entry.
+/// Arrays of `sizes` sizes in turn. `replaced` of them, spread over the entry, replace those of the entry before.
 fn on_the_grid(replaced: usize, sizes: usize, recycle: Recycle, unit: usize) -> Entries {
     let fate = |place: usize| if place * 13 % 32 < replaced { Fate::Replaced } else { Fate::Next };
     let arrays = (0..32).map(|place| Kind { bytes: (1 + place % sizes) * unit, fate: fate(place) }).collect();
@@ -195,7 +197,7 @@ fn at_random(rng: &mut Rng) -> Entries {
         Fate::Between,
         if has_thread { Fate::Elsewhere } else { Fate::Next },
     ];
-    // A program has a few fates, one of them more often than the others.
+    // A program has a few fates, and uses one of them more often than the others.
     let some: Vec<Fate> = (0..rng.usize(1..=4)).map(|_| fates[rng.usize(0..fates.len())]).collect();
     let fate = |rng: &mut Rng| some[rng.usize(0..some.len()).min(rng.usize(0..some.len()))];
     let is_in_turn = rng.bool();

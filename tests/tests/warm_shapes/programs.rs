@@ -1,5 +1,5 @@
-//! Programs by the shape of what they allocate, drop and leave. Each is made once and then called for each entry; none of
-//! them touches the heap itself.
+//! Programs by the shape of their allocations and drops, and of the arrays that they leave to later entries. Each is made once and
+//! then called for each entry. None of them touches the heap itself.
 
 use std::array::from_fn;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -18,7 +18,7 @@ fn slots<D: Device, const N: usize>() -> [Slot<D>; N] {
     [const { None }; N]
 }
 
-/// Arrays of sizes that only `order` decides, held together and dropped front to back.
+/// Arrays whose sizes depend only on `order`. They are held together and dropped front to back.
 fn temporaries<D: Device, const N: usize>(run: &Run<D>, order: usize) {
     let _held: [Array<f32, D>; N] = from_fn(|place| run.array(1 + order * 7 % 5 + place * (order + 3) % 11));
 }
@@ -43,7 +43,7 @@ pub(super) fn several_arrays<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
     }
 }
 
-/// `state = step(&state)`: the new one is made while the one before is alive.
+/// `state = step(&state)`: the new state is made while the one before is alive.
 pub(super) fn state_handed_on<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
     let mut state = run.array(10);
     move |_| {
@@ -56,7 +56,7 @@ pub(super) fn state_handed_on<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
     }
 }
 
-/// As [`state_handed_on`], with the drop of the one before in the entry as well.
+/// As [`state_handed_on`], but the state before is dropped within the entry as well.
 pub(super) fn state_replaced<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
     let mut state = run.array(10);
     move |_| {
@@ -137,7 +137,7 @@ pub(super) fn three_orders_in_turn<D: Device>(run: &Run<D>) -> impl FnMut(usize)
     }
 }
 
-/// An evaluation in every fourth entry, say, which does not make a new state.
+/// Two orders, for example an evaluation in every fourth entry, which makes no new state.
 pub(super) fn two_orders_with_state<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
     let mut state = run.array(10);
     move |number| {
@@ -171,7 +171,7 @@ pub(super) fn state_that_grows_and_begins_again<D: Device>(run: &Run<D>) -> impl
     }
 }
 
-/// Ten arrays, or the first five of them.
+/// Ten arrays, or only the first five of them.
 fn perhaps_half<D: Device>(run: &Run<D>, returns: bool) {
     let _first: [Array<f32, D>; 5] = from_fn(|place| run.array(1 + place));
     if !returns {
@@ -211,7 +211,7 @@ pub(super) fn random_sizes_of_twenty<D: Device>(run: &Run<D>) -> impl FnMut(usiz
     }
 }
 
-/// One array of three leaves its entry, for one to some entries.
+/// One array of three outlives its entry, by one or several entries.
 pub(super) fn state_kept_at_random<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
     let mut rng = Rng::with_seed(2);
     let mut pool: [Slot<D>; 4] = slots();
@@ -292,10 +292,10 @@ pub(super) fn nested_in_itself<D: Device>(run: &Run<D>) -> impl FnMut(usize) {
     |_| recurse(run, 3)
 }
 
-/// What is handed over, a barrier for both threads, and whether the other one is to end.
+/// An array that is handed over, a barrier for both threads, and whether the other thread has to end.
 type Shared<T> = (Mutex<T>, Barrier, AtomicBool);
 
-/// A thread that drops what it is handed, and says when that is done.
+/// A thread that drops the arrays that it is handed, and reports when that is done.
 pub(super) struct Elsewhere<T: Element, D: Device> {
     shared: Arc<Shared<Option<Array<T, D>>>>,
     thread: Option<JoinHandle<()>>,

@@ -1,4 +1,4 @@
-//! A future dropped between two polls, or that panics in one, leaves no scope open.
+//! A future that is dropped between two polls, or that panics in a poll, leaves no scope open.
 #![deny(warnings)]
 use gpucache::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};

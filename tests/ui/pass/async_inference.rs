@@ -1,4 +1,4 @@
-//! What a plain `async fn` infers from its return type, a scoped one infers too.
+//! A scoped `async fn` infers the same types from its return type as a plain one.
 #![deny(warnings)]
 use gpucache::prelude::*;
 use std::error::Error;

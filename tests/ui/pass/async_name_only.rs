@@ -1,4 +1,4 @@
-//! Parameters that serve the name alone are used; what is not used at all still warns (`ui/fail/unused_parameter`).
+//! Parameters that only the name uses count as used. Parameters that nothing uses still cause a warning (`ui/compiler/unused_parameter`).
 #![deny(warnings)]
 use gpucache::prelude::*;
 use std::pin::Pin;

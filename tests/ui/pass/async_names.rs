@@ -1,4 +1,4 @@
-//! Names that an `async fn` computes: once, from parameters that then move into the future.
+//! An `async fn` computes its name once, from parameters that then move into the future.
 #![deny(warnings)]
 use gpucache::prelude::*;
 use std::cell::Cell;

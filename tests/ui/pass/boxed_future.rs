@@ -1,4 +1,4 @@
-//! Functions that return `Box::pin(async { .. })` or an async block: the future is scoped, not its making.
+//! In functions that return `Box::pin(async { .. })` or an async block, the future runs inside the scope, and its creation outside.
 #![deny(warnings)]
 use gpucache::prelude::*;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! `break` and `continue` with and without labels and values go through the block.
+//! `break` and `continue` leave the block, with and without labels and values.
 #![deny(warnings)]
 use gpucache::cache_scope;
 

@@ -1,4 +1,4 @@
-//! The attribute finds the crate by a path, where a program knows it through another one.
+//! The attribute finds the crate by a path, if a program uses it through another crate.
 
 mod facade {
     pub mod inner {

@@ -1,8 +1,8 @@
-//! Locals and temporaries of a body drop inside the scope, by-value parameters behind it.
+//! Locals and temporaries of a body drop inside the scope; parameters passed by value drop after it.
 #![deny(warnings)]
 use gpucache::prelude::*;
 
-/// Allocates as it drops, so that the scope around its drop counts it.
+/// Allocates when it is dropped, so that the scope around the drop counts the allocation.
 struct AllocatesOnDrop;
 
 impl AllocatesOnDrop {

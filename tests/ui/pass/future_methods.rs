@@ -1,4 +1,4 @@
-//! An async block that `boxed` or `boxed_local` ends in, as the crate `futures` calls `Box::pin`, is polled in the scope.
+//! An async block followed by `.boxed()` or `.boxed_local()` of the crate `futures` is polled inside the scope.
 #![deny(warnings)]
 use gpucache::prelude::*;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Generic parameters, bounds, constants and lifetimes reach the body as they were.
+//! Generic parameters, bounds, constants and lifetimes reach the body unchanged.
 #![deny(warnings)]
 use gpucache::prelude::*;
 use std::fmt::Debug;

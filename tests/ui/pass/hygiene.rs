@@ -1,4 +1,4 @@
-//! A body can neither see nor shadow what the macros write, whatever it calls its own things.
+//! A body can neither see nor shadow names of the macros, whatever names it uses itself.
 #![deny(warnings)]
 
 const _GUARD: u8 = 0;

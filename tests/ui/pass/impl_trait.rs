@@ -1,4 +1,4 @@
-//! `impl Trait` as a return type and as a parameter; what runs later, where the scope stands around its making.
+//! `impl Trait` as a return type and as a parameter; code that runs later, with the scope around its creation.
 #![deny(warnings)]
 use gpucache::prelude::*;
 

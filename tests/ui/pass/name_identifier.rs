@@ -1,4 +1,4 @@
-//! The name as an identifier: raw ones without `r#`, and the names of options are names like any other.
+//! The name as an identifier: raw identifiers lose their `r#`, and names of options are valid names.
 use gpucache::prelude::*;
 
 #[cache_scope(identifier)]

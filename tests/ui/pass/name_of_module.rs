@@ -1,4 +1,4 @@
-//! `self::NAME` begins with the path of the module that it is written in.
+//! `self::NAME` begins with the path of the current module.
 #![deny(warnings)]
 use gpucache::prelude::*;
 use std::task::{Context, Poll, Waker};

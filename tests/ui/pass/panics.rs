@@ -1,4 +1,4 @@
-//! A panic leaves the scopes that it unwinds through.
+//! A panic leaves the scopes through which it unwinds.
 #![deny(warnings)]
 use gpucache::prelude::*;
 use std::panic::catch_unwind;

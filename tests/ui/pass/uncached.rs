@@ -1,4 +1,4 @@
-//! `uncached!` inside scopes of both kinds: its arrays are not served by them.
+//! `uncached!` inside scopes of both kinds: the scopes do not serve its arrays.
 #![deny(warnings)]
 use gpucache::prelude::*;
 

@@ -1,15 +1,15 @@
-//! What must not compile, with the message that a program then gets, one mistake to a file.
+//! Programs that must not compile, and the messages that they get; one mistake per file.
 //!
 //! The messages in `fail` are gpucache's own: the first line of each names the cause and the remedy. Those in
-//! `compiler` are the compiler's, and about the program's own lines.
+//! `compiler` come from the compiler, and are about the program's own lines.
 //!
-//! `TRYBUILD=overwrite` writes the messages anew; read each before it is kept.
+//! `TRYBUILD=overwrite` writes the messages again. Read each before you keep it.
 
 use std::path::Path;
 
-/// Lines of a message, at most: it is read without scrolling.
+/// The most lines of a message, so that it is read without scrolling.
 const LINES: usize = 15;
-/// Mistakes with a message of ours, at least.
+/// The least number of mistakes with a message of our own.
 const MISTAKES: usize = 80;
 
 #[test]
@@ -19,7 +19,7 @@ fn mistakes_and_their_messages() {
     cases.compile_fail("compiler/*.rs");
 }
 
-/// The messages in a folder, by their file's name.
+/// The messages in a folder, with the names of their files.
 fn messages(folder: &str) -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let paths = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
@@ -39,7 +39,7 @@ fn messages_are_short() {
     }
 }
 
-/// A remedy follows its cause behind a colon or a semicolon, or is the word `unsafe` to be added.
+/// The remedy follows the cause after a colon or a semicolon, or it is the word `unsafe` that has to be added.
 #[test]
 fn first_lines_have_two_parts() {
     for (path, message) in messages("fail") {

@@ -1,5 +1,5 @@
-//! The macros as a program meets them: what has to compile and run. Each file of `pass` is a program, which this one runs in a process of
-//! its own: they share names of scopes.
+//! Programs that use the macros and have to compile and run. Each file of `pass` is a program, which this one runs in its own
+//! process, because the programs share names of scopes.
 
 use std::process::{Command, ExitCode};
 
@@ -74,7 +74,7 @@ mod uncached;
 #[path = "../pass/unsafe_and_extern.rs"]
 mod unsafe_and_extern;
 
-/// Names the program that a process is to run.
+/// Names the program that a child process runs.
 const CHILD: &str = "GPUCACHE_UI_PROGRAM";
 
 const PROGRAMS: [(&str, fn()); 35] = [
@@ -115,7 +115,7 @@ const PROGRAMS: [(&str, fn()); 35] = [
     ("unsafe_and_extern", unsafe_and_extern::main),
 ];
 
-/// Whether the program comes to its end.
+/// Whether the program ends successfully.
 fn passes(name: &str) -> bool {
     let status = Command::new(std::env::current_exe().unwrap()).env(CHILD, name).status().unwrap();
     println!("{name} ... {}", if status.success() { "ok" } else { "FAILED" });

@@ -1,11 +1,11 @@
-//! A `#[test]` in place of the compiler's. With `#[macro_use] extern crate` at a crate's root it is the one that all modules of
-//! the crate mean, and what macros of other crates expand to in them, so that no test's source is touched.
+//! A `#[test]` that replaces the compiler's. With `#[macro_use] extern crate` at a crate's root it applies in all modules of
+//! the crate, and in code that macros of other crates generate there. So the sources of the tests stay unchanged.
 
 use proc_macro::TokenStream;
 use quote::quote;
 use syn::{ItemFn, parse_macro_input, parse_quote};
 
-/// The compiler's `#[test]`, whose body becomes a function of its own that goes to the crate's `rounds` with the test's name.
+/// The compiler's `#[test]` on a function that passes the original body, as a function, to the crate's `rounds` with the test's name.
 #[proc_macro_attribute]
 pub fn test(_arguments: TokenStream, item: TokenStream) -> TokenStream {
     let mut test = parse_macro_input!(item as ItemFn);

@@ -1,21 +1,21 @@
-//! Numbers with their units, to be read by people; and their sums.
+//! Numbers with units for people to read, and sums that do not overflow.
 
 use std::fmt;
 
-/// Bytes in the largest binary unit of which there is at least one: `1.50 GiB`; below 10 KiB exactly. By `{:#}` both:
-/// `1610612736 bytes (1.50 GiB)`.
+/// Shows bytes in the largest binary unit that gives a number of at least 1, for example `1.50 GiB`. Below 10 KiB it shows the exact number
+/// of bytes. `{:#}` shows both: `1610612736 bytes (1.50 GiB)`.
 pub struct Bytes(pub u64);
 
-/// A number of things, with their name and that of several.
+/// A number of things, with the name of one thing and the name of several.
 pub struct Count(pub u64, pub &'static str, pub &'static str);
 
-/// Adds to a sum of counts or bytes. Beyond the largest number it stays there: it wraps around in no build.
+/// Adds to a sum of counts or bytes. The sum stays at the largest number instead of wrapping around, in debug and release builds.
 #[inline]
 pub fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
-/// The sum of counts or bytes, by [`add`].
+/// The sum of counts or bytes. It saturates, as [`add`] does.
 pub fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers.into_iter().fold(0, u64::saturating_add)
 }
@@ -27,7 +27,7 @@ impl fmt::Display for Count {
     }
 }
 
-/// Up to here a number is read faster than its unit.
+/// Below this number of bytes, people read the exact number faster than a number with a unit.
 const EXACT: u64 = 10 << 10;
 
 impl fmt::Display for Bytes {

@@ -1,7 +1,8 @@
-//! Work that one thread does for all who need it, and that the others wait for: but not while that thread runs code of the program, which
-//! may itself wait for them.
+//! Errands. An errand is work that one thread does for all threads that need it, while the other threads wait for it. They do not wait
+//! while that thread runs code of the program, since this code may itself wait for them: the errand is then paused.
 //!
-//! Errands of a thread end in the reverse order in which they began. The first ones may be paused (`PerThread::paused`).
+//! The errands of a thread end in the reverse order of their beginnings. If some of them are paused, these are the first ones
+//! (`PerThread::paused`).
 
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
@@ -11,36 +12,36 @@ use super::held::assert_nothing_held;
 use super::per_thread::THREAD;
 use super::sync::{Condvar, Mutex, MutexGuard};
 
-/// How many threads are at it.
+/// How many threads are doing this errand.
 #[derive(Debug, Default)]
 struct Threads {
-    /// All of them: a second one begins only while every other one is paused.
+    /// All of them. A second thread begins only while every other one is paused.
     all: usize,
-    /// Those that do not run code of the program now.
+    /// The threads that are not paused: they do not run code of the program now.
     running: usize,
 }
 
-/// One piece of work, which is done again and again.
+/// One kind of work, which threads do again and again.
 #[derive(Debug, Default)]
 pub struct Errand {
     threads: Mutex<Threads>,
     changed: Condvar,
 }
 
-/// The calling thread does the work until this is dropped.
+/// Shows that the calling thread does the errand, until this value is dropped.
 #[derive(Debug)]
 pub struct Turn<'a> {
     errand: &'a Arc<Errand>,
-    /// Whether every other thread that is at it runs code of the program, and there is one.
+    /// Whether other threads do this errand too. All of them then ran code of the program when this turn began.
     pub is_beside_others: bool,
-    /// Not at a thread's end, where nothing could pause it: nobody waits for it then.
+    /// False if the turn began while the thread was ending. Nothing could pause the errand then, so no thread waits for it.
     is_counted: bool,
 }
 
-/// The errands of a thread.
+/// The errands of a thread, and the code that waits for their end.
 struct Mine {
     errands: Vec<Arc<Errand>>,
-    /// Code of the program that runs once the thread is at none of them.
+    /// Code of the program that runs once the thread has ended all its errands.
     after: Vec<Box<dyn FnOnce()>>,
 }
 
@@ -48,7 +49,7 @@ thread_local! {
     static MINE: RefCell<Mine> = const { RefCell::new(Mine { errands: Vec::new(), after: Vec::new() }) };
 }
 
-/// Calls `act` with the errands of the thread; not at its end, when it has none.
+/// Calls `act` with the errands of the thread. It returns `None` if the thread is ending, since the thread has no list of errands then.
 fn with_mine<R>(act: impl FnOnce(&mut Vec<Arc<Errand>>) -> R) -> Option<R> {
     MINE.try_with(|mine| act(&mut mine.borrow_mut().errands)).ok()
 }
@@ -63,18 +64,19 @@ impl Errand {
         self.changed.notify_all();
     }
 
-    /// Whether the calling thread is at it, and runs code of the program meanwhile.
+    /// Whether the calling thread does this errand. If so, the caller is code of the program that runs during the errand.
     pub fn is_mine(self: &Arc<Self>) -> bool {
         with_mine(|mine| mine.iter().any(|errand| Arc::ptr_eq(errand, self))).unwrap_or(false)
     }
 
-    /// The calling thread does the work, unless another one is at it.
+    /// Lets the calling thread begin the errand, unless another thread is doing it.
     pub fn try_begin(self: &Arc<Self>) -> Option<Turn<'_>> {
         let threads = self.threads();
         if threads.all == 0 { self.begin_among(threads) } else { None }
     }
 
-    /// The calling thread does the work, unless another one did it meanwhile, which this waits for: `None` then.
+    /// Lets the calling thread begin the errand. If another thread is doing it and is not paused, this waits until that thread has ended or
+    /// paused it, and returns `None`.
     pub fn begin(self: &Arc<Self>) -> Option<Turn<'_>> {
         let mut threads = self.threads();
         if threads.running == 0 {
@@ -96,8 +98,8 @@ impl Errand {
         Some(Turn { errand: self, is_beside_others, is_counted })
     }
 
-    /// Waits until no thread is at it: as long as one is that runs no code of the program, and for so long at `most` besides. Whether none
-    /// is then, though one was before.
+    /// Waits until no thread does this errand. It waits without a limit for threads that are not paused, and up to `most` for threads that
+    /// are. Returns whether there were such threads and none is left.
     pub fn wait_for_others(&self, most: Duration) -> bool {
         let until = Instant::now() + most;
         let mut threads = self.threads();
@@ -131,8 +133,8 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Runs code of the program once the thread is at no errand: at once, if it is at none. To run it within an errand would pause that, and
-/// another thread would do the same work beside it.
+/// Runs code of the program once the thread has no errand: at once if it has none. Code that ran during an errand would pause the errand,
+/// and another thread would do the same work at the same time.
 #[cfg(any(feature = "tracing", test))]
 pub fn after_errands(act: impl FnOnce() + 'static) {
     let mut act = Some(act);
@@ -147,19 +149,19 @@ pub fn after_errands(act: impl FnOnce() + 'static) {
     act.into_iter().for_each(run_user_code);
 }
 
-/// Runs what waited for the end of the thread's errands.
+/// Runs the code that waited for the end of the thread's errands.
 fn run_after() {
     let after = MINE.try_with(|mine| {
         let mut mine = mine.borrow_mut();
         if mine.errands.is_empty() { std::mem::take(&mut mine.after) } else { Vec::new() }
     });
-    // A panic of that code while another one unwinds would abort.
+    // A panic in this code during the unwinding of another panic would abort the process.
     if !std::thread::panicking() {
         after.into_iter().flatten().for_each(run_user_code);
     }
 }
 
-/// Runs code of the program: the thread must hold no lock of ours, and nobody waits for what it is at.
+/// Runs code of the program. The thread must hold no lock of this crate. Its errands are paused, so no other thread waits for them.
 #[inline]
 pub(crate) fn run_user_code<R>(act: impl FnOnce() -> R) -> R {
     assert_nothing_held();
@@ -167,7 +169,7 @@ pub(crate) fn run_user_code<R>(act: impl FnOnce() -> R) -> R {
     act()
 }
 
-/// The errands of the thread are paused while this lives, but for the first ones, which were so before.
+/// Pauses the errands of the thread while it lives. Errands that were paused before, the first ones, stay as they are.
 struct Pause {
     before: usize,
 }
@@ -228,7 +230,7 @@ mod tests {
                 let _turn = errand.begin().unwrap();
                 run_user_code(|| {
                     assert!(errand.is_mine());
-                    // Within each other, as a handler that tells a subscriber.
+                    // One call within another, as a handler that tells a subscriber.
                     let _other = Arc::<Errand>::default();
                     run_user_code(|| inside.wait());
                     over.wait();

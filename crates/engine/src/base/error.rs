@@ -1,4 +1,4 @@
-//! The one error type of the crate: opaque, with predicates, so that a new cause never breaks a caller.
+//! The only error type of the crate. It is opaque and has predicates, so a new cause does not break callers.
 
 use std::any::Any;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use super::amounts::Bytes;
 use super::shortage::{Bound, Shortage};
 
-/// What every fallible call of this crate returns.
+/// The result of every fallible call of this crate.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -20,10 +20,10 @@ use super::shortage::{Bound, Shortage};
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why memory could not be had, reached or described.
+/// The reason why memory could not be allocated, reached or described.
 ///
-/// The type is opaque: ask it with its predicates. The message says what happened, to what, and what to do about it; of an
-/// allocation, which array in which scope.
+/// The type is opaque: ask for the cause with its predicates. The message says what happened, to which array, and what to do about it. The
+/// message of a failed allocation also names the scope.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -35,12 +35,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[error(transparent)]
 pub struct Error(Box<Kind>);
 
-/// What remains to be done where the device lacks memory: idle memory went back to it before a request failed, but for what a
-/// thread that is inside a scope keeps there.
+/// The advice to a program if the device lacks memory. Idle memory has already been returned to the device when a request fails, except
+/// memory that a thread inside a scope keeps there.
 const DROP_SOMETHING: &str =
     "drop arrays, `invalidate` scopes that other threads are inside of, or work in smaller pieces, then try again";
 
-/// What a device of so many bytes in all, if that is known, has of the bytes that were asked for.
+/// Says how the request compares with the memory of the device, or with the limit. `capacity` is the number of bytes that there are in all,
+/// if it is known.
 fn lack(bytes: usize, capacity: Option<u64>, bound: Bound) -> String {
     let by = if bound == Bound::Capacity { "" } else { " by its limit" };
     match capacity.filter(|&all| all < bytes as u64) {
@@ -49,7 +50,7 @@ fn lack(bytes: usize, capacity: Option<u64>, bound: Bound) -> String {
     }
 }
 
-/// What there was of the device, in lines of its own.
+/// The state of the device at the failure, on lines of its own.
 fn shown(shortage: &Option<Box<Shortage>>) -> String {
     shortage.as_ref().map_or_else(String::new, |shortage| format!("\n{shortage}"))
 }
@@ -127,7 +128,7 @@ impl Error {
         Error(Box::new(Kind::DeviceFailure { device, operation, detail, remedy }))
     }
 
-    /// As [`device_failure`](Error::device_failure), for what `device`, or a library, refused and a change in the program remedies.
+    /// Like [`device_failure`](Error::device_failure), if `device` or a library refused the operation and a change in the program helps.
     pub(crate) fn refused(
         device: &str,
         operation: &'static str,
@@ -138,13 +139,13 @@ impl Error {
         Error(Box::new(Kind::DeviceFailure { device, operation, detail, remedy }))
     }
 
-    /// `what` had no memory, of which it does not say how much it wanted.
+    /// `what` found too little memory, and did not say how much it needed.
     #[cfg(feature = "cuda")]
     pub(crate) fn exhausted(what: &'static str, detail: String) -> Error {
         Error(Box::new(Kind::Exhausted { what, detail }))
     }
 
-    /// For a device's constructor: `what` does not exist or does not work on this machine; `remedy` says what to do.
+    /// For a device's constructor: `what` does not exist on this machine or does not work. `remedy` says what to do.
     ///
     /// ```
     /// use gpucache::Error;
@@ -157,18 +158,18 @@ impl Error {
         Error(Box::new(Kind::Unavailable { what: what.to_string(), detail: detail.to_string(), remedy }))
     }
 
-    /// For front ends, which know shapes.
+    /// For front ends, which know the shapes of arrays.
     #[doc(hidden)]
     pub fn invalid_shape(message: String) -> Error {
         Error(Box::new(Kind::InvalidShape(message)))
     }
 
-    /// Work that was done later panicked with this text.
+    /// Late work panicked with this text.
     pub(crate) fn panicked(text: impl Into<String>) -> Error {
         Error(Box::new(Kind::Panicked(text.into())))
     }
 
-    /// The same of a device that has so many bytes in all.
+    /// The same error, for a device that has `capacity` bytes in all.
     pub(crate) fn of_capacity(mut self, capacity: u64) -> Error {
         if let Kind::OutOfMemory { capacity: known, .. } = &mut *self.0 {
             *known = Some(capacity);
@@ -176,7 +177,7 @@ impl Error {
         self
     }
 
-    /// The same where a limit of so many bytes is all that may be had, whatever there is.
+    /// The same error, if a limit of `limit` bytes is the cause and not the memory of the device.
     pub(crate) fn of_limit(mut self, limit: u64, of: Bound) -> Error {
         if let Kind::OutOfMemory { bound, .. } = &mut *self.0 {
             *bound = of;
@@ -184,7 +185,7 @@ impl Error {
         self.of_capacity(limit)
     }
 
-    /// The same with what there was of the device when nothing helped.
+    /// The same error, with the state of the device after all reclaim steps failed.
     pub(crate) fn with_shortage(mut self, told: Shortage) -> Error {
         if let Kind::OutOfMemory { capacity, bound: of, shortage, .. } = &mut *self.0 {
             let (bound, most_bytes) = (*of, *capacity);
@@ -193,11 +194,11 @@ impl Error {
         self
     }
 
-    /// The same where it stopped a request of so many bytes, of which the device may have been asked for a piece. `request`
-    /// says what was asked for.
+    /// The same error, as the cause that stopped a request for `bytes` bytes. The device may have been asked for only a part of them.
+    /// `request` says what was requested.
     pub(crate) fn stopping(mut self, request: String, dtype: &str, bytes: usize) -> Error {
         if self.is_deferred() {
-            // It is of an earlier call.
+            // A deferred error belongs to an earlier call.
             return self;
         }
         if let Kind::OutOfMemory { bytes: piece, shortage, .. } = &mut *self.0 {
@@ -218,8 +219,8 @@ impl Error {
         }
     }
 
-    /// The device could not give the memory that was asked for, not even after idle cached memory went back to it. A retry helps
-    /// once arrays were dropped, unless more was asked for than the device has in all, which the message says.
+    /// The device could not provide the memory, although idle cached memory was returned to it first. A retry helps once arrays were
+    /// dropped. It does not help if the request is larger than the device or its limit; the message says so in that case.
     ///
     /// ```
     /// use gpucache::{device::Virtual, prelude::*};
@@ -236,25 +237,25 @@ impl Error {
         }
     }
 
-    /// Whether a limit does not allow it, whatever the device has.
+    /// Whether a limit forbids the request, even if the device has memory.
     pub(crate) fn is_of_limit(&self) -> bool {
         matches!(self.cause(), Kind::OutOfMemory { bound, .. } if *bound != Bound::Capacity)
     }
 
-    /// Whether the limit of the process over all devices does not allow it.
+    /// Whether the limit of the process over all devices forbids the request.
     pub(crate) fn is_of_process(&self) -> bool {
         matches!(self.cause(), Kind::OutOfMemory { bound: Bound::Process, .. })
     }
 
-    /// Whether so many bytes are more than all that the device has, or that a limit allows.
+    /// Whether `bytes` is more than the whole device has, or more than a limit allows.
     pub(crate) fn is_beyond_all(&self, bytes: u64) -> bool {
         matches!(self.cause(), Kind::OutOfMemory { capacity: Some(all), .. } if *all < bytes)
     }
 
-    /// What there was of the device when an allocation found no memory, and who had it; `None` for any other failure.
+    /// The state of the device when an allocation found no memory, and who held the memory. `None` for any other failure.
     ///
     /// ```
-    /// use gpucache::{Bound, device::Virtual, prelude::*};
+    /// use gpucache::{device::Virtual, error::Bound, prelude::*};
     ///
     /// let device = Virtual::new(1 << 30);
     /// gpucache::limit(&device, 1 << 20);
@@ -269,14 +270,14 @@ impl Error {
         }
     }
 
-    /// The device, its driver or a feature of it does not exist here, or what it was given is not made for it. A retry does
+    /// The device, its driver or one of its features does not exist here, or it does not support the arguments of the call. A retry does
     /// not help.
     ///
     /// ```
     /// use gpucache::prelude::*;
     ///
     /// let (stream, mut array) = (Host::new_stream()?, Host::new().zeros::<u8>(4)?);
-    /// let error = stream.launch(&mut array, |array| array.fill(1)).unwrap_err(); // nothing makes the array's owner wait
+    /// let error = stream.launch(&mut array, |array| array.fill(1)).unwrap_err(); // nothing makes the array's owner wait for the stream
     /// assert!(error.is_unavailable());
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -284,7 +285,7 @@ impl Error {
         matches!(self.cause(), Kind::Unavailable { .. })
     }
 
-    /// A shape overflows, or does not fit the data or the array it was given for. A retry does not help.
+    /// A shape overflows, or does not fit the data or the array that the call got. A retry does not help.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -296,8 +297,8 @@ impl Error {
         matches!(self.cause(), Kind::InvalidShape(_))
     }
 
-    /// The driver refused or lost an operation. On CUDA such errors often stay until the process ends; the message says
-    /// where they do not.
+    /// The driver refused an operation or lost it. On CUDA such errors often persist until the process ends; the message says if they do
+    /// not.
     ///
     /// ```
     /// use gpucache::Error;
@@ -309,8 +310,8 @@ impl Error {
         matches!(self.cause(), Kind::DeviceFailure { .. })
     }
 
-    /// Work on a stream of `Host::new_stream` panicked, or was not done because it was lent
-    /// an array that such work was to write. The message has the text of the panic.
+    /// Work on a stream of `Host::new_stream` panicked, or did not run because an array that it borrowed was to be written by work that had
+    /// panicked. The message contains the text of the panic.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -325,15 +326,15 @@ impl Error {
         matches!(self.cause(), Kind::Panicked(_))
     }
 
-    /// The failure happened in an earlier drop or in late work, which could not return it; the call that returned it was
-    /// not started and can be made again. The other predicates describe the earlier failure.
+    /// The failure happened in an earlier drop or in late work, which could not return an error. The call that returned this error did not
+    /// run and can be repeated. The other predicates describe the earlier failure.
     ///
     /// ```
     /// use gpucache::prelude::*;
     ///
     /// let stream = Host::new_stream()?;
     /// stream.launch((), |()| panic!("in late work"))?;
-    /// let error = stream.synchronize().unwrap_err(); // not what waiting met itself
+    /// let error = stream.synchronize().unwrap_err(); // this wait itself did not fail
     /// assert!(error.is_deferred() && stream.synchronize().is_ok());
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -342,7 +343,7 @@ impl Error {
     }
 }
 
-/// The text of a panic.
+/// The text of a panic's payload.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a value that is no text")

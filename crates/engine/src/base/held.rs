@@ -1,14 +1,15 @@
-//! What the calling thread must not hold while code of the program runs: locks of ours, and borrows of an owner's side.
+//! Checks that the calling thread holds no lock of this crate, and no borrow of an owner's side, while code of the program runs.
 //!
 //! Code of the program is a pressure handler, a subscriber of `tracing`, work on a host's stream, or the destructor of a value that the
-//! program made. It may lock something of its own that another thread holds which calls this crate, and it may call this crate
-//! itself. So no lock of ours is held then. In builds with debug assertions each lock counts, and each place where such code
-//! may run looks at the count, whether it runs this time or not. Other builds do nothing of this.
+//! program made. This code may call the crate. It may also lock a mutex of its own which another thread holds while that thread calls the
+//! crate. So the crate must hold none of its locks while code of the program runs. In builds with debug assertions, each lock increments a
+//! counter of its thread. Each place where code of the program may run checks this counter, even if no such code runs this time. Other
+//! builds do neither.
 
 #[cfg(debug_assertions)]
 use super::per_thread::THREAD;
 
-/// Counts as a lock of the calling thread while it lives.
+/// Counts as one held lock of the calling thread until it is dropped.
 #[derive(Debug)]
 pub struct Held(());
 
@@ -28,14 +29,14 @@ impl Drop for Held {
     }
 }
 
-/// Code of the program may run here: a build with debug assertions panics if the thread holds a lock of ours.
+/// Marks a place where code of the program may run. A build with debug assertions panics here if the thread holds a lock of this crate.
 #[inline(always)]
 #[track_caller]
 pub fn assert_nothing_held() {
     #[cfg(debug_assertions)]
     {
         let held = THREAD.with(|thread| thread.held.get());
-        // A second panic would abort, and hide the first one.
+        // A second panic would abort the process and hide the first one.
         assert!(
             held == 0 || std::thread::panicking(),
             "code of the program may run here, under {held} locks of this crate"

@@ -1,4 +1,10 @@
-//! What every layer speaks of: errors, amounts to be read, and what threads meet by.
+//! The lowest folder of the engine: types that every other folder uses. Other folders call it; it handles no request itself.
+//!
+//! - `error` and `shortage`: the error type, and the figures that explain an out-of-memory error.
+//! - `amounts`, `table` and `output`: numbers with units, text tables, and files or pipes to write them to.
+//! - `sync`: locks and atomics. `held`: checks that no lock is held while code of the program runs.
+//! - `errand`: work that one thread does for all threads. `per_thread`: values of the calling thread.
+//! - `opened`: a list of open entries. `subscriber`: events for the crate `tracing`.
 
 pub mod amounts;
 pub mod errand;

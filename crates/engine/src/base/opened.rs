@@ -1,13 +1,13 @@
-//! Values that come one after the other and go in any order, as open entries of scopes do. No operation takes longer the more values
-//! there are.
+//! A list of values that arrive one after the other and leave in any order, as open entries of scopes do. The time of each operation does
+//! not depend on the number of values.
 
-/// A list in order of arrival. Values lie in slots, which are linked to the next older and the next newer one; a slot that is free serves
-/// the next value, so a list that was once as long takes no more memory.
+/// A list in order of arrival. Values lie in slots, and each slot is linked to the next older and the next newer one. A new value takes a
+/// free slot if there is one, so the list uses no more memory than at its greatest length.
 #[derive(Debug)]
 pub struct Opened<T> {
     slots: Vec<Slot<T>>,
     newest: usize,
-    /// The first free slot; the others follow by `older`.
+    /// The first free slot. `older` of a free slot is the next free one.
     free: usize,
 }
 
@@ -19,7 +19,7 @@ struct Slot<T> {
     newer: usize,
 }
 
-/// No slot has this number.
+/// The number that stands for no slot.
 const NONE: usize = usize::MAX;
 
 impl<T> Default for Opened<T> {
@@ -29,7 +29,7 @@ impl<T> Default for Opened<T> {
 }
 
 impl<T> Opened<T> {
-    /// Adds the newest value. Returns its slot, which is 0 in an empty list that has just been made or cleared.
+    /// Adds the newest value and returns its slot. The slot is 0 if the list is new, or was just cleared.
     #[inline]
     pub fn push(&mut self, value: T) -> usize {
         let slot = Slot { value: Some(value), older: self.newest, newer: NONE };
@@ -51,7 +51,7 @@ impl<T> Opened<T> {
         place
     }
 
-    /// Takes the value out of a slot; `None` if it has none.
+    /// Takes the value out of a slot. Returns `None` if the slot has none.
     #[inline]
     pub fn remove(&mut self, place: usize) -> Option<T> {
         let slot = self.slots.get_mut(place)?;
@@ -68,7 +68,7 @@ impl<T> Opened<T> {
         Some(value)
     }
 
-    /// Removes all values, and keeps the memory of their slots.
+    /// Removes all values and keeps the memory of their slots.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
         (self.newest, self.free) = (NONE, NONE);
@@ -88,7 +88,7 @@ impl<T> Opened<T> {
         self.get(self.newest)
     }
 
-    /// The slot of the value that came right after that of this one.
+    /// The slot of the value that arrived next after the value in `place`.
     #[inline]
     pub fn after(&self, place: usize) -> Option<usize> {
         self.slots.get(place).map(|slot| slot.newer).filter(|&newer| newer != NONE)
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Any order of arrivals and removals, next to a plain vector of slots and values.
+        /// Compares any order of arrivals and removals with a plain vector of slots and values.
         #[test]
         fn it_is_a_list_in_order_of_arrival(steps in prop::collection::vec((any::<bool>(), 0..20usize), 1..200)) {
             let (mut opened, mut model) = (Opened::default(), Vec::<(usize, usize)>::new());

@@ -1,4 +1,4 @@
-//! Files that the environment asks for: a trace at the exit, a reading each second. Neither may hold the program up.
+//! Files that environment variables request: a trace at exit, or a line of figures each second. Neither may delay the program.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -6,19 +6,19 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What is written, and never waits for a reader for long: a pipe may be full, and its reader may have stopped.
+/// A file or a pipe that this process writes to. A write never waits long for a reader: a pipe may be full and its reader may have stopped.
 pub struct Output(File);
 
-/// A reader that takes nothing for so long is taken to be gone. One that is merely slow takes some bytes within it.
+/// A reader that takes no bytes for this long counts as gone. A slow reader takes some bytes within this time.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The pause before a full pipe is looked at again.
+/// The pause before the next attempt to write to a full pipe.
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Output {
-    /// Opens a file to write it anew, and a pipe if somebody reads it.
+    /// Opens a file and discards its old contents, or opens a pipe that somebody reads.
     ///
     /// # Errors
-    /// Those of the system; that of a pipe without a reader says so.
+    /// The errors of the system. For a pipe without a reader, the error says so.
     pub fn create(path: &Path) -> io::Result<Output> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);

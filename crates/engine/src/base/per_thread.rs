@@ -1,31 +1,31 @@
-//! What the engine knows of the calling thread beside its scopes: plain values without destructors, so that they can be read and
-//! written at any time of a thread's end. Each value belongs to the module that its comment names.
+//! Values that the engine keeps for each thread, apart from its scopes. They are plain values without destructors, so they can be read and
+//! written at any time while a thread ends. The comment of each value names the module that owns it.
 
 use std::cell::Cell;
 
 /// The values of one thread.
 pub(crate) struct PerThread {
-    /// Locks of ours that the thread holds (`base/held`).
+    /// The number of locks of this crate that the thread holds (`base/held`).
     #[cfg(debug_assertions)]
     pub(crate) held: Cell<usize>,
-    /// Errands of the thread that are paused, the first ones (`base/errand`).
+    /// How many errands of the thread are paused. These are always its first ones (`base/errand`).
     pub(crate) paused: Cell<usize>,
-    /// Whether soft limits are limits now (`device/quota`).
+    /// Whether a request must also respect soft limits now (`device/quota`).
     pub(crate) is_soft: Cell<bool>,
-    /// Whether no handler of the program is called now (`pressure/handlers`).
+    /// Whether calls of the program's pressure handlers are suppressed now (`pressure/handlers`).
     pub(crate) is_in_handler: Cell<bool>,
     #[cfg(feature = "cuda")]
     pub(crate) cuda: CudaCalls,
 }
 
-/// Calls of the CUDA driver that the thread is in.
+/// The state of the thread between its calls of the CUDA driver.
 #[cfg(feature = "cuda")]
 pub(crate) struct CudaCalls {
-    /// Whether the thread is in a call of our own to the driver's allocator (`device/cuda/own_calls`).
+    /// Whether the thread is in a call that this crate itself makes to the driver's allocator (`device/cuda/own_calls`).
     pub(crate) is_own: Cell<bool>,
-    /// Whether the context that is current is made current again afterwards (`device/cuda/current`).
+    /// Whether the thread must restore the current CUDA context after its calls (`device/cuda/current`).
     pub(crate) keeps_current: Cell<bool>,
-    /// The context that was current before it was changed, as a number; 0 for none (`device/cuda/current`).
+    /// The context that was current before this crate changed it, as a number. 0 means that no context was current (`device/cuda/current`).
     pub(crate) current_before: Cell<Option<usize>>,
 }
 
@@ -43,7 +43,7 @@ thread_local! {
     };
 }
 
-/// Sets a flag of the calling thread while `act` runs.
+/// Sets a flag of the calling thread while `act` runs, then restores the flag's old value.
 #[inline]
 pub(crate) fn with_flag<R>(flag: fn(&PerThread) -> &Cell<bool>, act: impl FnOnce() -> R) -> R {
     struct Reset(fn(&PerThread) -> &Cell<bool>, bool);

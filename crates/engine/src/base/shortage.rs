@@ -9,7 +9,7 @@ use super::amounts::Bytes;
 /// What stopped an allocation that found no memory: of [`Error::shortage`](crate::Error::shortage).
 ///
 /// ```
-/// use gpucache::{Bound, cache_scope, device::Virtual, prelude::*};
+/// use gpucache::{cache_scope, device::Virtual, error::Bound, prelude::*};
 ///
 /// let device = Virtual::new(8 << 20);
 /// let kept = cache_scope!(weights, { device.zeros::<u8>(6 << 20)? });
@@ -66,7 +66,7 @@ pub struct Shortage {
 /// Whose bound an allocation met.
 ///
 /// ```
-/// assert_eq!(gpucache::Bound::default(), gpucache::Bound::Capacity);
+/// assert_eq!(gpucache::error::Bound::default(), gpucache::error::Bound::Capacity);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

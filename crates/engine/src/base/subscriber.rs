@@ -1,7 +1,7 @@
-//! What all that is told by the crate `tracing` has in common: whose it is, and whether anybody hears it.
+//! Events for subscribers of the crate `tracing`: their target, and whether there is a subscriber for them.
 //!
-//! A subscriber is code of the program, which may enter scopes and allocate. So nothing is told under a lock, or while the
-//! owner's side of a cache is borrowed: it is kept until then.
+//! A subscriber is code of the program, which may enter scopes and allocate. So the engine sends no event under a lock, or while the
+//! owner's side of a cache is borrowed. It keeps the event until then.
 
 use tracing::level_filters::LevelFilter;
 
@@ -11,26 +11,26 @@ use super::held::assert_nothing_held;
 /// The target of every span and event.
 pub const TARGET: &str = "gpucache";
 
-/// Whether any subscriber may want events, so that one is worth keeping until it can be told: one relaxed load.
+/// Whether any subscriber may want events, so that it is worth keeping an event to send later. The cost is one relaxed load.
 #[inline]
 pub fn is_heard() -> bool {
     LevelFilter::current() >= LevelFilter::DEBUG
 }
 
-/// Whether there is any subscriber. Without one no errand of the thread is paused to tell it.
+/// Whether there is any subscriber. Without one, no errand of the thread needs to be paused.
 fn is_there() -> bool {
     assert_nothing_held();
     LevelFilter::current() > LevelFilter::OFF
 }
 
-/// Tells a subscriber, if there is one, by `event`.
+/// Sends an event, if there is a subscriber. `event` runs as code of the program.
 pub fn tell(event: impl FnOnce()) {
     if is_there() {
         run_user_code(event);
     }
 }
 
-/// The same, once the thread is at no errand that others wait for.
+/// The same, once the thread has no errand that other threads wait for.
 pub fn tell_after_errands(event: impl FnOnce() + 'static) {
     if is_there() {
         after_errands(event);

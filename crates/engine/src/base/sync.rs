@@ -1,11 +1,11 @@
-//! Atomics, cells and locks: those of std, or what a checker needs instead.
+//! Atomics, cells and locks: those of std, or replacements that a checker needs.
 //!
-//! Where the tests of this crate are built with `--cfg loom`, atomics and cells are the model checker's. Loom runs a test
-//! again and again, in each order in which its threads can meet, and lets each load return each value that its ordering
-//! allows. Nobody who uses the crate builds it. Statistics are no part of the models and use std.
+//! If the tests of this crate are built with `--cfg loom`, atomics and cells come from the model checker loom. Loom runs a test many times,
+//! in each order in which its threads can meet. It lets each load return every value that the load's ordering allows. Programs that use the
+//! crate never build with loom. Statistics are not part of the models, so they use std.
 //!
-//! With `--cfg gpucache_tsan` locks tell ThreadSanitizer what they order: see `instrumented`. In other builds with debug assertions
-//! they are counted, so that tests notice where code of the program runs under one: see `counted`.
+//! With `--cfg gpucache_tsan`, locks tell ThreadSanitizer which accesses they order: see `instrumented`. Other builds with debug assertions
+//! count the locks that a thread holds. Tests then notice code of the program that runs under a lock: see `counted`.
 
 #[cfg(all(debug_assertions, not(gpucache_tsan)))]
 mod counted;
@@ -28,7 +28,7 @@ pub use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(gpucache_tsan))]
 pub use std::sync::{LazyLock, OnceLock};
 
-/// The mutex of what is modelled: nobody may wait for one of std's while a model runs.
+/// The mutex of code that loom checks. A thread may not wait for a mutex of std while a model runs.
 #[cfg(not(all(loom, test)))]
 pub(crate) use self::{Mutex as Lock, MutexGuard as LockGuard};
 #[cfg(all(loom, test))]
@@ -36,7 +36,8 @@ pub(crate) use loom::sync::{Mutex as Lock, MutexGuard as LockGuard};
 
 #[cfg(all(loom, test))]
 pub(crate) use self::checked::{AtomicBool, AtomicPtr, AtomicU64};
-/// A model has no barrier from outside that would do for the processor what this leaves to it.
+/// Outside of models, a barrier for all processors (`membarrier`) makes a compiler fence sufficient. A model has no such barrier, so it
+/// uses a full fence.
 #[cfg(all(loom, test))]
 pub(crate) use loom::sync::atomic::fence as compiler_fence;
 #[cfg(all(loom, test))]
@@ -44,7 +45,7 @@ pub(crate) use loom::{cell::UnsafeCell, thread::yield_now};
 
 #[cfg(not(all(loom, test)))]
 mod plain {
-    /// As std's, with loom's way to get at the contents.
+    /// Std's `UnsafeCell`, with the methods of loom's.
     #[derive(Default)]
     #[repr(transparent)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -61,8 +62,9 @@ mod plain {
     }
 }
 
-/// Loom lets a sequentially consistent load return no store that it knows to be older than another sequentially consistent
-/// one. So that it knows them all, the initial value is made such a store, and each of them an exchange.
+/// In loom, a sequentially consistent load does not return a store that is older than another sequentially consistent store, if loom knows
+/// the order of the two. To let loom know the order of all of them, the initial value is stored sequentially consistently too, and each
+/// such store is an exchange.
 #[cfg(all(loom, test))]
 mod checked {
     use std::ops::Deref;

@@ -1,15 +1,15 @@
-//! A table of text whose columns are as wide as their widest cell, to be read in a terminal.
+//! A table of text for a terminal. Each column is as wide as its widest cell.
 
 use std::fmt;
 
-/// On which side of its column a cell stands.
+/// The side of the column on which a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     Left,
     Right,
 }
 
-/// Rows below a head, which tells their columns.
+/// Rows below a head row that names the columns.
 #[derive(Debug)]
 pub struct Table {
     aligns: Vec<Align>,
@@ -17,19 +17,19 @@ pub struct Table {
 }
 
 impl Table {
-    /// One that has these columns and no rows yet.
+    /// A table with these columns and no rows yet.
     pub fn new<'a>(columns: impl IntoIterator<Item = (&'a str, Align)>) -> Table {
         let (head, aligns) = columns.into_iter().map(|(name, align)| (name.to_string(), align)).unzip();
         Table { aligns, rows: vec![head] }
     }
 
-    /// Adds a row, with as many cells as there are columns.
+    /// Adds a row. It has as many cells as there are columns.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 }
 
-/// The lines of the table, without an end of line behind the last one.
+/// The lines of the table, without a line break at the end.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = |text: &String| text.chars().count();

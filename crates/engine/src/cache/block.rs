@@ -113,7 +113,7 @@ impl Block {
         Block::of(unsafe { Box::from_raw(record.cast::<Record>().as_ptr()) })
     }
 
-    /// Notes that work already on another stream of the device may use the memory. The block's drop follows that work.
+    /// Notes that work already on another stream of the device may use the memory. The caller then drops the block.
     #[cfg(feature = "foreign")]
     pub fn used_by(&self, stream: &Stream) {
         self.0.used_by(stream);
@@ -233,12 +233,12 @@ impl Block {
         self.check_outcome()
     }
 
-    /// The outcome of the work that last writes the memory, if that is late work of the host.
+    /// The outcome of the last work that writes the memory, if that is late work of the host.
     pub fn outcome(&self) -> Option<Arc<Outcome>> {
         self.0.outcome()
     }
 
-    /// Keeps the outcome of the work that last writes the memory.
+    /// Keeps the outcome of the last work that writes the memory.
     pub fn set_outcome(&mut self, outcome: Option<Arc<Outcome>>) {
         self.0.set_outcome(outcome);
     }
@@ -338,7 +338,7 @@ fn give_back(record: Box<Record>) {
 enum WayBack {
     /// To the innermost scope, which served the record.
     Here(&'static Cache),
-    /// To its home, but first reservations may keep it, and the device is told if it watches.
+    /// To its home, after due care: reservations may keep it first, and a device that watches is told.
     Care,
     /// To the cache that served the record, wherever that is. Without such a cache the memory is released.
     Home,

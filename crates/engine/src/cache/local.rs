@@ -11,7 +11,7 @@ use super::open::OpenTerms;
 use super::policy::{Recycle, Terms};
 use super::supply::{Moves, Supplied};
 use crate::device::{Stream, WeakStream};
-use crate::home::{Counter, FIRST_SPACING, PlanStats, ScopeStats, Shared};
+use crate::home::{Counter, Counts, FIRST_SPACING, Shared};
 use crate::planner::{Begin, Planner, Resolved};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
@@ -338,11 +338,11 @@ impl Local {
     /// Whether no array of the cache is alive, and no idle memory has to be kept.
     pub(super) fn has_nothing_to_keep(&self, shared: &Shared) -> bool {
         let keeps_all = self.recycle == Recycle::Keyed && self.lists.idle_bytes() > 0;
-        !keeps_all && self.deferred.records.is_empty() && !shared.counters.has_busy()
+        !keeps_all && self.deferred.records.is_empty() && !shared.has_busy()
     }
 
     /// Resets the cache once nothing is busy or idle any more. Returns its statistics so far.
-    pub(super) fn reset(&mut self, shared: &Shared) -> (ScopeStats, PlanStats) {
+    pub(super) fn reset(&mut self, shared: &Shared) -> Counts {
         self.planner.publish(shared);
         self.planner = Planner::default();
         self.recycle = Recycle::default();

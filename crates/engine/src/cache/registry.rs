@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 use super::owner::Cache;
 use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::device::Memory;
-use crate::home::{PlanStats, ScopeStats};
+use crate::home::Counts;
 use crate::pressure::{ReclaimStats, demand};
 
 /// The caches of one name.
@@ -35,7 +35,7 @@ struct NamedThreads {
     /// Caches whose threads have ended, the one that ended last on top.
     orphans: Vec<&'static Cache>,
     /// The statistics of caches that went to other names.
-    past: (ScopeStats, PlanStats),
+    past: Counts,
     past_reclaim: ReclaimStats,
     /// How many names had come up when the last thread ended.
     orphaned: u64,
@@ -61,10 +61,6 @@ fn scopes() -> MutexGuard<'static, Scopes> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn without_numbers(name: &str) -> String {
-    name.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
 impl NamedCaches {
@@ -140,8 +136,7 @@ impl NamedCaches {
     pub fn forget(self: &Arc<NamedCaches>, cache: &'static Cache) -> bool {
         let Some(past) = cache.retire() else { return false };
         let mut threads = lock(&self.threads);
-        threads.past.0 += past.0;
-        threads.past.1 += past.1;
+        threads.past += past;
         threads.past_reclaim.add(&cache.take_reclaim());
         threads.caches.retain(|other| !std::ptr::eq(*other, cache));
         drop(threads);
@@ -166,14 +161,6 @@ impl NamedCaches {
         }
     }
 
-    /// All scopes whose names differ from this one only in their digits, with this scope itself. Empty if this name has no digits.
-    pub fn siblings(&self) -> Vec<Arc<NamedCaches>> {
-        let plain = without_numbers(&self.name);
-        let has_number = plain.len() < self.name.len();
-        let is_sibling = |scope: &NamedCaches| has_number && without_numbers(&scope.name) == plain;
-        NamedCaches::all().into_iter().filter(|scope| is_sibling(scope)).collect()
-    }
-
     /// All threads' caches of the name.
     pub fn caches(&self) -> Vec<&'static Cache> {
         lock(&self.threads).caches.clone()
@@ -185,18 +172,9 @@ impl NamedCaches {
         threads.orphans.len() == threads.caches.len() && threads.orphaned <= made
     }
 
-    /// The plan statistics, summed over all threads.
-    pub fn plan_stats(&self) -> PlanStats {
-        let past = lock(&self.threads).past.1;
-        self.caches().into_iter().map(Cache::plan_stats).fold(past, |mut sum, one| {
-            sum += one;
-            sum
-        })
-    }
-
     /// Sets the peaks of each thread to its current use.
     pub fn reset_peaks(&self) {
-        lock(&self.threads).past.0.forget_peaks();
+        lock(&self.threads).past.forget_peaks();
         self.caches().into_iter().for_each(Cache::reset_peaks);
     }
 
@@ -209,13 +187,9 @@ impl NamedCaches {
         })
     }
 
-    /// The statistics, summed over all threads.
-    pub fn stats(&self) -> ScopeStats {
-        let past = lock(&self.threads).past.0;
-        self.caches().into_iter().map(Cache::stats).fold(past, |mut sum, one| {
-            sum += one;
-            sum
-        })
+    /// The statistics of caches that this name had, and that went to other names.
+    pub fn past(&self) -> Counts {
+        lock(&self.threads).past
     }
 }
 

@@ -11,7 +11,7 @@ use super::supply::{self, Supplied};
 use super::token::claim_token;
 use crate::base::error::Result;
 use crate::device::Stream;
-use crate::home::{Counter, Fact, Facts, PlanStats, Sample, ScopeStats};
+use crate::home::{Counter, Counts, Fact, Facts, Sample};
 use crate::pressure::ReclaimStats;
 use crate::range::Obtained;
 use crate::record::{Record, Request};
@@ -19,10 +19,8 @@ use crate::record::{Record, Request};
 /// The statistics of a scope on one thread, and the facts for its diagnosis.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeFacts {
-    /// The statistics of the scope.
-    pub stats: ScopeStats,
-    /// The statistics of its plans.
-    pub plans: PlanStats,
+    /// All that is counted of the scope.
+    pub counts: Counts,
     /// The facts for a diagnosis.
     pub facts: Facts,
     /// The clock of the facts. It counts the outermost entries of a scope that plans.
@@ -31,8 +29,6 @@ pub struct ScopeFacts {
     pub repeats: u64,
     /// Whether the scope keeps all memory that it ever had in use at once.
     pub keeps_all: bool,
-    /// How many arrays of its ring are alive.
-    pub carried_now: u64,
     /// The most bytes that the scope may reserve on the thread; `None` if there is no limit or it is not known.
     pub limit: Option<u64>,
     /// The place in the program that names the scope.
@@ -40,13 +36,8 @@ pub struct ScopeFacts {
 }
 
 impl Cache {
-    pub(crate) fn plan_stats(&'static self) -> PlanStats {
-        self.publish();
-        self.shared.plan_stats()
-    }
-
     /// How the scope's requests were served when memory was short.
-    pub(crate) fn reclaim(&self) -> ReclaimStats {
+    pub fn reclaim(&self) -> ReclaimStats {
         *self.shared.reclaim()
     }
 
@@ -63,9 +54,9 @@ impl Cache {
     }
 
     /// The statistics of this cache.
-    pub fn stats(&'static self) -> ScopeStats {
+    pub fn counts(&'static self) -> Counts {
         self.publish();
-        self.shared.stats()
+        self.shared.counts()
     }
 
     /// Counts an allocation of another crate. The cache served it, or it went on to the driver.
@@ -73,15 +64,6 @@ impl Cache {
     #[inline]
     pub(super) fn note_foreign(&self, is_served: bool) {
         self.shared.counters.add(if is_served { Counter::ForeignServed } else { Counter::ForeignPassedOn }, 1);
-    }
-
-    /// The allocations of other crates that the cache served, those that went on to the driver, and the cache's blocks that were
-    /// freed on another stream than their own.
-    #[cfg(feature = "foreign")]
-    pub fn foreign(&self) -> (u64, u64, u64) {
-        let [served, passed_on] =
-            [Counter::ForeignServed, Counter::ForeignPassedOn].map(|count| self.shared.counters.get(count));
-        (served, passed_on, self.shared.freed_elsewhere())
     }
 
     /// Sets the peaks to the current use: at once, or, if another thread is inside, when that thread leaves.
@@ -110,13 +92,12 @@ impl Cache {
     /// The statistics and facts of this cache. While another thread is inside the scope, the statistics are those of its last
     /// entry.
     pub fn known(&'static self) -> ScopeFacts {
-        let (stats, plans) = (self.stats(), self.plan_stats());
+        let counts = self.counts();
         let own = self.briefly(|owner| owner.with(|local, _| local.known()));
-        let (clock, limit, repeats) = own.unwrap_or((stats.entries, None, 1));
+        let (clock, limit, repeats) = own.unwrap_or((counts.get(Counter::Entries), None, 1));
         let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all());
-        let carried_now = self.shared.counters.get(Counter::RingBlocks);
         let site = self.title().map(|(_, site)| site);
-        ScopeFacts { stats, plans, facts, clock, repeats, keeps_all, carried_now, limit, site }
+        ScopeFacts { counts, facts, clock, repeats, keeps_all, limit, site }
     }
 }
 

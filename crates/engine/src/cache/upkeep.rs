@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
-use crate::home::{Counter, Fact, PlanStats, ScopeStats};
+use crate::home::{Counter, Counts, Fact};
 use crate::pressure::ReclaimStats;
 use crate::pressure::demand;
 use crate::pressure::lease::Lease;
@@ -27,7 +27,7 @@ impl Cache {
 
     /// Frees the cache for another name, if no array of it is alive and none of its idle memory has to be kept. Returns its
     /// statistics so far. Otherwise returns `None` and changes nothing.
-    pub(super) fn retire(&'static self) -> Option<(ScopeStats, PlanStats)> {
+    pub(super) fn retire(&'static self) -> Option<Counts> {
         if self.is_entered() {
             return None;
         }
@@ -131,7 +131,7 @@ impl Holder for Cache {
 
     /// Does nothing while another thread is inside the scope. A plan's block goes too, if the range would otherwise grow.
     fn release_idle(&'static self, which: Idle, need: u64, by: Releaser) -> u64 {
-        let has_none = !matches!(which, Idle::All) && self.stats().idle_bytes == 0;
+        let has_none = !matches!(which, Idle::All) && self.counts().idle_bytes() == 0;
         if has_none {
             return 0;
         }
@@ -188,8 +188,8 @@ impl Holder for Cache {
     }
 
     fn held_bytes(&'static self) -> (u64, u64) {
-        let ScopeStats { busy_bytes, idle_bytes, .. } = self.stats();
-        (busy_bytes, idle_bytes)
+        let counts = self.counts();
+        (counts.busy_bytes(), counts.idle_bytes())
     }
 
     fn leases(&'static self) -> [&'static Lease; 2] {

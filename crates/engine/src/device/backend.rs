@@ -1,4 +1,4 @@
-//! What a kind of machine implements.
+//! The trait that a kind of machine implements.
 #![allow(unsafe_code)]
 
 pub(super) mod copies;
@@ -12,43 +12,44 @@ use super::event::{Complete, Event};
 use super::mark::Mark;
 use crate::base::error::Result;
 
-/// What every block's address is a multiple of: CUDA's alignment, on which kernels with vector loads rely.
+/// Every block's address is a multiple of this. It is CUDA's alignment, on which kernels with vector loads rely.
 pub(crate) const ALIGNMENT: u64 = 256;
 
-/// What a kind of machine implements: memory ordered by one stream, and the operations that arrays need on it.
+/// A kind of machine: memory that one stream orders, and the operations that arrays need on it.
 ///
 /// Addresses are plain numbers, aligned to 256 bytes. All sizes are in bytes and never zero.
 ///
 /// # Safety
-/// [`allocate`](Backend::allocate) must return memory that nothing else uses and that stays valid until it is freed.
-/// On a machine whose arrays are read through pointers (`Host`) it must be ordinary memory of the process.
-/// Behind a [`wait`](Backend::wait) for an event no work that it was recorded behind is under way.
-/// Both sides of [`copies`](Backend::copies) put their work on one queue; the device's copies between this device's memory and all that
-/// the host's side of any of its queues allocates.
+/// - [`allocate`](Backend::allocate) must return memory that nothing else uses and that stays valid until it is freed. On a machine whose
+///   arrays are read through pointers (`Host`), it must be ordinary memory of the process.
+/// - After a [`wait`](Backend::wait) for an event, later work must not run before all work that the event was recorded behind is done.
+/// - Both sides of [`copies`](Backend::copies) must put their work on one queue. The `device` side must be able to copy between this
+///   device's memory and all memory that the `host` side of any of its queues allocates.
 ///
 /// # Example
-/// A device of one's own, handle included:
+/// A device of your own, with its handle:
 #[doc = "```\nuse gpucache::prelude::*;\n"]
 #[doc = include_str!("../../docs/plain.rs")]
 #[doc = "\nassert_eq!(Array::full(&Desk::new(), 3, 1.5f32)?.to_vec()?, [1.5; 3]);\n# Ok::<(), gpucache::Error>(())\n```"]
 pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
-    /// Memory for `bytes`, usable by work that is put on this stream from now on.
+    /// Allocates `bytes` of memory, for work that is put on this stream from now on.
     ///
     /// # Errors
-    /// [`Error::out_of_memory`](crate::Error::out_of_memory) where memory may be had once other memory is given back; anything else as it is.
+    /// [`Error::out_of_memory`](crate::Error::out_of_memory) if the memory may be available once other memory is freed. Any other error is
+    /// passed on unchanged.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     /// let address = Plain.allocate(1000)?;
     /// assert!(address.is_multiple_of(256));
-    /// // SAFETY: it was allocated just now, with as many bytes, and nothing uses it.
+    /// // SAFETY: it was allocated just now with this size, and nothing uses it.
     /// unsafe { Plain.free(address, 1000)? };
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn allocate(&self, bytes: usize) -> Result<u64>;
 
-    /// As [`allocate`](Backend::allocate), and usable by work of any stream of the device from now on.
+    /// Like [`allocate`](Backend::allocate), but work of any stream of the device may use the memory from now on.
     ///
     /// # Errors
     /// As for [`allocate`](Backend::allocate).
@@ -56,8 +57,8 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
-    /// let address = Plain.allocate_for_all(64)?; // which all of it is, here
-    /// // SAFETY: it was allocated just now, with as many bytes, and nothing uses it.
+    /// let address = Plain.allocate_for_all(64)?; // true for all memory of this device
+    /// // SAFETY: it was allocated just now with this size, and nothing uses it.
     /// unsafe { Plain.free(address, 64)? };
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -65,29 +66,29 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         self.allocate(bytes)
     }
 
-    /// Gives memory back once the work that is on the stream now is done.
+    /// Frees memory once the work that is on the stream now is done.
     ///
     /// # Errors
-    /// What the device answered; the memory counts as gone either way.
+    /// The answer of the device. The memory counts as freed in any case.
     ///
     /// # Safety
-    /// `address` came from `allocate(bytes)` of this stream, or of one of the same memory whose work on it is done; it is
-    /// freed once, and not used by later work.
+    /// `address` came from `allocate(bytes)` of this stream, or of another stream of the same memory whose work on it is done. The memory
+    /// is freed once, and later work does not use it.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     /// let address = Plain.allocate(64)?;
-    /// // SAFETY: it was allocated just now, with as many bytes, and nothing uses it.
+    /// // SAFETY: it was allocated just now with this size, and nothing uses it.
     /// unsafe { Plain.free(address, 64)? };
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()>;
 
-    /// Writes `bytes` bytes: `pattern` again and again. `bytes` is a multiple of the length of `pattern`.
+    /// Writes `bytes` bytes by repeating `pattern`. `bytes` is a multiple of the length of `pattern`.
     ///
     /// # Errors
-    /// What the device answered.
+    /// The answer of the device.
     ///
     /// # Safety
     /// `bytes` at `address` are allocated, and nothing else touches them before this is done.
@@ -97,7 +98,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
     /// let address = Plain.allocate(8)?;
     /// let mut bytes = [0; 8];
-    /// // SAFETY: as many bytes are allocated, and nothing else uses them.
+    /// // SAFETY: eight bytes are allocated, and nothing else uses them.
     /// unsafe {
     ///     Plain.fill(address, 8, &[1, 2])?;
     ///     Plain.read(address, bytes.as_mut_ptr(), 8)?;
@@ -108,10 +109,10 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()>;
 
-    /// Copies from the process's memory. `from` may be changed as soon as this returns.
+    /// Copies from the process's memory. The caller may change `from` as soon as this returns.
     ///
     /// # Errors
-    /// What the device answered.
+    /// The answer of the device.
     ///
     /// # Safety
     /// `bytes` at `from` are readable, `bytes` at `to` are allocated, and nothing else touches them before this is done.
@@ -132,10 +133,10 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()>;
 
-    /// Copies to the process's memory and waits until it is there.
+    /// Copies to the process's memory and waits until the copy is done.
     ///
     /// # Errors
-    /// What the device answered, or what work on the stream met before.
+    /// The answer of the device, or an error of earlier work on the stream.
     ///
     /// # Safety
     /// `bytes` at `from` are allocated, `bytes` at `to` are writable.
@@ -159,7 +160,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Copies within the device.
     ///
     /// # Errors
-    /// What the device answered.
+    /// The answer of the device.
     ///
     /// # Safety
     /// `bytes` at both addresses are allocated and do not overlap; nothing else writes them before this is done.
@@ -182,22 +183,22 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// ```
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()>;
 
-    /// A new queue for copies between this device's memory and the host's that it reaches by itself, which [`copy`](Backend::copy) of
-    /// the queue's `device` side makes. `None` for a device that has none, whose arrays never leave it.
+    /// A new queue for copies between this device's memory and host memory that it reaches by itself. [`copy`](Backend::copy) of the
+    /// queue's `device` side makes them. `None` for a device without such queues; its arrays never leave it.
     ///
     /// # Errors
-    /// What the device answered.
+    /// The answer of the device.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
-    /// assert!(Plain.copies()?.is_none()); // it was not asked to have one
+    /// assert!(Plain.copies()?.is_none()); // this device has no queues for copies
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn copies(&self) -> Result<Option<Copies>> {
         Ok(None)
     }
 
-    /// How much of the host's memory that its queues for copies allocated is not pinned, so that copies make a thread wait.
+    /// How much of the host memory that its queues for copies allocated is not pinned. Copies of this memory make a thread wait.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
@@ -210,20 +211,20 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Waits until all work on the stream is done.
     ///
     /// # Errors
-    /// What that work met.
+    /// An error of that work.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
-    /// Plain.synchronize()?; // at once, as no work is under way
+    /// Plain.synchronize()?; // returns at once, as there is no work
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn synchronize(&self) -> Result<()>;
 
-    /// Gives memory back to the machine that the backend keeps for later allocations, where it keeps any: before a request
-    /// fails. Returns whether there may be some more now.
+    /// Returns memory to the machine that the backend keeps for later allocations, if it keeps any. It is called before a request fails.
+    /// Returns whether more memory may be available now.
     ///
     /// # Errors
-    /// What the device answered.
+    /// The answer of the device.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
@@ -234,14 +235,13 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         Ok(false)
     }
 
-    /// An event that nothing was recorded for, of this device: to be recorded here as often as one likes.
+    /// A new event of this device that was never recorded. It may be recorded here any number of times.
     ///
-    /// Unless it is told otherwise, work is done when a call returns, and so is all that an event is recorded behind.
-    /// A backend whose work is done later has its own `new_event`, [`record`](Backend::record) and
-    /// [`wait`](Backend::wait).
+    /// By default, work is done when a call returns, so all work before a recording is done too. A backend whose work is done later has its
+    /// own `new_event`, [`record`](Backend::record) and [`wait`](Backend::wait).
     ///
     /// # Errors
-    /// What the device answered.
+    /// The answer of the device.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
@@ -253,77 +253,77 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         Ok(Arc::new(Complete))
     }
 
-    /// Puts `event`, which came from this backend, behind all work that is on the stream now. Whoever waits already
-    /// waits for what it was behind before.
+    /// Records `event`, which came from this backend, behind all work that is on the stream now. A stream that already waits for the event
+    /// still waits for its previous recording.
     ///
     /// # Errors
-    /// What the device answered; what the event is behind is then not known.
+    /// The answer of the device. The event's place is then unknown.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// let event = Plain.new_event()?;
-    /// Plain.record(&*event)?; // behind all that is on the stream now
+    /// Plain.record(&*event)?; // behind all work on the stream now
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn record(&self, _event: &dyn Event) -> Result<()> {
         Ok(())
     }
 
-    /// Makes later work of this stream wait for what `event` is behind now: work of another stream of the same memory.
-    /// The calling thread does not wait.
+    /// Makes later work of this stream wait for all work before the last recording of `event`, which is of another stream of the same
+    /// memory. The calling thread does not wait.
     ///
     /// # Errors
-    /// What the device answered; later work is then not ordered.
+    /// The answer of the device. Later work is then not ordered.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
     /// let (first, second) = (Plain, Plain);
     /// let event = first.new_event()?;
     /// first.record(&*event)?;
-    /// second.wait(&*event)?; // later work of the second is behind the first's
+    /// second.wait(&*event)?; // later work of the second waits for the first's
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn wait(&self, _event: &dyn Event) -> Result<()> {
         Ok(())
     }
 
-    /// A mark in the work of the stream now, which tells when it was reached. `None`, unless told otherwise, from a device that does not.
+    /// Sets a mark in the stream's work, which tells when the stream reached it. By default `None`: the device has no marks.
     ///
     /// # Errors
-    /// What the device answered.
+    /// The answer of the device.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
-    /// assert!(Plain.mark()?.is_none()); // it has no clock
+    /// assert!(Plain.mark()?.is_none()); // this device has no clock
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn mark(&self) -> Result<Option<Box<dyn Mark>>> {
         Ok(None)
     }
 
-    /// Whether [`is_capturing`](Backend::is_capturing) is ever true.
+    /// Whether [`is_capturing`](Backend::is_capturing) can ever be true.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
-    /// assert!(!Plain.can_capture()); // it knows no graphs
+    /// assert!(!Plain.can_capture()); // this device has no graphs
     /// ```
     fn can_capture(&self) -> bool {
         false
     }
 
-    /// Whether work that is put on the stream is captured into a graph now, and not done. Nothing outside the capture is
-    /// queried or waited for then: memory that another stream still uses is refused.
+    /// Whether work on the stream is now captured into a graph instead of being done. The crate then queries nothing outside the capture
+    /// and waits for nothing there. It refuses memory that another stream still uses.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
-    /// assert!(!Plain.is_capturing()); // it knows no graphs
+    /// assert!(!Plain.is_capturing()); // this device has no graphs
     /// ```
     fn is_capturing(&self) -> bool {
         false
     }
 
-    /// Whether any thread may [`record`](Backend::record) an event on the stream at any time. If not, only a thread that works
-    /// on it does, as another one might record into a graph that it captures meanwhile.
+    /// Whether any thread may [`record`](Backend::record) an event on the stream at any time. If not, only threads that work on the stream
+    /// record, because another thread might record into a graph that it is capturing.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
@@ -333,23 +333,23 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         true
     }
 
-    /// Takes a failure that something below the backend met earlier and kept because it could not return it. Asked by calls
-    /// that can return one, before they do anything.
+    /// Takes a failure that code below the backend met earlier and kept because it could not return it. Calls that can return an error ask
+    /// for it before they do anything.
     ///
     /// # Errors
     /// That failure, once.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
-    /// Plain.kept_failure()?; // it keeps none
+    /// Plain.kept_failure()?; // this device keeps no failure
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn kept_failure(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether the stream's work is code of this process, which may itself call this crate. What is locked meanwhile
-    /// would never be unlocked, so that such a stream is asked whether it is done, and not waited for.
+    /// Whether the stream's work is code of this process, which may itself call this crate. A wait for it under a lock that this code needs
+    /// would never end. So the crate asks the stream whether it is done, and does not wait.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
@@ -359,39 +359,39 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether [`handed_out`](Backend::handed_out) and [`taken_back`](Backend::taken_back) are to be called: for devices
-    /// that check what is done with their memory.
+    /// Whether the crate calls [`handed_out`](Backend::handed_out) and [`taken_back`](Backend::taken_back). Devices that check the use of
+    /// their memory return `true`.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
-    /// assert!(!Plain.watches()); // nobody tells it what becomes of its blocks
+    /// assert!(!Plain.watches()); // this device is not told about its blocks
     /// ```
     fn watches(&self) -> bool {
         false
     }
 
-    /// A block is in use from now on.
+    /// Tells the device that a block is in use from now on.
     ///
     /// # Errors
-    /// What is wrong about it.
+    /// The rule that the call breaks.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
-    /// Plain.handed_out(256, 1024)?; // it has no objection
+    /// Plain.handed_out(256, 1024)?; // accepted
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn handed_out(&self, _address: u64, _bytes: usize) -> Result<()> {
         Ok(())
     }
 
-    /// A block is no longer in use.
+    /// Tells the device that a block is no longer in use.
     ///
     /// # Errors
-    /// What is wrong about it.
+    /// The rule that the call breaks.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
-    /// Plain.taken_back(256, 1024)?; // it has no objection
+    /// Plain.taken_back(256, 1024)?; // accepted
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn taken_back(&self, _address: u64, _bytes: usize) -> Result<()> {

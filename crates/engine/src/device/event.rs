@@ -1,4 +1,4 @@
-//! Events: marks in the work of a stream.
+//! Events: points in the work of a stream that other streams can wait for.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -6,8 +6,8 @@ use std::fmt;
 
 use crate::base::error::Result;
 
-/// A mark in the work of a stream, made by [`Backend::new_event`](super::Backend::new_event) and set by
-/// [`Backend::record`](super::Backend::record), again and again.
+/// A point in the work of a stream. [`Backend::new_event`](super::Backend::new_event) makes an event, and
+/// [`Backend::record`](super::Backend::record) sets it, any number of times.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -20,7 +20,7 @@ use crate::base::error::Result;
 ///     until: AtomicU64,
 /// }
 ///
-/// // SAFETY: pieces are counted once they are done, so `done` reaches `until` only then.
+/// // SAFETY: a piece of work is counted once it is done, so `done` reaches `until` only after all that work.
 /// unsafe impl Event for Place {
 ///     fn is_complete(&self) -> gpucache::Result<bool> {
 ///         Ok(self.done.load(SeqCst) >= self.until.load(SeqCst))
@@ -29,19 +29,19 @@ use crate::base::error::Result;
 /// ```
 ///
 /// # Safety
-/// Once [`is_complete`](Event::is_complete) answered that it is, no work that it was recorded behind last is under way:
-/// memory that the work used is handed out again then.
+/// Once [`is_complete`](Event::is_complete) returns `true`, all work before the event's last recording must be done: the memory that this
+/// work used is then handed out again.
 pub unsafe trait Event: Any + fmt::Debug + Send + Sync {
-    /// Whether all work is done that it was recorded behind last. Does not wait.
+    /// Whether all work before the event's last recording is done. Does not wait.
     ///
     /// # Errors
-    /// What the device answered, or what that work met.
+    /// The answer of the device, or an error of that work.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::Backend, plain::Plain}; // as in the example of `Backend`
     ///
-    /// let event = Plain.new_event()?; // of a backend whose work is done when a call returns
+    /// let event = Plain.new_event()?; // this backend's work is done when a call returns
     /// assert!(event.is_complete()?);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -52,7 +52,7 @@ pub unsafe trait Event: Any + fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(super) struct Complete;
 
-// SAFETY: it is the event of streams whose work is done when a call returns, so that nothing it is behind is under way.
+// SAFETY: only streams whose work is done when a call returns use this event, so no work before its recording is still running.
 unsafe impl Event for Complete {
     fn is_complete(&self) -> Result<bool> {
         Ok(true)

@@ -1,4 +1,4 @@
-//! Whether the process is on its way out. From then on no drop calls a driver, which may be gone already.
+//! Whether the process is exiting. From then on no drop calls a driver, since the driver may be gone already.
 #![allow(unsafe_code)]
 
 #[cfg(any(unix, windows))]
@@ -10,14 +10,14 @@ use crate::trace;
 
 static EXITS: AtomicBool = AtomicBool::new(false);
 
-/// Asks the C library to tell when the process exits, and begins the trace that is written then, if there is to be one. A device
-/// calls this once its driver is loaded: exit handlers run in reverse order, so that this one runs before the driver's own.
+/// Registers an exit handler with the C library. If the environment requests a trace, this also starts the trace, which the handler writes.
+/// A device calls this after its driver was loaded. Exit handlers run in reverse order, so this one runs before the driver's own.
 #[cfg(any(unix, windows))]
 pub(super) fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // SAFETY: `at_exit` is a plain `extern "C"` function without arguments that lives as long as the process, touches no
-        // thread's locals and cannot unwind. A refused registration leaves the flag down, as before the call.
+        // SAFETY: `at_exit` is a plain `extern "C"` function without arguments. It lives as long as the process, touches no thread-local
+        // values and cannot unwind. If the registration is refused, the flag stays unset, as before the call.
         unsafe { libc::atexit(at_exit) };
         trace::start_from_environment();
     });
@@ -29,26 +29,27 @@ extern "C" fn at_exit() {
     trace::write_at_exit();
 }
 
-/// Elsewhere, as in a module of WebAssembly, nobody tells, and there is no driver that would go first.
+/// Other systems, for example WebAssembly, report no exit and have no driver that could be gone before.
 #[cfg(not(any(unix, windows)))]
 pub(super) fn watch() {}
 
-/// Tells that the process exits: also for the end of the main thread's locals, which comes before exit handlers run.
+/// Notes that the process exits. The main thread also calls this when its thread-local values are dropped, which happens before exit
+/// handlers run.
 pub(super) fn process_exits_now() {
     EXITS.store(true, Relaxed);
 }
 
-/// Whether this is the thread that `main` runs on, whose locals go only when the process does.
+/// Whether this is the thread that runs `main`. Its thread-local values are dropped only when the process exits.
 pub(crate) fn thread_is_main() -> bool {
     #[cfg(target_os = "linux")]
-    // SAFETY: neither call has an argument or touches memory, and neither can fail: they only answer a number.
+    // SAFETY: both calls have no arguments, touch no memory of the process and cannot fail. They only return a number.
     return unsafe { libc::gettid() == libc::getpid() };
-    // Elsewhere the exit handler alone has to do.
+    // On other systems only the exit handler notes the exit.
     #[cfg(not(target_os = "linux"))]
     return false;
 }
 
-/// The calling thread's locals are dropped: whether it is the main one, with which the process exits.
+/// Call this when the calling thread's local values are dropped. Returns whether the process exits, which is so if this is the main thread.
 pub fn exits_with_thread() -> bool {
     let is_main = thread_is_main();
     if is_main {

@@ -1,4 +1,4 @@
-//! Marks: moments in the work of a stream.
+//! Marks: points in the work of a stream whose time is known.
 
 use std::any::Any;
 use std::fmt;
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::base::error::Result;
 use crate::base::sync::OnceLock;
 
-/// A moment in the work of a stream, made by [`Backend::mark`](super::Backend::mark): when all work before it was done.
+/// A point in the work of a stream, made by [`Backend::mark`](super::Backend::mark). It records the time at which all work before it was
+/// done.
 ///
 /// ```
 /// use std::any::Any;
@@ -31,11 +32,11 @@ use crate::base::sync::OnceLock;
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub trait Mark: Any + fmt::Debug + Send + Sync {
-    /// The time from when an earlier mark of the same stream was reached until this one was; `None` as long as one of them is ahead. Does
-    /// not wait.
+    /// The time between two marks of the same stream: from when `earlier` was reached until this one was. `None` while the stream has not
+    /// reached both. Does not wait.
     ///
     /// # Errors
-    /// What the device answered, or what the work met.
+    /// The answer of the device, or an error of the work.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
@@ -48,12 +49,12 @@ pub trait Mark: Any + fmt::Debug + Send + Sync {
     fn since(&self, earlier: &dyn Mark) -> Result<Option<Duration>>;
 }
 
-/// When the host's work reached it.
+/// The time at which the host's work reached the mark.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moment(Arc<OnceLock<Instant>>);
 
 impl Moment {
-    /// It is reached.
+    /// Notes that the work has reached the mark now.
     pub(super) fn reach(&self) {
         self.0.get_or_init(Instant::now);
     }

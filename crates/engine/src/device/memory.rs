@@ -1,4 +1,4 @@
-//! The memory of one device as its streams share it: counters, and what a range of it is made of.
+//! The memory of one device, which its streams share: its counters, and the kind of memory that its range uses.
 
 use std::any::Any;
 use std::fmt;
@@ -12,10 +12,10 @@ use super::{process, quota};
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 
-/// What a range of the device is made of.
+/// The kind of memory that the device's range uses.
 #[derive(Debug, Default)]
 enum RangeMemory {
-    /// It has none: each supply of a scope asks the stream's backend.
+    /// The device has no range. Each supply of a scope asks the stream's backend.
     #[default]
     Plain,
     /// Large allocations of the stream's backend.
@@ -32,34 +32,34 @@ enum RangeMemory {
 /// # use plain::Plain;
 ///
 /// let memory = std::sync::Arc::new(Memory::with_chunks());
-/// // SAFETY: both backends allocate memory of this process, which the other one can use.
+/// // SAFETY: both backends allocate memory of this process, which each of them can use.
 /// let streams = unsafe { [Stream::new(memory.clone(), Plain), Stream::new(memory, Plain)] };
 /// assert!(streams.iter().all(|stream| stream.backend::<Plain>().is_some()));
 /// ```
 pub struct Memory {
-    /// Never given again, so that what is counted for a device that is gone is not taken for another one's.
+    /// No number is used twice, so counts of a dropped device are never taken for those of another one.
     id: u64,
     meter: Arc<Meter>,
     range_memory: RangeMemory,
-    /// The limit in the environment is none.
+    /// The error of an environment variable whose limit could not be read.
     refusal: Mutex<Option<Error>>,
-    /// What the layer above keeps for the device.
+    /// The range of the device, which the folder `range` keeps here.
     range: OnceLock<Box<dyn Any + Send + Sync>>,
-    /// What the layer that reclaims memory keeps for the device.
+    /// Values of the device that the folder `pressure` keeps here.
     attached: OnceLock<Box<dyn Any + Send + Sync>>,
-    /// The host's memory for what leaves the device.
+    /// The host's memory for arrays that leave the device.
     host_side: OnceLock<Arc<Memory>>,
-    /// Work of which nobody tells; `None` where every use is told.
+    /// Work on unknown streams; `None` if this crate is told of every use.
     unknown_work: Option<Arc<dyn UnknownWork>>,
 }
 
-/// The memories that have a stream, in the order in which their first streams came.
+/// The memories that have a stream, in the order of their first streams.
 fn known() -> MutexGuard<'static, Vec<Weak<Memory>>> {
     static KNOWN: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Without what is behind a lock, as it is written to where the program says.
+/// Leaves out the contents of locks, since the program may format this value anywhere, also where a lock is held.
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Memory { id, meter, range_memory, .. } = self;
@@ -75,8 +75,8 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Memory that can be mapped behind addresses, of which the device's range is made. The default has no range: scopes
-    /// ask the streams' backends for each block.
+    /// Memory that can be mapped behind addresses. The device's range is made of it. The default [`Memory`] has no range: scopes ask the
+    /// streams' backends for each block.
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
@@ -88,7 +88,7 @@ impl Memory {
         Memory::of(RangeMemory::Pages(Arc::new(pages)))
     }
 
-    /// Memory whose range is made of chunks, allocated by the streams' backends.
+    /// Memory whose range is made of chunks, which the streams' backends allocate.
     ///
     /// ```
     /// use gpucache::device::Memory;
@@ -99,14 +99,14 @@ impl Memory {
         Memory::of(RangeMemory::Chunks)
     }
 
-    /// The host's memory for what leaves this device, made of chunks. It lasts as long as the device, as ranges give nothing back by
-    /// themselves. The limit in the environment is one of the device, and does not count here.
+    /// The host's memory for arrays that leave this device, made of chunks. It lasts as long as the device, since ranges never free memory
+    /// on their own. The limit in the environment variable is for devices and does not apply here.
     #[doc(hidden)]
     pub fn host_side(&self) -> &Arc<Memory> {
         self.host_side.get_or_init(|| Memory::unlimited(RangeMemory::Chunks).into())
     }
 
-    /// The same, if anything ever left.
+    /// The same, if an array ever left the device.
     #[doc(hidden)]
     pub fn known_host_side(&self) -> Option<&Arc<Memory>> {
         self.host_side.get()
@@ -148,7 +148,7 @@ impl Memory {
         known().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The device has a stream: it is one of [`every`](Memory::every) from now on.
+    /// Notes that the device has a stream, so [`every`](Memory::every) returns this memory from now on.
     pub(super) fn note_stream(self: &Arc<Self>) {
         let mut known = known();
         if !known.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(self))) {
@@ -157,29 +157,29 @@ impl Memory {
         }
     }
 
-    /// As it is, for a device that others may give work without a word.
+    /// The same memory, for a device on which other code may launch work without telling this crate.
     #[cfg(feature = "cuda")]
     pub(super) fn with_unknown_work(self, work: impl UnknownWork + 'static) -> Memory {
         Memory { unknown_work: Some(Arc::new(work)), ..self }
     }
 
-    /// Work of which nobody tells; `None` where every use is told.
+    /// Work on unknown streams; `None` if this crate is told of every use.
     pub(crate) fn unknown_work(&self) -> Option<&Arc<dyn UnknownWork>> {
         self.unknown_work.as_ref()
     }
 
-    /// Somebody gets an address of this memory, and does not tell on which stream it is used.
+    /// Notes that other code gets an address of this memory and does not say on which stream it will use it.
     #[doc(hidden)]
     pub fn note_unknown_work(&self) {
         self.unknown_work.iter().for_each(|work| work.note());
     }
 
-    /// What was wrong with the limit in the environment, for the first stream to tell.
+    /// Takes out the error of the limit in the environment variable. The first stream reports it.
     pub(super) fn take_refusal(&self) -> Option<Error> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Whether there is to be a range over it.
+    /// Whether a range is made over this memory.
     #[inline]
     pub(crate) fn has_range(&self) -> bool {
         !matches!(self.range_memory, RangeMemory::Plain)
@@ -197,16 +197,16 @@ impl Memory {
         }
     }
 
-    /// How many bytes the device has, if it tells.
+    /// The capacity of the device in bytes, if the device reports it.
     #[doc(hidden)]
     pub fn capacity(&self) -> Option<u64> {
         self.pages()?.capacity()
     }
 
-    /// So much of what the device has.
+    /// The bytes of a share of the device's capacity.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) where it does not tell how much that is, and for what is no share.
+    /// [`is_unavailable`](Error::is_unavailable) if the device does not report its capacity, or if `share` is not in 0..=1.
     #[doc(hidden)]
     pub fn share(&self, share: f64) -> Result<u64> {
         let refused = |detail: String, remedy| Err(Error::unavailable("a share of a device", detail, remedy));
@@ -217,40 +217,40 @@ impl Memory {
         }
     }
 
-    /// The most bytes that an allocation could have of the device, were nothing else held: by its size and by the limits.
+    /// The most bytes that one allocation could get if nothing else were reserved: the capacity of the device or the lowest limit.
     #[doc(hidden)]
     pub fn most(&self) -> u64 {
         let capacity = self.capacity().unwrap_or(u64::MAX);
         capacity.min(self.meter.limit()).min(process::limit())
     }
 
-    /// How many bytes of the device are held elsewhere: by other processes, by other libraries of this one, and by the driver. `None`
-    /// where the device does not tell.
+    /// The device's bytes that are reserved elsewhere: by other processes, by other libraries of this process, and by the driver. `None` if
+    /// the device does not report them.
     pub(crate) fn held_elsewhere(&self) -> Option<u64> {
         let pages = self.pages()?;
         let held = self.capacity()?.saturating_sub(pages.available()?);
         Some(held.saturating_sub(self.meter.held()))
     }
 
-    /// Names the device, for the life of the process.
+    /// The number of the device. No other device of the process gets it.
     #[doc(hidden)]
     #[inline]
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// What the layer above keeps for the device, if it does.
+    /// The device's range, if it was made already.
     pub(crate) fn known_range<R: Any>(&self) -> Option<&R> {
         self.range.get()?.downcast_ref()
     }
 
-    /// What the layer above keeps for the device; made by `make` the first time.
+    /// The device's range. `make` makes it the first time.
     #[inline]
     pub(crate) fn range<R: Any + Send + Sync>(&self, make: impl FnOnce() -> R) -> Option<&R> {
         self.range.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
-    /// What the layer that reclaims memory keeps for the device.
+    /// The values of the device that the folder `pressure` keeps.
     pub(crate) fn attached<T: Any + Send + Sync + Default>(&self) -> Option<&T> {
         self.attached.get_or_init(|| Box::<T>::default()).downcast_ref()
     }

@@ -1,5 +1,5 @@
-//! Counts what is held from one device, and how its streams are ordered: touched at device calls only, so that it costs
-//! the warm path nothing.
+//! Counts the memory that is reserved from one device, and the calls that order its streams. Only device calls touch these counters, so
+//! they cost a warm allocation nothing.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,14 +10,14 @@ use crate::base::amounts::{Bytes, Count};
 use crate::base::error::{Error, Result};
 use crate::trace;
 
-/// What this process holds from one device through this crate, in scopes and outside of them, and how often it asked since it
-/// began.
+/// The memory that this process reserves from one device through this crate, inside and outside scopes, and the number of requests to the
+/// device since the process began.
 ///
 /// ```
 /// use gpucache::{device::Virtual, prelude::*};
 ///
 /// let device = Virtual::new(1 << 30);
-/// drop(device.zeros::<u8>(4 << 20)?); // of no scope
+/// drop(device.zeros::<u8>(4 << 20)?); // outside scopes
 /// let used = device.memory();
 /// assert_eq!((used.allocations, used.frees, used.bytes, used.peak_bytes), (1, 1, 0, 4 << 20));
 /// # Ok::<(), gpucache::Error>(())
@@ -26,29 +26,29 @@ use crate::trace;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct MemoryUse {
-    /// Calls of the device's allocator that gave memory: for arrays of no scope, for misses with `recycle = "off"` or on a
+    /// Calls of the device's allocator that provided memory: for arrays outside scopes, and for misses with `recycle = "off"` or on a
     /// device without pages.
     pub allocations: u64,
-    /// Calls by which such memory was given back.
+    /// Calls that freed this memory.
     pub frees: u64,
-    /// Pieces of memory that were mapped for scopes: each is one page or several, which go back together. One call may map
-    /// several pieces.
+    /// Pieces of memory that were mapped for scopes. A piece is one or several pages that are mapped and unmapped together. One call may
+    /// map several pieces.
     pub mapped_pieces: u64,
-    /// Pieces that were unmapped, and so given back.
+    /// Pieces that were unmapped, which returned their memory to the device.
     pub unmapped_pieces: u64,
-    /// Bytes held from it now, in use or idle: those allocated, and those of all mapped pieces.
+    /// Reserved bytes now, live or idle: allocated bytes, and the bytes of all mapped pieces.
     pub bytes: u64,
-    /// The most bytes held at once since the process began, or since `reset_peaks`.
+    /// The peak of reserved bytes since the process began, or since `reset_peaks`.
     pub peak_bytes: u64,
-    /// The most bytes that may be held, where that was said: by `limit` or by `GPUCACHE_LIMIT`.
+    /// The limit of reserved bytes, if `limit` or `GPUCACHE_LIMIT` set one.
     pub limit: Option<u64>,
-    /// The bytes beyond which idle memory goes back first, where that was said by `limit_soft`.
+    /// The soft limit, if `limit_soft` set one: idle memory is freed before more bytes than this are reserved.
     pub soft_limit: Option<u64>,
 }
 
-/// How often a device was called to order its streams since the process began, so that memory of one can serve another. A program
-/// with one stream needs none of this to allocate and to free: the stream is asked whether it is done before pages
-/// move or go back, and not otherwise.
+/// How many calls of a device served to order its streams since the process began. These calls let memory of one stream serve another one.
+/// A program with one stream needs none of them to allocate and to free. It needs one only before pages move or are freed, to learn whether
+/// the stream is done.
 ///
 /// ```
 /// use gpucache::{device::OrderUse, prelude::*};
@@ -56,7 +56,7 @@ pub struct MemoryUse {
 /// let (first, second) = (Host::new_stream()?, Host::new_stream()?);
 /// let mut array = first.zeros::<f32>(1000)?;
 /// assert_eq!(first.ordering(), OrderUse::default());
-/// second.launch(&mut array, |array| array.fill(1.0))?; // behind the zeros
+/// second.launch(&mut array, |array| array.fill(1.0))?; // waits for the zeros
 /// assert_eq!(first.ordering().waits, 1);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
@@ -64,11 +64,11 @@ pub struct MemoryUse {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct OrderUse {
-    /// Events recorded: at most one per stream and epoch, which ends when its event is recorded.
+    /// Events recorded: at most one for each epoch of a stream. An epoch ends when its event is recorded.
     pub events: u64,
-    /// Questions whether an event is complete.
+    /// Queries whether an event is complete.
     pub queries: u64,
-    /// Times that a stream was told to wait for an event. No thread waits for that.
+    /// How often a stream was told to wait for an event. The calling thread does not wait then.
     pub waits: u64,
 }
 
@@ -80,7 +80,7 @@ impl MemoryUse {
     ///
     /// let device = Virtual::new(1 << 30);
     /// let outside = device.zeros::<u8>(4 << 20)?; // allocated
-    /// let inside = cache_scope!(taking, { device.zeros::<u8>(4096)? }); // in a piece of pages that is mapped
+    /// let inside = cache_scope!(taking, { device.zeros::<u8>(4096)? }); // in a mapped piece of pages
     /// assert_eq!(device.memory().times_taken(), 2);
     /// # drop((outside, inside));
     /// # Ok::<(), gpucache::Error>(())
@@ -89,14 +89,14 @@ impl MemoryUse {
         self.allocations.saturating_add(self.mapped_pieces)
     }
 
-    /// How often memory was given back: frees and unmapped pieces.
+    /// How often memory was returned to the device: frees and unmapped pieces.
     ///
     /// ```
     /// use gpucache::{cache_scope, device::Virtual, invalidate, prelude::*};
     ///
     /// let device = Virtual::new(1 << 30);
     /// cache_scope!(giving, { device.zeros::<u8>(4096)? });
-    /// assert_eq!(device.memory().times_given_back(), 0); // the scope keeps it
+    /// assert_eq!(device.memory().times_given_back(), 0); // the scope keeps the memory
     /// invalidate("giving");
     /// assert_eq!(device.memory().times_given_back(), 1);
     /// # Ok::<(), gpucache::Error>(())
@@ -156,14 +156,14 @@ impl Meter {
         self.page_bytes
     }
 
-    /// Tells the trace that is on what is held now.
+    /// Reports the reserved bytes to the trace, if one is on.
     fn tell(&self) {
         if trace::is_on() {
             trace::reserved(self.held(), self.device, self.page_bytes);
         }
     }
 
-    /// Allocates so many bytes by `call`, if the device's limit allows them.
+    /// Allocates `bytes` with `call`, if the limits allow it.
     pub(super) fn allocate<R>(&self, bytes: u64, call: impl FnOnce() -> Result<R>) -> Result<R> {
         self.quota.enter(bytes)?;
         let answer = call();
@@ -184,7 +184,7 @@ impl Meter {
         self.tell();
     }
 
-    /// Maps pieces by `call`, if the device's limit allows them: as many as that says in an error are mapped then.
+    /// Maps pieces with `call`, if the limits allow it. An error says how many pieces are mapped.
     pub(super) fn map(&self, pieces: &[u64], call: impl FnOnce() -> Result<(), Unfinished>) -> Result<(), Unfinished> {
         let all = pieces.iter().sum();
         self.quota.enter(all).map_err(|error| Unfinished { mapped: 0, error })?;
@@ -205,52 +205,52 @@ impl Meter {
         self.tell();
     }
 
-    /// No more than so many bytes may be held from now on; `u64::MAX` ends that.
+    /// Sets the limit of reserved bytes; `u64::MAX` removes it.
     pub(crate) fn set_limit(&self, bytes: u64) {
         self.quota.set_limit(bytes);
     }
 
-    /// How many bytes may be held; `u64::MAX` for any number.
+    /// The limit of reserved bytes; `u64::MAX` if there is none.
     pub fn limit(&self) -> u64 {
         self.quota.limit()
     }
 
-    /// Idle memory goes back from now on before more than so many bytes are held; `u64::MAX` ends that.
+    /// Sets the soft limit: from now on, idle memory is freed before more bytes than this are reserved. `u64::MAX` removes it.
     pub(crate) fn set_soft_limit(&self, bytes: u64) {
         self.quota.set_soft_limit(bytes);
     }
 
-    /// The bytes beyond which idle memory goes back first; `u64::MAX` for none.
+    /// The soft limit of reserved bytes; `u64::MAX` if there is none.
     pub(crate) fn soft_limit(&self) -> u64 {
         self.quota.soft_limit()
     }
 
-    /// How many bytes more may be held, as far as the device is known to have them.
+    /// How many more bytes can be reserved, by the limits and by the device's last refusal.
     pub(super) fn room(&self) -> u64 {
         self.quota.room()
     }
 
-    /// The error of a request of more bytes than the limit allows in all.
+    /// The error for a request of more bytes than the whole limit.
     pub(crate) fn beyond(&self, bytes: u64) -> Option<Error> {
         self.quota.beyond(bytes)
     }
 
-    /// How many bytes are held.
+    /// The bytes that are reserved now.
     pub fn held(&self) -> u64 {
         self.quota.held()
     }
 
-    /// How often the device refused what its limit had allowed: another thread may have been refused for its sake meanwhile.
+    /// How often the device refused memory that the limit had allowed. Meanwhile the limit may have refused another thread because of it.
     pub(crate) fn undone(&self) -> u64 {
         self.quota.undone()
     }
 
-    /// The peak is what is held now.
+    /// Sets the peak to the bytes that are reserved now.
     pub fn reset_peak(&self) {
         self.quota.reset_peak();
     }
 
-    /// What is held now, and what was at most.
+    /// The current values and the peak.
     pub fn read(&self) -> MemoryUse {
         MemoryUse {
             allocations: self.allocations.load(Relaxed),
@@ -276,7 +276,7 @@ impl Meter {
         self.waits.fetch_add(1, Relaxed);
     }
 
-    /// How often the device was called to order streams.
+    /// The number of calls that ordered streams.
     pub fn read_order(&self) -> OrderUse {
         OrderUse {
             events: self.events.load(Relaxed),

@@ -1,7 +1,11 @@
-//! What a machine offers: memory on a stream, and copies ordered by it. One file per kind of machine.
+//! Devices: memory on a stream, and copies that a stream orders.
 //!
-//! A [`Device`] is a typed handle (`Host`, `Cuda`) around an erased [`Stream`]; everything below `array` sees the
-//! stream alone. [`Backend`] is what a kind of machine implements.
+//! A [`Device`] is a typed handle (`Host`, `Cuda`) around an untyped [`Stream`]. The folders above see only the stream. A kind of machine
+//! implements [`Backend`]: `host`, `cuda` and `virtual_device` are the three kinds of this crate.
+//!
+//! A request for memory takes this way: `Stream::allocate` or `Source::map` asks the `Meter` of the device. The meter checks the limits in
+//! `quota` and `process`, then calls the `Backend`, or the `VirtualMemory` for pages. Memory that goes back takes the same way, and the
+//! meter counts it out.
 
 #![allow(unsafe_code)]
 
@@ -56,23 +60,23 @@ pub(crate) use unknown::{IsDone, UnknownWork};
 
 use crate::base::error::Result;
 
-/// A handle of a device and of the stream by which its arrays are ordered. Cheap to clone.
+/// A handle of a device and of the stream that orders the work on its arrays. A clone is cheap.
 ///
-/// Arrays made through handles of the same device and stream share cached memory, however many handles there are.
+/// Arrays that are made through handles of the same device and stream share cached memory, even if there are several handles.
 ///
 /// # Implementing it
-/// A handle is a `#[repr(transparent)]` struct around its [`Stream`], so that an array can lend it out again.
-/// `gpucache` brings `Host` and `Cuda`; tests and other front ends add their own, over a [`Backend`].
+/// A handle is a `#[repr(transparent)]` struct around its [`Stream`], so an array can lend the handle from its stream. `gpucache` provides
+/// `Host` and `Cuda`. Tests and other front ends add their own handles over a [`Backend`].
 ///
-/// The methods of a [`Backend`], an [`Event`], a [`Mark`] and a [`VirtualMemory`] are called while this crate holds locks, and so are
-/// the destructors of events and marks. They must not call this crate, and must not wait for a thread that calls it. The destructor of
-/// a backend runs without a lock held.
+/// The methods of a [`Backend`], an [`Event`], a [`Mark`] and a [`VirtualMemory`] are called while this crate holds locks, and so are the
+/// destructors of events and marks. They must not call this crate, and must not wait for a thread that calls it. The destructor of a
+/// backend runs while no lock is held.
 ///
 /// ```
 /// use gpucache::prelude::*;
 ///
 /// fn ones<D: Device>(device: &D) -> gpucache::Result<Array<f32, D>> {
-///     Array::full(device, [2, 3], 1.0) // on whatever device
+///     Array::full(device, [2, 3], 1.0) // on any device
 /// }
 ///
 /// assert_eq!(ones(&Host::new())?.to_vec()?, [1.0; 6]);
@@ -80,15 +84,14 @@ use crate::base::error::Result;
 /// ```
 ///
 /// # Safety
-/// The handle is a `#[repr(transparent)]` struct around the [`Stream`] that [`stream_handle`](Device::stream_handle)
-/// gives out, always the same one, and [`from_stream_handle`](Device::from_stream_handle), if it is implemented at all,
-/// gives the handle around just the stream it is given: an array is freed and copied on the stream that it was
-/// allocated on.
+/// The handle is a `#[repr(transparent)]` struct around a [`Stream`]. [`stream_handle`](Device::stream_handle) returns this stream, always
+/// the same one. [`from_stream_handle`](Device::from_stream_handle), if it is implemented, returns the handle around exactly the stream
+/// that it gets. The crate relies on this: it frees and copies an array on the stream that allocated the array.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a device: borrow one, made by `Host::new()`, `Cuda::new(0)?` or `Cuda::with_stream(stream)?`"
 )]
 pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
-    /// The stream behind this handle.
+    /// The stream of this handle.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -101,29 +104,29 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The handle around `stream`.
     ///
     /// # Safety
-    /// Another handle of this same type gave the stream out.
+    /// Another handle of this same type returned the stream.
     ///
     /// ```
     /// use gpucache::prelude::*;
     ///
     /// let host = Host::new();
-    /// // SAFETY: a `Host` gave the stream out.
+    /// // SAFETY: a `Host` returned this stream.
     /// let same = unsafe { Host::from_stream_handle(host.stream_handle()) };
     /// assert_eq!(same.zeros::<u8>(4)?.to_vec()?, [0; 4]);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     #[inline]
     unsafe fn from_stream_handle(stream: &Stream) -> &Self {
-        // SAFETY: whoever implements this trait promises that `Self` is a transparent struct around a `Stream`, so that
-        // both have one layout, and the address of the one is that of the other. The caller's stream is one of such a
-        // handle, so that it is a value of `Self` too; it is borrowed for as long as the answer is.
+        // SAFETY: the implementer of this trait promises that `Self` is a transparent struct around a `Stream`. So both have the same
+        // layout and the same address. The caller promises that the stream came from a handle of this type, so it is a value of `Self` too.
+        // The result is borrowed for no longer than the stream.
         unsafe { &*from_ref(stream).cast() }
     }
 
     /// Waits until all work of this handle's stream is done.
     ///
     /// # Errors
-    /// What the work met, or a failure that an earlier drop kept.
+    /// An error of that work, or a failure that an earlier drop kept.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -139,7 +142,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
         self.stream_handle().synchronize()
     }
 
-    /// What this process holds from the device through this crate, in bytes, and how often it asked.
+    /// The memory that this process reserves from the device through this crate, in bytes, and the number of its requests to the device.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -155,7 +158,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
         self.stream_handle().meter().read()
     }
 
-    /// How often the device was called to order streams whose memory changed hands.
+    /// How many calls of the device served to order streams when memory moved from one stream to another.
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*};
@@ -173,8 +176,8 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     }
 }
 
-// A stream has nothing that changes but through `&self` from any thread at any time, by atomics and behind locks that are
-// taken after a panic as before it. So the devices around it are unwind safe too.
+// Threads change a stream only through `&self`, by atomics and under locks, and use these locks after a panic as before. So streams are
+// unwind safe, and so are the devices around them.
 
 /// A device's handle may be used after a panic, and by other threads at any time.
 impl std::panic::UnwindSafe for Stream {}

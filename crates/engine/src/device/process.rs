@@ -1,7 +1,7 @@
-//! What is held of all devices together, and a limit of that.
+//! The memory reserved from all devices together, and a limit for it.
 //!
-//! Invariant: the sum never exceeds the limit that was set when memory was taken: where there is one, bytes are counted in under
-//! a lock, of whatever device. Without one a device's own counters are all that is touched.
+//! Invariant: the sum never exceeds the limit that was set when memory was taken. If there is a limit, bytes of every device are counted in
+//! under one lock. Without a limit, only the device's own counters are touched.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
@@ -10,14 +10,14 @@ use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
 use crate::base::sync::{Mutex, MutexGuard};
 
-/// `u64::MAX` for none.
+/// `u64::MAX` if there is no limit.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// A device's part in the sum.
+/// A device's part of the sum.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) held: AtomicU64,
-    /// How often bytes that had been counted in were not had.
+    /// How often bytes were counted in, and counted out because the device refused them.
     pub(super) undone: AtomicU64,
 }
 
@@ -29,12 +29,12 @@ fn parts() -> MutexGuard<'static, Parts> {
 }
 
 fn sum(parts: &Parts, of: impl Fn(&Part) -> &AtomicU64) -> u64 {
-    // Virtual devices can have more than there are numbers together.
+    // The capacities of virtual devices may add up to more than a `u64` holds.
     parts.iter().filter_map(Weak::upgrade).map(|part| of(&part).load(Relaxed)).fold(0, u64::saturating_add)
 }
 
 impl Part {
-    /// The part of a new device.
+    /// Registers a part for a new device.
     pub(super) fn of_new_device() -> Arc<Part> {
         let part = Arc::default();
         let mut parts = parts();
@@ -44,10 +44,10 @@ impl Part {
     }
 }
 
-/// Counts bytes in by `enter`, if the process may hold so many more.
+/// Counts in bytes by calling `enter`, if the limit of the process allows them.
 ///
 /// # Errors
-/// [`is_out_of_memory`](Error::is_out_of_memory) if it may not, and what `enter` says.
+/// [`is_out_of_memory`](Error::is_out_of_memory) if the limit does not allow them; otherwise the error of `enter`.
 pub(super) fn count_in(bytes: u64, enter: impl FnOnce() -> Result<()>) -> Result<()> {
     let limit = limit();
     if limit == u64::MAX {
@@ -68,7 +68,7 @@ fn over(limit: u64, held: u64, bytes: u64) -> Error {
     error.of_limit(limit, Bound::Process)
 }
 
-/// How many bytes more the process may hold.
+/// How many more bytes the process may reserve.
 pub(super) fn room() -> u64 {
     match limit() {
         u64::MAX => u64::MAX,
@@ -76,22 +76,22 @@ pub(super) fn room() -> u64 {
     }
 }
 
-/// How many bytes are held of all devices.
+/// The bytes reserved from all devices.
 pub(crate) fn held() -> u64 {
     sum(&parts(), |part| &part.held)
 }
 
-/// How often bytes were counted in and not had, of all devices.
+/// How often bytes were counted in and not obtained, summed over all devices.
 pub(crate) fn undone() -> u64 {
     sum(&parts(), |part| &part.undone)
 }
 
-/// How many bytes may be held of all devices; `u64::MAX` for any number.
+/// The limit in bytes for all devices together; `u64::MAX` if there is none.
 pub(crate) fn limit() -> u64 {
     LIMIT.load(Relaxed)
 }
 
-/// No more than so many bytes may be held of all devices from now on; `u64::MAX` ends that.
+/// Sets the limit in bytes for all devices together; `u64::MAX` removes it.
 pub(crate) fn set_limit(bytes: u64) {
     LIMIT.store(bytes, Relaxed);
 }

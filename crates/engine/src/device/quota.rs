@@ -1,7 +1,7 @@
-//! How much is held of one device, and how much may be: a limit that is looked at before the device is asked.
+//! The memory that is reserved from one device, and its limits. The limits are checked before the device is asked.
 //!
-//! Invariant: what is held never exceeds the limit that was set when it was taken, whoever takes at the same time: bytes are
-//! counted in before the call that takes them, and out again if that fails.
+//! Invariant: reserved memory never exceeds the limit that was set when it was taken, even if several threads take memory at once. Bytes
+//! are counted in before the call that takes them, and counted out again if the call fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,22 +11,24 @@ use crate::base::error::{Error, Result};
 use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::shortage::Bound;
 
-/// Bytes held of a device, the most that ever were, and the most that may be.
+/// Bytes reserved from a device, their peak, and their limits.
 #[derive(Debug)]
 pub(super) struct Quota {
-    /// What is held, as a part of what all devices' is.
+    /// The reserved bytes, as a part of the sum over all devices.
     part: Arc<Part>,
     peak: AtomicU64,
-    /// `u64::MAX` for none.
+    /// `u64::MAX` if there is no limit.
     limit: AtomicU64,
-    /// As `limit`, for calls that are made [`softly`].
+    /// The same for calls that are made [`softly`].
     soft_limit: AtomicU64,
-    /// More than this many bytes the device did not have when it was asked last; `u64::MAX` if it never refused. Less than its
-    /// capacity, as the driver and other programs have some, and a call that fails takes as long as a hundred that do not.
+    /// The device refused to go beyond this many reserved bytes when it was asked last; `u64::MAX` if it never refused. It is less than the
+    /// capacity, since the driver and other programs hold memory too. It saves time: a call that fails takes as long as a hundred calls
+    /// that succeed.
     ceiling: AtomicU64,
 }
 
-/// Makes a call that takes memory, with soft limits as if they were hard ones: what it does not get so is not refused yet.
+/// Makes a call that takes memory, and enforces soft limits like hard ones. If a soft limit stops the call, the caller can reclaim memory
+/// and try again.
 pub(crate) fn softly<R>(call: impl FnOnce() -> R) -> R {
     with_flag(|thread| &thread.is_soft, call)
 }
@@ -40,10 +42,10 @@ impl Default for Quota {
 }
 
 impl Quota {
-    /// Counts bytes in that are about to be taken.
+    /// Counts in bytes that are about to be taken.
     ///
     /// # Errors
-    /// [`is_out_of_memory`](Error::is_out_of_memory) if more would be held than may be; nothing has changed then.
+    /// [`is_out_of_memory`](Error::is_out_of_memory) if a limit would be exceeded; nothing has changed then.
     pub(super) fn enter(&self, bytes: u64) -> Result<()> {
         let limit = self.most();
         let within = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= limit);
@@ -51,14 +53,15 @@ impl Quota {
         process::count_in(bytes, || enter().map_err(|held| over(limit, held, bytes)))
     }
 
-    /// What was counted in was had.
+    /// Notes that the device provided the bytes that were counted in.
     pub(super) fn took(&self) {
         let held = self.held();
         self.peak.fetch_max(held, Relaxed);
         self.ceiling.fetch_max(held, Relaxed);
     }
 
-    /// What was counted in was not had, for this reason: others may have been refused for its sake.
+    /// Counts out bytes that the device refused, for this reason. Meanwhile the limit may have refused another request because of these
+    /// bytes, so `undone` counts this.
     pub(super) fn undo(&self, bytes: u64, error: &Error) {
         self.leave(bytes);
         if error.is_out_of_memory() {
@@ -67,19 +70,19 @@ impl Quota {
         self.part.undone.fetch_add(1, Relaxed);
     }
 
-    /// How many bytes may be held, as the thread is to see it now.
+    /// The limit in bytes that holds for the calling thread now.
     fn most(&self) -> u64 {
         let limit = self.limit();
         if THREAD.with(|thread| thread.is_soft.get()) { limit.min(self.soft_limit()) } else { limit }
     }
 
-    /// How many bytes more may be held, as far as the device is known to have them.
+    /// How many more bytes can be reserved, by the limits and by the device's last refusal.
     pub(super) fn room(&self) -> u64 {
         let room = self.most().min(self.ceiling.load(Relaxed)).saturating_sub(self.held());
         room.min(process::room())
     }
 
-    /// The error of a request of more bytes than the limit allows in all.
+    /// The error for a request of more bytes than the whole limit.
     pub(super) fn beyond(&self, bytes: u64) -> Option<Error> {
         let limit = self.limit();
         (bytes > limit).then(|| over(limit, self.held(), bytes))
@@ -89,7 +92,7 @@ impl Quota {
         self.part.undone.load(Relaxed)
     }
 
-    /// Counts bytes out that were given back.
+    /// Counts out bytes that were returned.
     pub(super) fn leave(&self, bytes: u64) {
         self.part.held.fetch_sub(bytes, Relaxed);
     }
@@ -102,10 +105,10 @@ impl Quota {
         self.peak.load(Relaxed)
     }
 
-    /// The peak is what is held now.
+    /// Sets the peak to the bytes that are reserved now.
     pub(super) fn reset_peak(&self) {
         self.peak.store(self.held(), Relaxed);
-        // Another thread may have taken some, and noted it, between the two.
+        // Another thread may have reserved and noted more between the two steps.
         self.peak.fetch_max(self.held(), Relaxed);
     }
 
@@ -136,10 +139,10 @@ fn over(limit: u64, held: u64, bytes: u64) -> Error {
 /// The environment variable that limits each device.
 pub(super) const VARIABLE: &str = "GPUCACHE_LIMIT";
 
-/// What the environment says of the limit of a device that has `capacity` bytes, if that is known.
+/// The limit that the environment variable sets for a device with `capacity` bytes, if the capacity is known.
 ///
 /// # Errors
-/// [`is_unavailable`](Error::is_unavailable) for a text that is no limit.
+/// [`is_unavailable`](Error::is_unavailable) for a text that is not a limit.
 pub(super) fn from_environment(capacity: Option<u64>) -> Result<Option<u64>> {
     let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
     let text = text.to_string_lossy();
@@ -161,8 +164,8 @@ const UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// The bytes that a text means: a number with a unit or without, or a share of the capacity, which is no limit where that
-/// is not known. `None` for any other text.
+/// Reads bytes from a text: a number with or without a unit, or a share of the capacity. A share is no limit if the capacity is unknown.
+/// `None` for any other text.
 fn parse(text: &str, capacity: Option<u64>) -> Option<Option<u64>> {
     let text = text.trim();
     if let Some(share) = text.strip_suffix('%') {
@@ -172,7 +175,7 @@ fn parse(text: &str, capacity: Option<u64>) -> Option<Option<u64>> {
     let unit = |(name, bytes): (&str, u64)| Some((text.strip_suffix(name)?, bytes));
     let (digits, unit) = UNITS.into_iter().find_map(unit).unwrap_or((text, 1));
     let digits = digits.trim_end();
-    // A whole number may have more digits than a float tells apart.
+    // A float cannot represent every whole number of this size exactly.
     let whole = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
     Some(Some(match whole {
         Some(bytes) => bytes,
@@ -180,12 +183,12 @@ fn parse(text: &str, capacity: Option<u64>) -> Option<Option<u64>> {
     }))
 }
 
-/// A share of so many bytes.
+/// The bytes of a share of `capacity`.
 pub(super) fn of_share(share: f64, capacity: u64) -> u64 {
     (capacity as f64 * share) as u64
 }
 
-/// A number of digits with a point or without, and no other way to write one.
+/// Reads a number: digits with or without a decimal point, and no other notation.
 fn number(text: &str) -> Option<f64> {
     let text = text.trim_end();
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');

@@ -1,5 +1,4 @@
-//! A device's memory by the piece, as a range asks for it: pages behind reserved addresses, or chunks from a stream's
-//! backend.
+//! A device's memory in pieces, as a range requests it: pages behind reserved addresses, or chunks from a stream's backend.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -10,58 +9,59 @@ use super::stream::Stream;
 use super::virtual_memory::{Unfinished, VirtualMemory};
 use crate::base::error::{Error, Result};
 
-/// The unit of chunks: that of CUDA's large pages, in which its pools take memory from the device too, so that a chunk
-/// wastes no part of one.
+/// The unit of chunks. CUDA's large pages have this size, and CUDA's pools take memory from the device in such pages, so a chunk wastes no
+/// part of a page.
 const CHUNK_GRANULARITY: u64 = 2 << 20;
 
-/// A device's memory by the piece.
+/// A device's memory in pieces.
 ///
-/// A device that reserves a span of addresses is asked to map pieces in it, one that cannot is asked for chunks. Of
-/// `map` and `chunk` only one is called.
+/// If the device reserves a span of addresses, pieces are mapped within the span. Otherwise the device is asked for chunks. A device gets
+/// calls of `map` or of `chunk`, never of both.
 pub(crate) trait Pages {
-    /// Why a call failed.
+    /// The reason why a call failed.
     type Error;
 
-    /// The unit of mapping in bytes: sizes and places of all calls are multiples of it. Always the same, a multiple of 256, not 0.
+    /// The unit of mapping in bytes. Sizes and offsets of all calls are multiples of it. It never changes, is a multiple of 256, and is not
+    /// 0.
     fn granularity(&self) -> u64;
 
-    /// How many bytes of memory the device has at all; 0 if that is not known.
+    /// The memory of the whole device in bytes; 0 if unknown.
     fn capacity(&self) -> u64;
 
-    /// How many bytes may be held at most by the device's limit.
+    /// The device's limit in bytes.
     fn limit(&self) -> u64 {
         u64::MAX
     }
 
-    /// How many bytes more there can be at most, as far as that is known: others may have them already.
+    /// The most bytes that can still be reserved, as far as known. Other programs may have taken them already.
     fn room(&self) -> u64 {
         u64::MAX
     }
 
-    /// Takes a chunk of `bytes` wherever the device puts it: a piece. Returns its address, which must be a multiple of
-    /// 256.
+    /// Takes a chunk of `bytes`, which is one piece, at an address that the device chooses. Returns the address, which must be a multiple
+    /// of 256.
     ///
     /// # Errors
     ///
-    /// Whatever the device says. Nothing may then be taken.
+    /// The error of the device. The call must then have taken nothing.
     fn chunk(&mut self, bytes: u64) -> Result<u64, Self::Error>;
 
-    /// Puts memory at this offset of the reserved span, all of it or none: pieces of so many bytes, one behind the other.
+    /// Maps memory at this offset of the reserved span: pieces of these sizes, one behind the other.
     ///
     /// # Errors
     ///
-    /// Whatever the device says. Nothing is then mapped but the first pieces that it says are.
+    /// The error of the device. It says how many of the first pieces are mapped; the others are not.
     fn map(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished<Self::Error>>;
 
-    /// Gives back pieces that lie side by side, the first at `offset`, or one chunk; no work uses them any more.
+    /// Returns pieces that lie side by side, the first at `offset`, or returns one chunk. No work uses them any more.
     ///
     /// # Errors
     ///
-    /// Whatever the device says. The first pieces that it says so of are then still mapped, and the others not.
+    /// The error of the device. It says how many of the first pieces are still mapped; the others are not.
     fn unmap(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished<Self::Error>>;
 }
 
-/// Memory of one device by the piece, with the counters of the device kept.
+/// The memory of one device in pieces. It updates the counters of the device.
 #[derive(Debug)]
 pub(crate) struct Source {
     meter: Arc<Meter>,
@@ -69,7 +69,7 @@ pub(crate) struct Source {
     failure: Option<Error>,
 }
 
-/// Who gives the pieces.
+/// The provider of the pieces.
 #[derive(Debug)]
 enum Provider {
     Span {
@@ -77,14 +77,14 @@ enum Provider {
         base: u64,
         bytes: u64,
     },
-    /// From the stream of the last call that allocated.
+    /// Chunks come from the stream that last asked for memory.
     Chunks {
         stream: Arc<dyn Backend>,
     },
 }
 
 impl Source {
-    /// The memory of the device that `stream` is of: a span if it has pages and gives addresses for them.
+    /// The memory of the device of `stream`. It is a span if the device has pages and reserves addresses for them.
     pub(crate) fn of(stream: &Stream) -> Source {
         let memory = stream.memory();
         let span = memory.pages().and_then(|pages| Some((pages.clone(), pages.reserve().ok()?)));
@@ -95,12 +95,12 @@ impl Source {
         Source { meter: memory.meter().clone(), provider, failure: None }
     }
 
-    /// What giving a chunk back met.
+    /// Takes out the error that returning a chunk caused.
     pub(crate) fn take_failure(&mut self) -> Option<Error> {
         self.failure.take()
     }
 
-    /// Takes chunks from `stream` from now on. Returns where they came from before, if that was another one.
+    /// Takes chunks from the stream `with` from now on. Returns the previous backend if it was another one.
     pub(crate) fn serve(&mut self, with: &Stream) -> Option<Arc<dyn Backend>> {
         let backend = with.shared_backend();
         match &mut self.provider {
@@ -111,7 +111,7 @@ impl Source {
         }
     }
 
-    /// How many bytes of addresses there are; `None` for chunks.
+    /// The length of the reserved addresses in bytes; `None` for chunks.
     pub(crate) fn span(&self) -> Option<u64> {
         match self.provider {
             Provider::Span { bytes, .. } => Some(bytes),
@@ -173,15 +173,15 @@ impl Pages for Source {
     }
 
     fn unmap(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        // SAFETY: the device's range has this source to itself, and gives back what `map` or `chunk` gave it: the same
-        // pieces, each once, and a chunk as the one piece that it is. It does so once no block lies in them and their
-        // tags say that no work uses them any more, which is what either call asks for.
+        // SAFETY: only the device's range uses this source. The range returns the same pieces that `map` or `chunk` provided, each once,
+        // and a chunk as one piece. It does so only if no block lies in them and their tags say that no work uses them any more.
+        // `unmap_pieces` and `free` require exactly this.
         let done = unsafe {
             match &self.provider {
                 Provider::Span { pages, base, .. } => pages.unmap_pieces(base + offset, pieces),
                 Provider::Chunks { stream } => {
                     let freed = stream.free(offset, pieces.iter().sum::<u64>() as usize);
-                    // The memory counts as gone even if that failed.
+                    // The memory counts as returned even if the call failed.
                     self.failure = self.failure.take().or(freed.err());
                     Ok(())
                 }

@@ -1,4 +1,4 @@
-//! Spans: the time that a stretch of a stream's work takes, between two marks.
+//! Spans: the time that a part of a stream's work takes, measured between two marks.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use super::mark::Mark;
 use super::stream::Stream;
 use crate::base::error::Result;
 
-/// A stretch of a stream's work, between two marks.
+/// A part of a stream's work, between two marks.
 #[derive(Debug)]
 pub struct Span {
     from: Box<dyn Mark>,
     to: Box<dyn Mark>,
 }
 
-/// A mark on `stream` now, if its device has such and no graph is captured. One that fails is none: it tells a time and orders nothing,
-/// and what is wrong with the stream is met by the next call.
+/// Sets a mark on `stream` now. `None` if its device has no marks, if a graph is being captured, or if the call fails. The error is
+/// ignored: a mark only tells a time and orders nothing, and the next call meets any error of the stream.
 pub(super) fn mark(stream: &Stream) -> Option<Box<dyn Mark>> {
     let is_captured = stream.can_capture() && stream.is_capturing();
     if is_captured { None } else { stream.shared_backend().mark().unwrap_or(None) }
 }
 
 impl Span {
-    /// A mark on `stream` now, if its device has such and no graph is captured.
+    /// Sets a mark on `stream` now. `None` if its device has no marks, or if a graph is being captured.
     pub fn mark(stream: &Stream) -> Option<Box<dyn Mark>> {
         mark(stream)
     }
@@ -34,10 +34,10 @@ impl Span {
         (answer, span)
     }
 
-    /// How long it took, once it is over.
+    /// The time that the work took; `None` until it is done.
     ///
     /// # Errors
-    /// What the device answered.
+    /// The answer of the device.
     pub fn length(&self) -> Result<Option<Duration>> {
         self.to.since(&*self.from)
     }

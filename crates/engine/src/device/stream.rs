@@ -1,7 +1,7 @@
-//! An erased stream of a device: the one thing through which the engine reaches a machine.
+//! An untyped stream of a device. The engine reaches a machine only through streams.
 //!
-//! Invariants: an id is given once per process and never again; what [`Stream::allocate`] gave goes back by
-//! [`Stream::release`] exactly once; a failure inside a drop or late work is kept here and returned by [`Stream::check`].
+//! Invariants: an id is used once per process. Memory from [`Stream::allocate`] goes back by [`Stream::release`] exactly once. The stream
+//! keeps a failure inside a drop or late work, and [`Stream::check`] returns it.
 #![allow(unsafe_code)]
 
 mod by_thread;
@@ -22,7 +22,7 @@ use super::meter::Meter;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard};
 
-/// One stream of one device, without its type. Cheap to clone; equal ids are the same stream.
+/// One stream of one device, without its type. A clone is cheap. Handles with equal ids are the same stream.
 ///
 /// ```
 /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
@@ -33,24 +33,25 @@ use crate::base::sync::{Mutex, MutexGuard};
 #[derive(Clone)]
 pub struct Stream(Arc<StreamState>);
 
-/// A stream that is remembered without being kept alive.
+/// A reference to a stream that does not keep it alive.
 pub(crate) struct WeakStream(std::sync::Weak<StreamState>);
 
 struct StreamState {
     id: u64,
-    /// The id of the stream through which its work goes: its own, unless it is a reservation's.
+    /// The id of the stream whose queue does the work: its own id, except for the stream of a reservation.
     queue: u64,
     memory: Arc<Memory>,
     watches: bool,
     runs_closures: bool,
     can_capture: bool,
-    /// The id, unless a call has more to do than its work: there is a notice, or the device watches.
+    /// The id of the stream, if a call only has to do its work. [`NOT_READY`] if a call must do more first: there is a notice, or the
+    /// device watches.
     ready_id: AtomicU64,
-    /// The epoch of the stream's work now, as the layer above numbers them, or a later one; 0 if it does not.
+    /// The current epoch of the stream's work, or a later one, as the folder `order` numbers epochs; 0 if it does not.
     epoch: Arc<AtomicU64>,
-    /// Whether another thread wants the open epoch to end.
+    /// Whether another thread requested the end of the open epoch.
     wanted: Arc<AtomicBool>,
-    /// Whether there is anything in `notice`, or memory is reserved.
+    /// Whether `notice` has any content, or the stream's memory is reserved.
     has_notice: AtomicBool,
     notice: Mutex<Notice>,
     reserved: Option<Reserved>,
@@ -58,17 +59,17 @@ struct StreamState {
     backend: Arc<dyn Backend>,
 }
 
-/// What a call has to see to before its work.
+/// Matters that a call must handle before its work.
 #[derive(Default)]
 struct Notice {
     failure: Option<Error>,
-    /// The stream by which whatever is allocated now is reserved.
+    /// The stream of the reservation: it gets every allocation while the reservation is made.
     reservation: Option<Stream>,
 }
 
-/// The id of the next stream: they are counted, and so never given again.
+/// The id of the next stream. Ids count up, so no id is used twice.
 static NEXT_STREAM: AtomicU64 = AtomicU64::new(1);
-/// What a stream that is not ready gives out as its id: none has it, as there are never so many.
+/// The id that a stream reports while it is not ready. No stream has it, since there are never that many.
 const NOT_READY: u64 = u64::MAX;
 
 fn ready_id(id: u64, watches: bool) -> u64 {
@@ -76,11 +77,11 @@ fn ready_id(id: u64, watches: bool) -> u64 {
 }
 
 impl Stream {
-    /// A stream of its own over `backend`; streams of one device share a `memory`.
+    /// A new stream over `backend`. Streams of one device share a `memory`.
     ///
     /// # Safety
-    /// What `memory` maps is usable by `backend`, and so is what the backends of other streams over it allocate: they are
-    /// of one device. Memory changes hands between streams that share it, and arrays are copied between them.
+    /// `backend` must be able to use the memory that `memory` maps, and the memory that the backends of other streams over `memory`
+    /// allocate. So all of them belong to one device: memory moves between streams that share it, and arrays are copied between them.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
@@ -92,7 +93,8 @@ impl Stream {
         Stream::over(memory, Arc::new(backend), None)
     }
 
-    /// As [`new`](Stream::new), on the queue of another stream if there is one. This crate or a backend made the backend.
+    /// Like [`new`](Stream::new), but on the queue of another stream if `queue` names one. This crate made the backend, or another backend
+    /// of this device made it.
     pub(super) fn over(memory: Arc<Memory>, backend: Arc<dyn Backend>, queue: Option<u64>) -> Stream {
         super::exit::watch();
         memory.note_stream();
@@ -114,7 +116,7 @@ impl Stream {
             by_thread: None,
             backend,
         }));
-        // A program that was to be limited does not run without.
+        // A program that asked for a limit must not run without it, so the first call fails.
         refusal.into_iter().for_each(|error| stream.refuse_next(error));
         stream
     }
@@ -123,7 +125,7 @@ impl Stream {
         self.0.notice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets calls know whether they have something to see to.
+    /// Updates the flags by which calls see whether they have something to do first.
     fn tell(&self, notice: &Notice) {
         let is_special = self.is_reserved() || self.0.by_thread.is_some();
         let has_notice = is_special || notice.failure.is_some() || notice.reservation.is_some();
@@ -131,27 +133,27 @@ impl Stream {
         self.0.ready_id.store(ready_id(self.0.id, self.0.watches || has_notice), Relaxed);
     }
 
-    /// The backend, if it is a `B`.
+    /// The backend, if its type is `B`.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
     /// use {gpucache::device::{Device, Host}, plain::Plain}; // as in the example of `Backend`
-    /// assert!(Host::new().stream_handle().backend::<Plain>().is_none()); // that is another one's
+    /// assert!(Host::new().stream_handle().backend::<Plain>().is_none()); // its backend has another type
     /// ```
     pub fn backend<B: Backend>(&self) -> Option<&B> {
         let backend: &dyn Any = &*self.0.backend;
         backend.downcast_ref()
     }
 
-    /// The backend, for handles that know what it is: each use of an array in a launch asks for it.
+    /// The backend, for handles that know its type. Each use of an array in a launch calls this.
     ///
     /// # Safety
     /// The stream was made over a `B`.
     #[cfg(feature = "cuda")]
     #[inline]
     pub(super) unsafe fn backend_unchecked<B: Backend>(&self) -> &B {
-        // SAFETY: the caller promises that the stream was made over a `B`, which is what the pointer leads to then, as
-        // the stream never gets another backend. It holds that for as long as `self` is borrowed.
+        // SAFETY: the caller promises that the stream was made over a `B`. A stream never changes its backend, so the pointer leads to a
+        // `B`. The stream keeps the backend alive for as long as `self` is borrowed.
         unsafe { &*Arc::as_ptr(&self.0.backend).cast::<B>() }
     }
 
@@ -171,14 +173,14 @@ impl Stream {
         &self.0.memory
     }
 
-    /// Names the queue through which the work goes: streams with the same are in order with each other.
+    /// The number of the queue that does the work. Streams with the same queue are in order with each other.
     #[doc(hidden)]
     #[inline]
     pub fn queue(&self) -> u64 {
         self.0.queue
     }
 
-    /// Names the device, for the life of the process.
+    /// The number of the device. No other device of the process gets it.
     #[doc(hidden)]
     pub fn memory_id(&self) -> u64 {
         self.0.memory.id()
@@ -189,27 +191,27 @@ impl Stream {
         self.0.memory.meter()
     }
 
-    /// Returns what an earlier drop or late work on this stream could not.
+    /// Returns a failure that an earlier drop or late work on this stream could not return.
     #[doc(hidden)]
     #[inline]
     pub fn check(&self) -> Result<()> {
         if self.has_notice() { self.take_failure() } else { Ok(()) }
     }
 
-    /// Whether a call has a failure to return first, or memory is reserved.
+    /// Whether a call has a failure to return first, or the stream's memory is reserved.
     #[inline]
     pub(crate) fn has_notice(&self) -> bool {
         self.0.has_notice.load(Relaxed)
     }
 
-    /// Returns what something below the backend could not.
+    /// Returns a failure that code below the backend could not return.
     #[doc(hidden)]
     pub fn check_kept(&self) -> Result<()> {
         self.0.backend.kept_failure()
     }
 
-    /// The id, or none that a stream has if [`check`](Stream::check) or [`handed_out`](Stream::handed_out) has something
-    /// to do.
+    /// The id of the stream. If [`check`](Stream::check) or [`handed_out`](Stream::handed_out) has something to do, this is a number that
+    /// no stream has.
     #[inline]
     pub(crate) fn ready_id(&self) -> u64 {
         self.0.ready_id.load(Relaxed)
@@ -223,20 +225,20 @@ impl Stream {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Keeps the first failure that a drop or late work met, for [`check`](Stream::check).
+    /// Keeps the first failure of a drop or late work, for [`check`](Stream::check).
     #[doc(hidden)]
     pub fn keep(&self, error: Error) {
         self.refuse_next(error.deferred());
     }
 
-    /// Lets the next fallible call return this.
+    /// Makes the next fallible call return this error.
     pub(crate) fn refuse_next(&self, error: Error) {
         let mut notice = self.notice();
         notice.failure.get_or_insert(error);
         self.tell(&notice);
     }
 
-    /// As [`Backend::release_reserve`]. Nothing while a graph is captured.
+    /// Calls [`Backend::release_reserve`], except while a graph is captured.
     pub(crate) fn release_reserve(&self) -> Result<bool> {
         if self.is_capturing() { Ok(false) } else { self.0.backend.release_reserve() }
     }
@@ -245,74 +247,75 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         self.check_kept()?;
         self.0.backend.synchronize()?;
-        // What the work met may have been kept only now.
+        // A failure of the work may have been kept only during the wait.
         self.check()
     }
 
-    /// As [`Backend::runs_closures`].
+    /// Returns [`Backend::runs_closures`].
     #[inline]
     pub(crate) fn runs_closures(&self) -> bool {
         self.0.runs_closures
     }
 
-    /// The epoch in which work that was put on the stream before this call is, at the latest; 0 if nobody counts.
+    /// The epoch that contains the last work put on the stream before this call, or a later epoch; 0 if epochs are not counted.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         self.0.epoch.load(SeqCst)
     }
 
-    /// Where whoever counts the stream's epochs tells the next one, before the one that is open ends.
+    /// The counter of the stream's epochs. Its owner sets it to the next epoch before the open one ends.
     pub(crate) fn epoch_cell(&self) -> &Arc<AtomicU64> {
         &self.0.epoch
     }
 
-    /// Whether another thread wants the open epoch to end, which whoever works on the stream sees to.
+    /// Whether another thread requested the end of the open epoch. The thread that works on the stream ends it.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.0.wanted.load(Relaxed)
     }
 
-    /// Where others ask for the end of the open epoch. Calls no device.
+    /// The flag by which other threads request the end of the open epoch, without a call of the device.
     pub(crate) fn wanted_cell(&self) -> &Arc<AtomicBool> {
         &self.0.wanted
     }
 
-    /// Whether work that is put on the stream is captured into a graph now.
+    /// Whether a graph is capturing the stream's work now.
     #[doc(hidden)]
     pub fn is_capturing(&self) -> bool {
         self.0.backend.is_capturing()
     }
 
-    /// As [`Backend::can_capture`].
+    /// Returns [`Backend::can_capture`].
     #[doc(hidden)]
     pub fn can_capture(&self) -> bool {
         self.0.can_capture
     }
 
-    /// Whether a graph is captured on the stream for which nothing is reserved, so that its memory would become others'.
+    /// Whether a graph is being captured on the stream and no memory is reserved for it. Other arrays would then get memory that the graph
+    /// uses.
     pub(crate) fn captures_unannounced(&self) -> bool {
         self.is_capturing() && self.reservation().is_none()
     }
 
-    /// Orders later work behind all that is on another stream of the device now, by an event of its own.
+    /// Makes later work wait for all present work of another stream of the device. It uses a new event.
     pub(crate) fn follow(&self, other: &Stream) -> Result<()> {
         let event = other.0.backend.new_event()?;
         other.0.backend.record(&*event)?;
         self.0.backend.wait(&*event)
     }
 
-    /// The backend, for those who need it longer than the stream is in use.
+    /// The backend, for owners that need it for longer than the stream lives.
     pub(crate) fn shared_backend(&self) -> &Arc<dyn Backend> {
         &self.0.backend
     }
 
-    /// Whether the device wants to know what becomes of each block.
+    /// Whether the device wants to be told of each block that is handed out or comes back.
     #[inline]
     pub(crate) fn watches(&self) -> bool {
         self.0.watches
     }
 
-    /// Tells a device that watches of a block in use.
+    /// Tells a watching device of a block that is now in use.
     #[cold]
     pub(crate) fn handed_out(&self, address: u64, bytes: usize) {
         if let Err(error) = self.0.backend.handed_out(address, bytes) {
@@ -320,7 +323,7 @@ impl Stream {
         }
     }
 
-    /// Tells a device that watches of a block that is no longer in use.
+    /// Tells a watching device of a block that is no longer in use.
     #[cold]
     pub(crate) fn taken_back(&self, address: u64, bytes: usize) {
         if let Err(error) = self.0.backend.taken_back(address, bytes) {

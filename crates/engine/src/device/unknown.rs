@@ -1,24 +1,24 @@
-//! Work of which this crate was not told on which stream it is.
+//! Work on unknown streams: this crate was not told which stream it is on.
 
 use std::fmt::Debug;
 
 use crate::base::error::Result;
 
-/// Asks whether work is done that was marked; it does not wait.
+/// Asks whether the marked work is done. Does not wait.
 pub(crate) type IsDone = Box<dyn Fn() -> Result<bool> + Send>;
 
-/// Work on a device's memory that somebody else launched by a bare address, on a stream of which this crate does not know.
+/// Work on a device's memory that other code launched with a bare address, on a stream that this crate does not know.
 pub(crate) trait UnknownWork: Debug + Send + Sync {
-    /// Somebody gets an address, and does not tell on which stream it is used.
+    /// Notes that other code gets an address and does not say on which stream it will use it.
     fn note(&self);
 
-    /// Whether there may be such work. Once this is true it stays true. It is true before an array is dropped that such work uses.
+    /// Whether there may be such work. Once true, it stays true. If such work uses an array, this is true before the array is dropped.
     fn is_possible(&self) -> bool;
 
-    /// Marks the end of all work that the device was given so far, by whomever. `None` if that cannot be asked now, as while a
-    /// graph is captured. No lock is held meanwhile.
+    /// Marks the end of all work that the device has got so far from anybody. `None` if the device cannot be asked now, for example while a
+    /// graph is captured. No lock is held during the call.
     ///
     /// # Errors
-    /// What the device answered.
+    /// The answer of the device.
     fn mark(&self) -> Result<Option<IsDone>>;
 }

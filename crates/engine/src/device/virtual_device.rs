@@ -1,7 +1,7 @@
-//! A device with addresses and no memory: for dry runs, and for tests that want every rule checked.
+//! A device with addresses and no memory, for dry runs and for tests that check every rule.
 //!
-//! Invariants: `mapped` and `busy` hold disjoint pieces each, by address; what breaks a rule is reported as an error and
-//! changes nothing.
+//! Invariants: the pieces in `mapped` do not overlap, nor do those in `busy`; both are sorted by address. A call that breaks a rule returns
+//! an error and changes nothing.
 #![allow(unsafe_code)]
 
 mod occupancy;
@@ -23,16 +23,15 @@ use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 
-/// The unit of mapping, as on CUDA devices, so that a dry run counts what a GPU would hold.
+/// The unit of mapping. It is that of CUDA devices, so a dry run reserves as much as a GPU would.
 const VIRTUAL_GRANULARITY: u64 = 2 << 20;
 /// A device of a given capacity that has addresses and no memory behind them.
 ///
-/// Run a scope on it to learn how much memory it will need, without the GPU that has it: allocations, drops and
-/// statistics are those of a real device. Writes go nowhere, and reads give zeros.
+/// Run a scope on it to learn how much memory the scope will need on a GPU, without that GPU. Allocations, drops and statistics are those
+/// of a real device. Writes have no effect, and reads return zeros.
 ///
-/// It checks all that is done with it: that blocks in use do not overlap, are aligned to 256 bytes, have pages behind
-/// them and come back once. What is wrong is the error of the next fallible call, or of
-/// [`synchronize`](Device::synchronize).
+/// The device checks every call: blocks in use must not overlap, must be aligned to 256 bytes, must have pages behind them, and must come
+/// back once. The next fallible call, or [`synchronize`](Device::synchronize), returns the error.
 ///
 /// ```
 /// use gpucache::{cache_scope, device::Virtual, prelude::*};
@@ -57,11 +56,11 @@ struct Addresses {
     page_bytes: u64,
     watches: bool,
     occupancy: Mutex<Occupancy>,
-    /// The host's side, of as much as anybody may want, once there are queues for copies.
+    /// The host's side, made with the first queue for copies. Its capacity is unlimited.
     host: OnceLock<Arc<Addresses>>,
 }
 
-/// Without what is behind a lock, as it is written to where the program says.
+/// Leaves out the contents of the lock, since the program may format this value anywhere, also where the lock is held.
 impl fmt::Debug for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of addresses", self.capacity)
@@ -81,8 +80,8 @@ impl Virtual {
         Virtual::over(bytes, VIRTUAL_GRANULARITY, true)
     }
 
-    /// As [`new`](Virtual::new), without looking at each block: the checks take longer than what they check, and to time
-    /// that they must be out of the way.
+    /// Like [`new`](Virtual::new), without the checks of each block. Use it to measure times: the checks take longer than the operations
+    /// that they check.
     ///
     /// ```
     /// use gpucache::{device::Virtual, prelude::*};
@@ -108,13 +107,13 @@ impl Virtual {
     fn over(bytes: usize, page_bytes: u64, watches: bool) -> Virtual {
         let addresses = Arc::new(Addresses { page_bytes, ..Addresses::new(bytes as u64, watches) });
         let memory = Memory::with_pages(VirtualPages(addresses.clone()));
-        // SAFETY: what the pages and the backend give are numbers that nobody follows, so that there is no memory which
-        // one of them could not use.
+        // SAFETY: the pages and the backend return numbers that nobody dereferences. So there is no memory that one of them could use and
+        // the other could not.
         Virtual(unsafe { Stream::new(memory.into(), Unbacked(addresses)) })
     }
 }
 
-// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
+// SAFETY: `Virtual` is a transparent struct around a `Stream`, and returns this stream.
 #[diagnostic::do_not_recommend]
 unsafe impl Device for Virtual {
     fn stream_handle(&self) -> &Stream {
@@ -143,7 +142,7 @@ impl Addresses {
         self.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `bytes` of the capacity.
+    /// Checks that `bytes` more fit the capacity.
     fn take(&self, occupancy: &mut Occupancy, bytes: u64) -> Result<()> {
         let used = occupancy.taken();
         match self.capacity.checked_sub(used).is_some_and(|rest| rest >= bytes) {
@@ -157,7 +156,7 @@ impl Addresses {
     }
 }
 
-/// There are bytes, and no stretch of addresses is as long.
+/// The error if the capacity suffices, but no free stretch of addresses is long enough.
 fn none_left(bytes: u64) -> Error {
     Error::out_of_memory("the virtual device", bytes as usize, "no addresses are left side by side")
 }
@@ -170,7 +169,7 @@ fn broken(rule: &'static str, address: u64, bytes: u64) -> Error {
 #[derive(Debug)]
 struct VirtualPages(Arc<Addresses>);
 
-// SAFETY: the addresses are numbers that nobody follows, so that no memory need be behind them.
+// SAFETY: nobody dereferences the addresses, so they need no memory behind them.
 unsafe impl VirtualMemory for VirtualPages {
     fn granularity(&self) -> u64 {
         self.0.page_bytes
@@ -220,7 +219,7 @@ unsafe impl VirtualMemory for VirtualPages {
     }
 }
 
-/// The address and the bytes of each of some pieces, one behind the other.
+/// The address and the bytes of each piece. The pieces lie one behind the other.
 fn placed(address: u64, pieces: &[u64]) -> impl Iterator<Item = (u64, u64)> {
     pieces.iter().scan(address, |end, &bytes| {
         let begin = std::mem::replace(end, end.saturating_add(bytes));
@@ -231,7 +230,7 @@ fn placed(address: u64, pieces: &[u64]) -> impl Iterator<Item = (u64, u64)> {
 #[derive(Debug)]
 struct Unbacked(Arc<Addresses>);
 
-/// As any backend's, the destructor may be code of the program.
+/// The destructor of a backend may be code of the program, so this one checks the same rule.
 #[cfg(debug_assertions)]
 impl Drop for Unbacked {
     fn drop(&mut self) {
@@ -239,7 +238,7 @@ impl Drop for Unbacked {
     }
 }
 
-// SAFETY: nothing follows the addresses: every operation of this backend that would is empty.
+// SAFETY: nothing dereferences the addresses. Every operation of this backend that would do so is empty.
 unsafe impl Backend for Unbacked {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         let (occupancy, bytes) = (&mut *self.0.occupancy(), bytes as u64);
@@ -263,7 +262,7 @@ unsafe impl Backend for Unbacked {
     }
 
     unsafe fn read(&self, _from: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives `bytes` writable bytes at `to`, of its own memory: no device's memory is touched.
+        // SAFETY: the caller provides `bytes` writable bytes at `to`, in memory of its own. No memory of a device is touched.
         unsafe { to.write_bytes(0, bytes) };
         Ok(())
     }

@@ -1,30 +1,30 @@
-//! Virtual memory management of a device: addresses first, pages behind them later, in pieces.
+//! Virtual memory of a device: addresses are reserved first, and pages are mapped behind them later, in pieces.
 #![allow(unsafe_code)]
 
 use std::fmt;
 
 use crate::base::error::{Error, Result};
 
-/// Virtual memory management of a device: addresses first, pages behind them later.
+/// Virtual memory of a device: addresses are reserved first, and pages are mapped behind them later.
 ///
-/// All sizes and places are multiples of the granularity. Mapped memory is usable by every stream of the device at once.
+/// All sizes and addresses are multiples of the granularity. Every stream of the device can use mapped memory at once.
 ///
-/// What one `map`, or one piece of a `map_pieces`, put behind addresses is a piece: it is unmapped as a whole. Pieces that
-/// lie side by side may be unmapped together, whichever calls mapped them.
+/// A piece is the memory that one `map`, or one element of a `map_pieces`, mapped. A piece is unmapped as a whole. Pieces that lie side by
+/// side may be unmapped together, even if different calls mapped them.
 ///
-/// A device implements [`map`](VirtualMemory::map) and [`unmap`](VirtualMemory::unmap), or, if it has calls for several
-/// pieces at once, [`map_pieces`](VirtualMemory::map_pieces) and [`unmap_pieces`](VirtualMemory::unmap_pieces): each of
-/// these pairs is defined by the other one.
+/// A device implements [`map`](VirtualMemory::map) and [`unmap`](VirtualMemory::unmap). If it has calls for several pieces at once, it
+/// implements [`map_pieces`](VirtualMemory::map_pieces) and [`unmap_pieces`](VirtualMemory::unmap_pieces) instead. The default methods of
+/// each pair call the other pair.
 ///
 /// # Safety
-/// The reserved addresses are used for nothing else while the process lives, and memory is readable and writable from
-/// when `map` or `map_pieces` returned, for all pieces that are mapped by what it returned, until `unmap` or
-/// `unmap_pieces` is called for it. Pieces of which these say in an error that they are mapped are as they were before.
+/// The reserved addresses must be used for nothing else while the process lives. Pieces that `map` or `map_pieces` reports as mapped must
+/// be readable and writable from its return until `unmap` or `unmap_pieces` is called for them. Pieces that an error reports as mapped must
+/// be unchanged.
 #[doc = "\n# Example\n```"]
 #[doc = include_str!("../../docs/pages.rs")]
 #[doc = "\nlet memory = gpucache::device::Memory::with_pages(Pages::default());\n```"]
 pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
-    /// The unit of mapping in bytes: always the same, a power of two of at least 256.
+    /// The unit of mapping in bytes. It never changes and is a power of two of at least 256.
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
@@ -34,8 +34,8 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// ```
     fn granularity(&self) -> u64;
 
-    /// How many bytes of memory the device has, for this process and all others. Where it is known, large blocks take few
-    /// pieces; where it is not, pieces are short.
+    /// The memory of the device in bytes, for this process and all others. If it is known, large blocks take few pieces; otherwise pieces
+    /// are short.
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
@@ -47,8 +47,8 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// How many bytes of memory the device has left, for this process and all others, if it tells. Asked for where an allocation
-    /// found no memory, for its error.
+    /// The device's free memory in bytes, for this process and all others, if the device reports it. It is asked when an allocation found
+    /// no memory, for the text of the error.
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
@@ -60,10 +60,10 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Reserves addresses without memory, once: where they begin, and how many bytes they are.
+    /// Reserves addresses without memory. It is called once, and returns the first address and the number of bytes.
     ///
     /// # Errors
-    /// What the device answered; memory is then taken from its streams in chunks.
+    /// The answer of the device. Memory is then taken from its streams in chunks.
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
@@ -75,10 +75,10 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// ```
     fn reserve(&self) -> Result<(u64, u64)>;
 
-    /// Puts memory behind `bytes` reserved addresses that have none.
+    /// Maps memory behind `bytes` reserved addresses that have none.
     ///
     /// # Errors
-    /// [`Error::out_of_memory`](crate::Error::out_of_memory) where there is none left. Nothing is then mapped.
+    /// [`Error::out_of_memory`](crate::Error::out_of_memory) if no memory is left. Nothing is mapped then.
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
@@ -95,10 +95,10 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
         self.map_pieces(address, &[bytes]).map_err(|unfinished| unfinished.error)
     }
 
-    /// Takes the memory of one piece away again.
+    /// Unmaps the memory of one piece.
     ///
     /// # Errors
-    /// What the device answered; the memory is then still mapped.
+    /// The answer of the device. The memory is then still mapped.
     ///
     /// # Safety
     /// This piece is mapped, and no work uses the memory any more.
@@ -116,19 +116,18 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
-        // SAFETY: the caller promises of this piece what `unmap_pieces` asks for each: it is mapped, and no work uses
-        // it.
+        // SAFETY: `unmap_pieces` requires of each piece that it is mapped and that no work uses it. The caller promises both of this piece.
         unsafe { self.unmap_pieces(address, &[bytes]) }.map_err(|unfinished| unfinished.error)
     }
 
-    /// Puts memory behind reserved addresses that have none, all of them or none: pieces of so many bytes, the first at
-    /// `address` and each of the others right behind the one before it.
+    /// Maps memory behind reserved addresses that have none: pieces of these sizes, the first at `address` and each other one right behind
+    /// the one before it. Either all of them are mapped or none.
     ///
-    /// Maps one by one, by [`map`](VirtualMemory::map), unless a device has fewer calls for it.
+    /// By default it maps one piece at a time with [`map`](VirtualMemory::map). A device may do the same with fewer calls.
     ///
     /// # Errors
-    /// As for `map`. Nothing is then mapped, unless the device refused to take back what it had given: the first pieces
-    /// up to that one stay mapped.
+    /// As for `map`. Nothing is mapped then, unless the device refused to unmap a piece again: the first pieces, up to that one, stay
+    /// mapped.
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
@@ -138,15 +137,14 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// let (address, _) = pages.reserve()?;
     /// assert!(pages.map_pieces(address, &[4096, 8192]).is_ok());
     /// let unfinished = pages.map_pieces(address + 12288, &[4096, 1 << 20]).unwrap_err();
-    /// assert_eq!((unfinished.mapped, pages.mapped()), (0, 12288)); // all of them or none
+    /// assert_eq!((unfinished.mapped, pages.mapped()), (0, 12288)); // all or none
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let mut end = address;
         for (done, &bytes) in pieces.iter().enumerate() {
             if let Err(error) = self.map(end, bytes) {
-                // SAFETY: `map` put memory behind each of these pieces just now. Nobody was told of them, so no work
-                // uses them.
+                // SAFETY: `map` mapped each of these pieces just now. Nobody else knows of them yet, so no work uses them.
                 let undone = unsafe { self.unmap_pieces(address, &pieces[..done]) };
                 return Err(Unfinished { mapped: undone.err().map_or(0, |left| left.mapped), error });
             }
@@ -155,12 +153,13 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Takes the memory of pieces away again that lie side by side, the first at `address`.
+    /// Unmaps the memory of pieces that lie side by side, the first at `address`.
     ///
-    /// Unmaps one by one, the last first, by [`unmap`](VirtualMemory::unmap), unless a device has fewer calls for it.
+    /// By default it unmaps one piece at a time with [`unmap`](VirtualMemory::unmap), the last piece first. A device may do the same with
+    /// fewer calls.
     ///
     /// # Errors
-    /// What the device answered. The first pieces are then still mapped, up to the one that it refused to unmap.
+    /// The answer of the device. The first pieces, up to the one that the device refused to unmap, are then still mapped.
     ///
     /// # Safety
     /// Each of these pieces is mapped, and no work uses the memory of any of them any more.
@@ -181,15 +180,15 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
         let mut at = address + pieces.iter().sum::<u64>();
         for (before, &bytes) in pieces.iter().enumerate().rev() {
             at -= bytes;
-            // SAFETY: it is one of the caller's pieces, which are mapped, and no work uses any of them. Each is
-            // unmapped once.
+            // SAFETY: this is one of the caller's pieces. The caller promises that they are mapped and that no work uses them, and the loop
+            // unmaps each once.
             unsafe { self.unmap(at, bytes) }.map_err(|error| Unfinished { mapped: before + 1, error })?;
         }
         Ok(())
     }
 }
 
-/// Why a call for several pieces of memory ended early, and what is mapped now.
+/// The reason why a call for several pieces of memory ended early, and how many pieces are mapped now.
 ///
 /// ```
 /// use gpucache::device::Unfinished;
@@ -201,14 +200,14 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Unfinished<E = Error> {
-    /// How many of the pieces have memory behind them: the first so many, none of the others.
+    /// The first `mapped` of the pieces have memory behind them, the others have none.
     pub mapped: usize,
-    /// What the device answered.
+    /// The answer of the device.
     pub error: E,
 }
 
 impl<E> Unfinished<E> {
-    /// For an implementation of [`VirtualMemory`]: the call met `error`, and the first `mapped` pieces have memory.
+    /// For an implementation of [`VirtualMemory`]: the call failed with `error`, and the first `mapped` pieces have memory.
     ///
     /// ```
     /// use gpucache::device::Unfinished;
@@ -226,7 +225,8 @@ mod tests {
     use super::*;
     use crate::base::sync::Mutex;
 
-    /// Pages that know no stretches: what is mapped, in order, the calls so far, and the calls that fail.
+    /// Pages that have calls for one piece only. The fields are the mapped pieces in order, the number of calls so far, and the calls that
+    /// fail.
     #[derive(Debug)]
     struct Single(Mutex<(Vec<(u64, u64)>, usize)>, std::ops::Range<usize>);
 
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    // SAFETY: nobody follows the addresses.
+    // SAFETY: nobody dereferences the addresses.
     unsafe impl VirtualMemory for Single {
         fn granularity(&self) -> u64 {
             256
@@ -269,11 +269,11 @@ mod tests {
         }
     }
 
-    /// Pages that know stretches alone.
+    /// Pages that have calls for several pieces only.
     #[derive(Debug)]
     struct Stretches(Single);
 
-    // SAFETY: nobody follows the addresses.
+    // SAFETY: nobody dereferences the addresses of the inner pages.
     unsafe impl VirtualMemory for Stretches {
         fn granularity(&self) -> u64 {
             self.0.granularity()
@@ -323,14 +323,14 @@ mod tests {
         let pages = Single::failing(2..3);
         assert_eq!(pages.map_pieces(1024, &PIECES).unwrap_err().mapped, 0);
         assert_eq!(pages.mapped(), []);
-        // The third is not mapped, and the second not unmapped.
+        // The third piece is not mapped, and the second cannot be unmapped.
         let pages = Single::failing(2..4);
         assert_eq!(pages.map_pieces(1024, &PIECES).unwrap_err().mapped, 2);
         assert_eq!(pages.mapped(), [(1024, 256), (1280, 512)]);
-        // The last is unmapped, the one before it not.
+        // The last piece is unmapped, and the one before it cannot be.
         let pages = Single::failing(4..5);
         pages.map_pieces(1024, &PIECES).unwrap();
-        // SAFETY: these pieces were mapped, and nothing uses them.
+        // SAFETY: all three pieces were mapped just above, and nothing uses them.
         assert_eq!(unsafe { pages.unmap_pieces(1024, &PIECES) }.unwrap_err().mapped, 2);
         assert_eq!(pages.mapped(), [(1024, 256), (1280, 512)]);
     }

@@ -1,100 +1,18 @@
 //! What a cache counts: numbers with one writer, each by its name. What happens to a cache is told to one method each, which counts it
-//! once; statistics are views of these numbers.
+//! once. [`Counts`](super::Counts) is a reading of them.
 
 use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::counter::Counter;
 use super::returns::Returns;
 use crate::range::Obtained;
 
-/// What is counted. Totals only grow; all else is as of now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counter {
-    Entries,
-    Polls,
-    /// Allocations that a list served, and their bytes.
-    Listed,
-    ListedBytes,
-    /// Allocations that neither a list nor a plan served.
-    Supplied,
-    /// Those of them for which the device gave memory.
-    Misses,
-    /// Those of them that the device itself served, and their bytes.
-    Direct,
-    DirectBytes,
-    /// Bytes of those that the device's range served.
-    RangedBytes,
-    /// Drops of what was served beside a plan.
-    Drops,
-    /// In use beside a plan.
-    BusyBytes,
-    HeldBytes,
-    /// Blocks that are held, each position of a plan counted as one.
-    HeldBlocks,
-    /// The most bytes in use at once since the last invalidation; since peaks were reset; and the lesser of the two, beyond which
-    /// there is something to note.
-    Demand,
-    Peak,
-    Mark,
-    /// The most in use at once beside a plan since that was installed.
-    Beside,
-    /// The same since that was looked at last; since peaks were reset; and the lesser of the two.
-    BesideLately,
-    BesidePeak,
-    BesideMark,
-    DeviceAllocations,
-    MappedPieces,
-    /// What came back while other streams may still use it, and was not counted as dropped yet.
-    DeferredBlocks,
-    DeferredBytes,
-    /// What a plan served, and of that what is in use. The owner tells it at the end of each entry, as all that follows.
-    PlanServed,
-    PlanLive,
-    /// What was live in a block that was given up; it comes back on its own.
-    Evicted,
-    /// What a ring served.
-    Carried,
-    /// Requests that a ring served once it had more memory: supplied, as others are.
-    Grown,
-    /// What is in use in a ring, and the bytes of the ring.
-    RingBlocks,
-    RingBytes,
-    /// What outlives its entry and goes beside plans and rings.
-    Aside,
-    /// The most bytes in use at once in arena and ring since peaks were reset.
-    PlanPeak,
-    /// What the places had of all that was served in entries that ended, and how much was served by then.
-    PlanServedBytes,
-    Priced,
-    /// Bytes of the arena, 0 while there is none.
-    Arena,
-    Plans,
-    Positions,
-    /// Bytes of the highest plan, and the least that any layout of it could have.
-    PlanBytes,
-    BoundBytes,
-    /// Nanoseconds.
-    PlanningTime,
-    /// 1 while planning pauses.
-    HasStopped,
-    /// Allocations of other crates that were served, and that went on to the driver.
-    #[cfg(feature = "foreign")]
-    ForeignServed,
-    #[cfg(feature = "foreign")]
-    ForeignPassedOn,
-    /// Where entries went other ways than their plan.
-    Extra,
-    Missing,
-    Reordered,
-    Larger,
-    Blocked,
-}
-
-/// How many numbers there are.
-const COUNTS: usize = Counter::Blocked as usize + 1;
+/// How many numbers a cache counts.
+pub(super) const COUNTED: usize = Counter::Blocked as usize + 1;
 
 /// The numbers, written by the cache's owner alone, by plain loads and stores, and read by everyone.
-pub(crate) struct Counters([AtomicU64; COUNTS]);
+pub(crate) struct Counters([AtomicU64; COUNTED]);
 
 /// What brings a thread into a scope.
 #[derive(Clone, Copy)]
@@ -115,6 +33,11 @@ impl Default for Counters {
 
 /// The numbers by themselves.
 impl Counters {
+    /// All of them, one after the other.
+    pub(super) fn read(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|number| number.load(Relaxed))
+    }
+
     #[inline]
     pub(crate) fn get(&self, count: Counter) -> u64 {
         self.0[count as usize].load(Relaxed)
@@ -367,30 +290,9 @@ impl Counters {
         self.accumulate(Counter::PlanServedBytes, part);
     }
 
-    /// What plans and rings served from memory that they had.
-    pub(super) fn all_served(&self) -> u64 {
-        (self.get(Counter::PlanServed) + self.get(Counter::Carried)).saturating_sub(self.get(Counter::Grown))
-    }
-
-    /// What plans and rings got back.
-    pub(super) fn returned(&self) -> u64 {
-        let served = self.get(Counter::PlanServed) + self.get(Counter::Carried);
-        served.saturating_sub(self.plan_blocks() + self.get(Counter::Evicted))
-    }
-
-    /// Blocks in use in arena and ring.
-    pub(super) fn plan_blocks(&self) -> u64 {
-        self.get(Counter::PlanLive) + self.get(Counter::RingBlocks)
-    }
-
     /// Whether plans have positions, and nothing to lay them in.
-    pub(super) fn lacks_arena(&self) -> bool {
+    fn lacks_arena(&self) -> bool {
         self.get(Counter::PlanBytes) > 0 && self.get(Counter::Arena) == 0
-    }
-
-    /// For the owner: whether an array of the cache is alive, or on its way back.
-    pub(crate) fn has_busy(&self) -> bool {
-        self.unplanned() + self.all_served() != self.get(Counter::Drops) + self.returned()
     }
 
     /// For the owner, when nothing is held any more: forgets everything.

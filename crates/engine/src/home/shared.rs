@@ -5,13 +5,14 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
+use super::counter::Counter;
 use super::counters::Counters;
+use super::counts::Counts;
 use super::devices::Devices;
 use super::facts::Facts;
 use super::generations::Generations;
-use super::plan_stats::PlanStats;
 use super::returns::Returns;
-use super::scope_stats::ScopeStats;
+use crate::base::amounts::total;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::pressure::ReclaimStats;
 use crate::pressure::demand::Told;
@@ -77,11 +78,6 @@ impl Shared {
         self.freed_elsewhere.fetch_add(1, Relaxed);
     }
 
-    #[cfg(feature = "foreign")]
-    pub(crate) fn freed_elsewhere(&self) -> u64 {
-        self.freed_elsewhere.load(Relaxed)
-    }
-
     /// For the owner: notes whether the scope keeps every block by key from now on.
     pub(crate) fn note_keeping(&self, keeps_all: bool) {
         self.keeps_all.store(keeps_all, Relaxed);
@@ -114,13 +110,19 @@ impl Shared {
     }
 
     /// The statistics of the cache.
-    pub(crate) fn stats(&self) -> ScopeStats {
-        ScopeStats::of(&self.counters, &self.returns, self.planned_bytes())
+    pub(crate) fn counts(&self) -> Counts {
+        #[cfg_attr(not(feature = "foreign"), expect(unused_mut))]
+        let mut counts = Counts::of(&self.counters, &self.returns, self.planned_bytes());
+        #[cfg(feature = "foreign")]
+        counts.set(Counter::FreedElsewhere, self.freed_elsewhere.load(Relaxed));
+        counts
     }
 
-    /// The statistics of the cache's plans.
-    pub(crate) fn plan_stats(&self) -> PlanStats {
-        PlanStats::of(&self.counters)
+    /// For the owner: whether an array of the cache is alive, or on its way back.
+    pub(crate) fn has_busy(&self) -> bool {
+        let counts = self.counts();
+        let returning = [Counter::ReturnedBlocks, Counter::DeferredBlocks].map(|count| counts.get(count));
+        total(returning.into_iter().chain([counts.busy_blocks()])) > 0
     }
 
     /// Asks the owner to reset its peaks. The caller then tries to hold the cache.
@@ -139,13 +141,13 @@ impl Shared {
     }
 
     /// For the owner: resets the statistics, and returns them as they were.
-    pub(crate) fn reset(&self) -> (ScopeStats, PlanStats) {
+    pub(crate) fn reset(&self) -> Counts {
         self.devices.reset();
         self.keeps_all.store(false, Relaxed);
         *self.facts() = Facts::default();
+        let done = self.counts().without_plans();
         #[cfg(feature = "foreign")]
         self.freed_elsewhere.store(0, Relaxed);
-        let done = (ScopeStats::of(&self.counters, &self.returns, 0), self.plan_stats().without_plans());
         self.counters.reset();
         done
     }

@@ -1,26 +1,26 @@
-//! The epochs of one stream, and the events of those that are closed. Pure structure; calls no device.
+//! The epochs of one stream, and the events of its closed epochs. This is plain data; it calls no device.
 //!
-//! Invariants: epochs are numbered from 1. Those up to `done` are known to be complete, then comes one for each of
-//! `events`, which is behind all work of its epoch and of those before, then the open one. No event is in two places.
+//! Invariants: epochs are numbered from 1. Epochs up to `done` are known to be complete. After them comes one epoch for each of `events`;
+//! the event is behind all work of its epoch and of those before. The last epoch is the open one. No event is in two places.
 
 use std::collections::VecDeque;
 
-/// A point in a stream's work: all that was put on it until the epoch of this number ended.
+/// A point in a stream's work: the end of the epoch with this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Epoch(pub(super) u64);
 
 impl Epoch {
-    /// The epoch of this number, as a stream tells it.
+    /// The epoch of this number, which a stream reported.
     pub(crate) fn numbered(number: u64) -> Epoch {
         Epoch(number)
     }
 }
 
-/// What is known of an epoch.
+/// The known state of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EpochState<E> {
     Complete,
-    /// It has an event, which was not complete when it was looked at last.
+    /// It has an event, which was not complete at the last query.
     Closed(E),
     Open,
 }
@@ -28,7 +28,7 @@ pub(super) enum EpochState<E> {
 #[derive(Debug)]
 pub(super) struct Epochs<E> {
     done: u64,
-    /// The oldest first.
+    /// The oldest event comes first.
     events: VecDeque<E>,
     spare: Vec<E>,
 }
@@ -46,7 +46,7 @@ impl<E> Epochs<E> {
         Epoch(self.newest().0 + 1)
     }
 
-    /// An epoch that is not there yet counts as open.
+    /// The state of an epoch. An epoch that has not begun counts as open.
     #[inline]
     pub(super) fn progress(&self, epoch: Epoch) -> EpochState<&E> {
         match epoch.0.checked_sub(self.done + 1) {
@@ -60,17 +60,17 @@ impl<E> Epochs<E> {
         Epoch(self.done + 1)
     }
 
-    /// The epoch that was closed last.
+    /// The last closed epoch.
     pub(super) fn newest(&self) -> Epoch {
         Epoch(self.done + self.events.len() as u64)
     }
 
-    /// Closes the open epoch by an event that was recorded behind all work.
+    /// Closes the open epoch with an event that was recorded behind all work.
     pub(super) fn close(&mut self, event: E) {
         self.events.push_back(event);
     }
 
-    /// An event that can be recorded again.
+    /// Takes an event that can be recorded again.
     pub(super) fn take_spare(&mut self) -> Option<E> {
         self.spare.pop()
     }
@@ -79,20 +79,20 @@ impl<E> Epochs<E> {
         self.spare.push(event);
     }
 
-    /// All work up to the end of a closed epoch is complete.
+    /// Notes that all work up to the end of a closed epoch is complete.
     pub(super) fn complete(&mut self, epoch: Epoch) {
         let closed = epoch.0.saturating_sub(self.done).min(self.events.len() as u64);
         self.done += closed;
         self.spare.extend(self.events.drain(..closed as usize));
     }
 
-    /// All work so far is complete, that of the open epoch too, which ends with it.
+    /// Notes that all work so far is complete. This includes the open epoch and ends it.
     pub(super) fn finish(&mut self) {
         self.done = self.open().0;
         self.spare.extend(self.events.drain(..));
     }
 
-    /// Lets all events go, of a stream that is complete.
+    /// Drops all events of a stream whose work is complete.
     pub(super) fn retire(&mut self) {
         self.finish();
         self.spare = Vec::new();

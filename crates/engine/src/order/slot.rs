@@ -1,8 +1,9 @@
-//! One stream of those that share memory: its epochs, with the calls that close and complete them, and what it waited for.
+//! One of the streams that share memory: its epochs, the calls that close and complete them, and the epochs that it waited for.
 //!
-//! Invariants: `waited[s]` is the last epoch of slot `s` that the stream is ordered behind. A slot keeps its stream alive
-//! while the stream's work may use memory; without one, all epochs up to `used` are complete. The numbers of epochs go
-//! on when another stream gets the slot, so that what was known of the old ones stays true.
+//! Invariants:
+//! - `waited[s]` is the last epoch of slot `s` that the stream is ordered behind.
+//! - A slot keeps its stream alive while the stream's work may use memory. If a slot has no stream, all epochs up to `used` are complete.
+//! - Epoch numbers continue when another stream gets the slot. So facts about old epochs stay true.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -14,35 +15,35 @@ use crate::device::{Backend, Event, Meter, Stream};
 #[derive(Debug, Default)]
 pub(super) struct StreamSlot {
     pub(super) id: u64,
-    /// The queue that the stream's work goes through.
+    /// The queue of the stream's work.
     pub(super) queue: u64,
-    /// Whether what the stream freed is nobody else's, whatever is complete.
+    /// Whether only this stream may use the memory that it freed, even if all work is complete.
     pub(super) is_reserved: bool,
-    /// Memory that was freed before counts as freed in this epoch.
+    /// Memory that was freed in an earlier epoch counts as freed in this one.
     floor: Epoch,
-    /// Until it ended, and all its work is done.
+    /// `None` after the stream ended and all its work is done.
     pub(super) stream: Option<Arc<dyn Backend>>,
     epochs: Epochs<Arc<dyn Event>>,
-    /// Where the stream tells its epoch: no work is put on it in a later one than stands there.
+    /// The stream's own copy of its epoch. Work that is put on the stream belongs to this epoch or an earlier one.
     told: Arc<AtomicU64>,
-    /// Where others ask for the end of the open epoch.
+    /// The flag by which other threads request the end of the open epoch.
     wanted: Arc<AtomicBool>,
-    /// An epoch that was waited for in vain: while it is not complete, nobody waits for the stream again.
+    /// An epoch for which a wait was in vain. Until it is complete, nobody waits for the stream again.
     stuck: Epoch,
     /// An epoch that took longer than a moment.
     slow: Epoch,
-    /// The thread that worked on the stream last, as far as is known here.
+    /// The last thread that worked on the stream, as far as is known here.
     thread: Weak<()>,
-    /// The epoch in which it freed memory last, and in which it freed or used some.
+    /// The last epoch in which the stream freed memory.
     pub(super) freed: Epoch,
     used: Epoch,
     waited: Vec<Epoch>,
-    /// The visit at which it was asked last how far it is.
+    /// The last visit at which the stream was asked how far it is.
     pub(super) asked: u64,
 }
 
 impl StreamSlot {
-    /// Takes a stream in. It has waited for nobody, other than the one before.
+    /// Gives the slot to a stream. Unlike the slot's previous stream, it has waited for nobody.
     pub(super) fn begin(&mut self, stream: &Stream) {
         (self.id, self.queue) = (stream.id(), stream.queue());
         (self.stream, self.is_reserved) = (Some(stream.shared_backend().clone()), stream.is_reserved());
@@ -52,13 +53,13 @@ impl StreamSlot {
         self.waited.clear();
     }
 
-    /// Lets the stream go, whose work is done, for the caller to drop.
+    /// Takes out the stream, whose work is done, for the caller to drop.
     pub(super) fn end(&mut self) -> Option<Arc<dyn Backend>> {
         self.epochs.retire();
         self.stream.take()
     }
 
-    /// What the stream freed may be others' once all its work so far is done.
+    /// Ends the reservation: others may use the memory that the stream freed once all its work so far is done.
     #[cfg(any(feature = "cuda", test))]
     pub(super) fn release(&mut self) {
         self.is_reserved = false;
@@ -66,26 +67,26 @@ impl StreamSlot {
         self.floor = self.freed;
     }
 
-    /// The epoch after which others may have memory that was freed in `epoch`.
+    /// The epoch after which others may use memory that was freed in `epoch`.
     #[inline]
     pub(super) fn end_of(&self, epoch: Epoch) -> Epoch {
         epoch.max(self.floor)
     }
 
-    /// Whether nobody uses memory any more that was freed in `epoch`, as far as is known.
+    /// Whether it is known that nobody uses memory any more that was freed in `epoch`.
     #[inline]
     pub(super) fn is_idle(&self, epoch: Epoch) -> bool {
         !self.is_reserved && self.is_complete(self.end_of(epoch))
     }
 
-    /// Memory is used, or freed, in the epoch that is open now.
+    /// Notes that memory is used or freed in the open epoch, and returns it.
     #[inline]
     pub(super) fn use_now(&mut self) -> Epoch {
         self.used = self.epochs.open();
         self.used
     }
 
-    /// The calling thread works on the stream.
+    /// Notes that the calling thread works on the stream.
     #[inline]
     pub(super) fn attend(&mut self) {
         THREAD
@@ -97,7 +98,7 @@ impl StreamSlot {
             .unwrap_or_else(|_| self.thread = Weak::new());
     }
 
-    /// Whether another thread asked for the end of the open epoch, which can end now. It counts as answered.
+    /// Whether another thread requested the end of the open epoch, and it can end now. If so, this clears the request.
     #[inline]
     pub(super) fn take_wish(&self) -> bool {
         self.wanted.load(Relaxed) && !self.is_capturing() && self.wanted.swap(false, Relaxed)
@@ -107,7 +108,7 @@ impl StreamSlot {
     #[cold]
     pub(super) fn end_epoch(&mut self, meter: &Meter) {
         if self.is_open(self.used) {
-            // One that fails is asked for again.
+            // If the call fails, the end is requested again.
             let _ = self.close(meter);
         }
     }
@@ -117,8 +118,8 @@ impl StreamSlot {
         self.stream.is_some() && Arc::strong_count(&self.told) == 1
     }
 
-    /// Whether the calling thread may record an event on the stream: no other thread that lives works on it, as far as is
-    /// known.
+    /// Whether the calling thread may record an event on the stream. It may if no other living thread works on the stream, as far as is
+    /// known, or if the backend allows any thread to record.
     pub(super) fn is_mine_to_record(&self) -> bool {
         let is_here = || THREAD.try_with(|here| std::ptr::eq(self.thread.as_ptr(), Arc::as_ptr(here))).unwrap_or(false);
         self.thread.strong_count() == 0
@@ -126,7 +127,7 @@ impl StreamSlot {
             || self.stream.as_ref().is_none_or(|stream| stream.records_for_anyone())
     }
 
-    /// Asks whoever works on the stream to end the open epoch.
+    /// Asks the thread that works on the stream to end the open epoch.
     pub(super) fn ask_for_end(&self) {
         self.wanted.store(true, Relaxed);
     }
@@ -147,7 +148,7 @@ impl StreamSlot {
         matches!(self.epochs.progress(epoch), EpochState::Open)
     }
 
-    /// Asks whether a closed epoch is complete, and remembers it.
+    /// Queries whether a closed epoch is complete, and remembers the answer.
     pub(super) fn ask(&mut self, epoch: Epoch, meter: &Meter) -> Result<bool> {
         let EpochState::Closed(event) = self.epochs.progress(epoch) else { return Ok(false) };
         meter.queried();
@@ -158,12 +159,12 @@ impl StreamSlot {
         Ok(is_complete)
     }
 
-    /// The event of an epoch, which is closed for it if it is open; `None` if the epoch is complete.
+    /// The event of an epoch. If the epoch is open, this closes it. `None` if the epoch is complete.
     pub(super) fn event(&mut self, epoch: Epoch, meter: &Meter) -> Result<Option<(Epoch, &dyn Event)>> {
         if self.is_open(epoch) {
             self.close(meter)?;
         }
-        // One that is not there yet is taken for the one that was open.
+        // An epoch that has not begun counts as the one that was open.
         let epoch = epoch.min(self.epochs.newest());
         Ok(match self.epochs.progress(epoch) {
             EpochState::Closed(event) => Some((epoch, &**event)),
@@ -171,7 +172,7 @@ impl StreamSlot {
         })
     }
 
-    /// Orders the stream's later work behind an epoch of another slot.
+    /// Makes the stream's later work wait for an epoch of another slot.
     pub(super) fn wait(&mut self, other: usize, epoch: Epoch, event: &dyn Event, meter: &Meter) -> Result<()> {
         let Some(stream) = &self.stream else { return Ok(()) };
         meter.waited();
@@ -183,15 +184,15 @@ impl StreamSlot {
         Ok(())
     }
 
-    /// Closes the open epoch, by a complete event if there is one, or else a new one.
+    /// Closes the open epoch, with a complete event if there is one, otherwise with a new one.
     fn close(&mut self, meter: &Meter) -> Result<()> {
         let spare = self.spare(meter)?;
         let Some(stream) = &self.stream else { return Ok(()) };
         let event = spare.map_or_else(|| stream.new_event(), Ok)?;
         meter.recorded();
-        // Whoever asked for the end of this epoch has it; who sees the next one asks anew.
+        // This fulfils a request for the end of this epoch. A thread that sees the next epoch requests its end anew.
         self.wanted.store(false, Relaxed);
-        // Whoever put work on the stream and then still sees the epoch that is open did so before this is recorded.
+        // If a thread put work on the stream and then still sees the open epoch, the work was there before this recording.
         self.told.store(self.epochs.open().0 + 1, SeqCst);
         match stream.record(&*event) {
             Ok(()) => self.epochs.close(event),
@@ -203,7 +204,7 @@ impl StreamSlot {
         Ok(())
     }
 
-    /// An event that can be recorded again.
+    /// Takes an event that can be recorded again.
     fn spare(&mut self, meter: &Meter) -> Result<Option<Arc<dyn Event>>> {
         if let Some(event) = self.epochs.take_spare() {
             return Ok(Some(event));
@@ -212,7 +213,7 @@ impl StreamSlot {
         Ok(self.epochs.take_spare())
     }
 
-    /// Whether no work uses what the stream freed or used. Asks, and does not wait.
+    /// Whether all work is done that uses memory which the stream freed or used. Queries, and does not wait.
     pub(super) fn is_done(&mut self, meter: &Meter) -> Result<bool> {
         if self.is_complete(self.used) {
             return Ok(true);
@@ -226,8 +227,8 @@ impl StreamSlot {
         self.ask(self.used, meter)
     }
 
-    /// As [`look`](StreamSlot::look), where the calling thread may record events; ends the open epoch only once those before are
-    /// complete, so that few events are recorded however often it is called.
+    /// Like [`look`](StreamSlot::look), with events only if the calling thread may record them. It ends the open epoch only once earlier
+    /// ones are complete, so many calls record few events.
     pub(super) fn glance(&mut self, meter: &Meter) -> Result<()> {
         if self.is_complete(self.used) || self.is_reserved || self.is_capturing() {
             return Ok(());
@@ -239,7 +240,7 @@ impl StreamSlot {
         }
     }
 
-    /// Finds out how far the stream is, as far as that can be asked. Ends the open epoch where `may_record` an event.
+    /// Queries how far the stream is, as far as possible. If it `may_record` an event, it ends the open epoch.
     pub(super) fn look(&mut self, may_record: bool, meter: &Meter) -> Result<()> {
         if self.is_complete(self.used) || self.is_reserved || self.is_capturing() {
             return Ok(());
@@ -254,7 +255,7 @@ impl StreamSlot {
         self.ask_back_from(newest, meter).map(|_| ())
     }
 
-    /// Asks whether a closed epoch is complete, or at least the oldest one.
+    /// Queries whether a closed epoch is complete. If not, it queries the oldest epoch too. Returns the first answer.
     fn ask_back_from(&mut self, epoch: Epoch, meter: &Meter) -> Result<bool> {
         let is_complete = self.ask(epoch, meter)?;
         if !is_complete && self.epochs.oldest() < epoch {
@@ -263,29 +264,29 @@ impl StreamSlot {
         Ok(is_complete)
     }
 
-    /// The last epoch in which memory was freed or used, if it is closed and not known to be complete.
+    /// The last epoch in which memory was freed or used, if it is closed and not known to be complete, and if a wait for it may help.
     pub(super) fn pending(&self) -> Option<Epoch> {
         let is_barred = self.is_reserved || !self.is_complete(self.stuck);
         (!is_barred && !self.is_complete(self.used) && !self.is_open(self.used)).then_some(self.used)
     }
 
-    /// Whether its work took longer than a moment, and is not done yet.
+    /// Whether the stream's work took longer than a moment, and is not known to be done.
     pub(super) fn is_slow(&self) -> bool {
         !self.is_complete(self.slow)
     }
 
-    /// What is pending was not done in a moment.
+    /// Notes that the pending work was not done in a moment.
     pub(super) fn was_slow(&mut self) {
         self.slow = self.pending().unwrap_or(self.slow);
     }
 
-    /// Somebody waited in vain for what is pending.
+    /// Notes that a wait for the pending work was in vain.
     pub(super) fn give_up(&mut self) {
         self.stuck = self.pending().unwrap_or(self.stuck);
     }
 }
 
 thread_local! {
-    /// Names the calling thread, and tells others whether it lives.
+    /// Identifies the calling thread, and shows other threads whether it still lives.
     static THREAD: Arc<()> = Arc::new(());
 }

@@ -1,6 +1,6 @@
-//! The streams that share memory, and who is behind whose work.
+//! The streams that share memory, and the work that each of them has waited for.
 //!
-//! Invariant: a slot is another stream's only once all work of the one before is known to be complete.
+//! Invariant: another stream gets a slot only once all work of the slot's previous stream is known to be complete.
 
 use std::sync::Arc;
 
@@ -11,27 +11,28 @@ use super::unknown::Unknown;
 use crate::base::error::{Error, Result};
 use crate::device::{Backend, Meter, Stream};
 
-/// The streams that share a range, and what each of them has waited for.
+/// The streams that share a range, and the work that each of them has waited for.
 #[derive(Debug)]
 pub(crate) struct Streams {
     slots: Vec<StreamSlot>,
     /// How often memory was freed.
     pub(crate) frees: u64,
-    /// How often a thread came for memory.
+    /// How often a thread requested memory.
     visits: u64,
     meter: Arc<Meter>,
-    /// Work that is on none of the streams, as far as is known.
+    /// Work on unknown streams.
     pub(crate) unknown: Unknown,
-    /// Of streams that ended: the destructor of one may be code of the program, and the streams are mostly locked.
+    /// Backends of streams that ended. The destructor of a backend may be code of the program, and this value is usually locked, so they
+    /// are dropped later.
     ended: Vec<Arc<dyn Backend>>,
 }
 
-/// A stream among those that share memory, until another one is attended.
+/// The slot of a stream. Valid until another stream is attended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member(usize);
 
 impl Member {
-    /// Whether the stream freed memory of this tag itself, and no other one uses it.
+    /// Whether this stream itself freed memory with this tag, and no other stream uses it.
     #[inline]
     pub(crate) fn owns(self, tag: Tag) -> bool {
         matches!(tag.users(), Users::One(slot, _) if slot == self.0)
@@ -39,7 +40,7 @@ impl Member {
 }
 
 impl Streams {
-    /// For streams of the device whose calls `meter` counts.
+    /// For streams of a device; `meter` counts its calls.
     pub(crate) fn new(meter: Arc<Meter>) -> Streams {
         Streams { slots: Vec::new(), frees: 0, visits: 0, meter, unknown: Unknown::of(None), ended: Vec::new() }
     }
@@ -55,14 +56,14 @@ impl Streams {
         Tag::new(place, epoch).at(self.unknown.now())
     }
 
-    /// The point in the work of `stream` that is now, for [`order`](Streams::order). Calls no device.
+    /// The present point in the work of `stream`, for [`order`](Streams::order). Calls no device.
     #[inline]
     pub(crate) fn used(&mut self, stream: &Stream) -> Epoch {
         let place = self.slot(stream);
         self.slots[place].use_now()
     }
 
-    /// Orders later work of `stream` behind whoever may still use memory of this tag.
+    /// Makes later work of `stream` wait for all work that may still use memory with this tag.
     ///
     /// # Errors
     /// A failure of the device, or a capture; then the memory must not be used.
@@ -90,14 +91,14 @@ impl Streams {
         self.follow(me.0, slot, owner.end_of(epoch))
     }
 
-    /// Orders later work of a stream behind whoever freed any memory so far and can be followed.
+    /// Makes later work of a stream wait for all work that may use freed memory, as far as possible.
     ///
     /// # Errors
     /// A failure of the device.
     pub(crate) fn claim_all(&mut self, me: Member) -> Result<()> {
         for slot in 0..self.slots.len() {
             match self.claim_of(me, slot, self.slots[slot].freed) {
-                // Its memory may not be used then, and what the others freed may.
+                // The memory of this stream must not be used then, and that of the others may.
                 Err(error) if error.is_unavailable() => {}
                 claimed => claimed?,
             }
@@ -105,7 +106,7 @@ impl Streams {
         Ok(())
     }
 
-    /// What `stream` freed is not reserved any more.
+    /// Notes that memory which `stream` freed is no longer reserved.
     #[cfg(any(feature = "cuda", test))]
     pub(crate) fn release(&mut self, stream: &Stream) {
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.id == stream.id()) {
@@ -113,8 +114,8 @@ impl Streams {
         }
     }
 
-    /// Whether a stream may use memory of this tag at once, as far as is known: nobody does any more, or it comes behind
-    /// whoever does.
+    /// Whether a stream may use memory with this tag at once, as far as is known: the work that used it is complete, or the stream waits
+    /// for that work.
     #[inline]
     pub(crate) fn may_use(&self, me: Member, tag: Tag) -> bool {
         match tag.users() {
@@ -124,17 +125,17 @@ impl Streams {
         }
     }
 
-    /// As [`may_use`](Streams::may_use); asks others how far they are, each once until [`attend`](Streams::attend) is called
-    /// again.
+    /// Like [`may_use`](Streams::may_use), but asks other streams how far they are. Each is asked at most once until the next call of
+    /// [`attend`](Streams::attend).
     ///
     /// # Errors
-    /// What the work met.
+    /// An error of their work.
     #[inline]
     pub(crate) fn may_use_now(&mut self, me: Member, tag: Tag) -> Result<bool> {
         Ok(self.may_use(me, tag) || self.glance(tag)? && self.may_use(me, tag))
     }
 
-    /// Asks those that this tag names. Returns whether any was asked.
+    /// Asks the streams that this tag names. Returns whether any was asked.
     #[cold]
     fn glance(&mut self, tag: Tag) -> Result<bool> {
         let named = match tag.users() {
@@ -156,35 +157,35 @@ impl Streams {
     fn is_behind(&self, me: Member, slot: usize, epoch: Epoch) -> bool {
         let owner = &self.slots[slot];
         let mine = &self.slots[me.0];
-        // What the same queue does next comes behind.
+        // Later work of the same queue comes after its earlier work.
         let is_ordered = || owner.queue == mine.queue || mine.waited_for(slot) >= owner.end_of(epoch);
         slot == me.0 || owner.is_idle(epoch) || !owner.is_reserved && is_ordered()
     }
 
-    /// Orders later work of `stream` behind that of `other` up to a point that [`used`](Streams::used) gave.
+    /// Makes later work of `stream` wait for the work of `other` up to a point that [`used`](Streams::used) returned.
     ///
     /// # Errors
     /// As for [`claim`](Streams::claim).
     pub(crate) fn order(&mut self, stream: &Stream, other: &Stream, epoch: Epoch) -> Result<()> {
         let (mine, other) = (self.slot(stream), self.slot(other));
-        // What comes next on this stream waits for others' work, and whoever asked for the end of the epoch need not.
+        // This ends the epoch before the wait. The thread that requested the end then does not wait for work of others as well.
         if self.slots[mine].is_mine_to_record() && self.slots[mine].take_wish() {
             self.end_epochs(mine);
         }
         self.follow(mine, other, epoch)
     }
 
-    /// Ends the open epochs of a stream, and of the others over its queue in which memory was used.
+    /// Ends the open epochs of a stream, and those of other streams over its queue, if memory was used in them.
     #[cold]
     fn end_epochs(&mut self, place: usize) {
         self.slots[place].use_now();
         let queue = self.slots[place].queue;
-        // Whoever works on a queue sees to all streams over it.
+        // The thread that works on a queue handles the requests to all streams over it.
         let of_this_queue = self.slots.iter_mut().filter(|slot| slot.queue == queue);
         of_this_queue.for_each(|slot| slot.end_epoch(&self.meter));
     }
 
-    /// The calling thread works on `stream`: ends its open epoch if another one asked for that.
+    /// Notes that the calling thread works on `stream`, and ends the stream's open epoch if another thread requested that.
     #[inline]
     pub(crate) fn attend(&mut self, stream: &Stream) -> Member {
         self.visits += 1;
@@ -196,17 +197,17 @@ impl Streams {
         Member(place)
     }
 
-    /// Ends the epoch of `stream` now: what is put on it later is none that others wait for with what is there.
+    /// Ends the epoch of `stream` now. Streams that wait for its present work then do not wait for its later work.
     pub(crate) fn seal(&mut self, stream: &Stream) {
         let Member(place) = self.attend(stream);
         self.end_epochs(place);
     }
 
-    /// Asks each stream how far it is, for [`is_idle`](Streams::is_idle), and waits for none. Events are recorded where the
-    /// calling thread may, or everywhere if it `insists`.
+    /// Asks each stream how far it is, for [`is_idle`](Streams::is_idle), and waits for none. It records events only where the calling
+    /// thread may do so, or on all streams if it `insists`.
     ///
     /// # Errors
-    /// What the work met.
+    /// An error of the work.
     pub(crate) fn look(&mut self, insists: bool) -> Result<()> {
         let meter = &self.meter;
         self.slots.iter_mut().try_for_each(|slot| {
@@ -216,7 +217,7 @@ impl Streams {
         self.unknown.look()
     }
 
-    /// Whether it is known that no work uses memory of this tag any more.
+    /// Whether it is known that no work uses memory with this tag any more.
     pub(crate) fn is_idle(&self, tag: Tag) -> bool {
         match tag.users() {
             Users::Nobody => true,
@@ -230,38 +231,39 @@ impl Streams {
         self.slots.len() > 1
     }
 
-    /// What is pending was waited for in vain, as for a stream that waits for the host: nobody does again until it is done.
+    /// Notes that a wait for the pending work was in vain, for example because a stream waits for the host. Nobody waits for that work
+    /// again until it is done.
     pub(crate) fn give_up(&mut self) {
         self.slots.iter_mut().for_each(StreamSlot::give_up);
         self.unknown.give_up();
     }
 
-    /// Whether some stream's work uses free memory, as far as is known, that may be done in a moment: it was not waited for
-    /// in vain before.
+    /// Whether work that uses free memory may be done in a moment, as far as is known: no wait for it was in vain or took longer than a
+    /// moment.
     pub(crate) fn may_be_done_soon(&self) -> bool {
         self.slots.iter().any(|slot| slot.pending().is_some() && !slot.is_slow())
     }
 
-    /// What is pending was not done in a moment.
+    /// Notes that the pending work was not done in a moment.
     pub(crate) fn were_slow(&mut self) {
         self.slots.iter_mut().for_each(StreamSlot::was_slow);
     }
 
-    /// Whether some stream's work uses free memory, as far as is known, whose end can be asked for.
+    /// Whether any stream has work that uses free memory, as far as is known, and whose end can be queried.
     pub(crate) fn can_wait(&self) -> bool {
         self.slots.iter().any(|slot| slot.pending().is_some())
     }
 
-    /// What is not known to be complete of a stream's work, and can be waited for: up to this epoch.
+    /// The last epoch of a stream's pending work: work that is not known to be complete and that a thread can wait for.
     pub(crate) fn pending(&mut self, stream: &Stream) -> Option<Epoch> {
         let place = self.slot(stream);
         self.slots[place].pending()
     }
 
-    /// Lets go of streams that nobody else has, if their work is done.
+    /// Drops streams without a handle if their work is done.
     pub(crate) fn retire(&mut self) {
         for slot in &mut self.slots {
-            // One that fails is tried again the next time.
+            // If the query fails, it is repeated the next time.
             if slot.is_orphan() && slot.is_done(&self.meter).unwrap_or(false) {
                 self.ended.extend(slot.end());
             }
@@ -273,13 +275,14 @@ impl Streams {
         self.ended.push(backend);
     }
 
-    /// What is to be dropped once nothing is locked.
+    /// Takes out the backends, for the caller to drop once nothing is locked.
     #[inline]
     pub(crate) fn take_ended(&mut self) -> Vec<Arc<dyn Backend>> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Brings one stream behind an epoch of another one, if it is not, by the rules of the module's table.
+    /// Makes one stream wait for an epoch of another one, unless it already waits for it or the epoch is complete. The table of the module
+    /// has the rules.
     #[cold]
     fn follow(&mut self, mine: usize, other: usize, epoch: Epoch) -> Result<()> {
         let Ok([follower, leader]) = self.slots.get_disjoint_mut([mine, other]) else { return Ok(()) };
@@ -288,13 +291,13 @@ impl Streams {
             return Ok(());
         }
         match (leader.is_capturing(), follower.is_capturing()) {
-            // It can wait for nothing outside.
+            // A captured stream can wait for nothing outside its graph.
             (_, true) => return Err(captured()),
             // The event would become a part of the leader's graph.
             (true, false) if leader.is_open(epoch) => return Err(captured()),
             // The event was recorded before the capture began. A captured stream is not queried.
             (true, false) => {}
-            // What is complete by that has no event to wait for any more.
+            // If the query finds the epoch complete, there is no event left to wait for.
             (false, false) => {
                 leader.ask(epoch, &self.meter)?;
             }
@@ -305,7 +308,7 @@ impl Streams {
         }
     }
 
-    /// The slot of a stream; a program has few, so that a look at each is the fastest way to find it.
+    /// The slot of a stream. A program has few streams, so it is fastest to look at each.
     #[inline]
     fn slot(&mut self, stream: &Stream) -> usize {
         match self.slots.iter().position(|slot| slot.id == stream.id()) {

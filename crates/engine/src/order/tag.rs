@@ -1,48 +1,49 @@
-//! What free memory may still be used by: work of one stream up to an epoch, of several streams, or of none that this crate
-//! knows; and when it was freed, for work of which nobody tells.
+//! Tags of free memory. A tag says whose work may still use the memory: that of one stream up to an epoch, of several streams, or of no
+//! known stream. It also says when the memory was freed, for work on unknown streams.
 
 use super::epochs::Epoch;
 use super::unknown::FreeMoment;
 
-/// Who may still use a stretch of free memory, and when it was freed.
+/// The work that may still use a stretch of free memory, and when the stretch was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
-    /// A slot in the upper bits and an epoch in the lower ones, so that of one slot the later epoch is the larger number.
+    /// The slot in the upper bits and the epoch in the lower ones. So for one slot, the later epoch is the larger number.
     users: u64,
     freed: FreeMoment,
 }
 
-/// What a tag says.
+/// The users that a tag names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Users {
     Nobody,
-    /// The stream in this slot, up to an epoch of it.
+    /// The stream in this slot, up to this epoch.
     One(usize, Epoch),
-    /// Any stream, with whatever it freed.
+    /// Any stream, with all memory that it freed.
     Several,
 }
 
-/// Bits of an epoch in a tag. A stream that ends an epoch every microsecond gets through them in twelve days, and 24 bits are left
-/// for slots, of which there are as many as streams that work at once.
+/// The bits of an epoch in a tag. A stream that ends an epoch every microsecond needs twelve days to use them up. The other 24 bits are for
+/// slots; there are as many slots as streams that work at the same time.
 const EPOCH_BITS: u32 = 40;
 
-/// The users of memory that nobody uses. No slot and epoch make this number, nor the next one.
+/// The number for memory that nobody uses. No slot and epoch yield this number or the one below it.
 const NOBODY: u64 = u64::MAX;
-/// The users of memory that any stream may use.
+/// The number for memory that any stream may still use.
 const SEVERAL: u64 = u64::MAX - 1;
 
 impl Tag {
-    /// No work uses it, nor ever did.
+    /// No stream's work uses the memory, or ever did.
     pub(crate) const NOBODY: Tag = Tag { users: NOBODY, freed: FreeMoment::FIRST };
 
-    /// What the stream in `slot` used in `epoch`. Numbers that are too large for a tag are of several, which is safe.
+    /// The tag of memory that the stream in `slot` used in `epoch`. If a number is too large for a tag, the tag names several streams,
+    /// which is safe.
     #[inline]
     pub(super) fn new(slot: usize, epoch: Epoch) -> Tag {
         let fits = (slot as u64) < (1 << (64 - EPOCH_BITS)) - 1 && epoch.0 < 1 << EPOCH_BITS;
         Tag { users: if fits { (slot as u64) << EPOCH_BITS | epoch.0 } else { SEVERAL }, freed: FreeMoment::FIRST }
     }
 
-    /// The same, of memory that is freed at this moment.
+    /// The same tag, for memory that is freed at this moment.
     #[inline]
     pub(super) fn at(self, freed: FreeMoment) -> Tag {
         Tag { freed, ..self }
@@ -57,25 +58,25 @@ impl Tag {
         }
     }
 
-    /// Whether no stream's work uses it.
+    /// Whether no stream's work uses the memory.
     #[inline]
     pub(crate) fn has_no_users(self) -> bool {
         self.users == NOBODY
     }
 
-    /// The same once the work of its users is done.
+    /// The same tag once the work of its users is done.
     pub(crate) fn without_users(self) -> Tag {
         Tag { users: NOBODY, ..self }
     }
 
-    /// When the memory was freed, or the part of it that was freed last.
+    /// When the memory was freed: the moment of the part that was freed last.
     #[inline]
     pub(crate) fn freed(self) -> FreeMoment {
         self.freed
     }
 
-    /// The tag of two stretches that become one; `None` if two streams used them: apart, each is its own stream's to use
-    /// at once, and as one nobody's before both are done.
+    /// The tag of two stretches that are joined. `None` if two streams used them: separately, each stream may use its own stretch at once,
+    /// but nobody could use the joined stretch before the work of both is done.
     #[inline]
     pub(crate) fn merge(self, other: Tag) -> Option<Tag> {
         let users = match (self.users, other.users) {

@@ -1,9 +1,9 @@
-//! Work that uses memory on a stream of which nobody told this crate: what it may use keeps its pages.
+//! Work on streams that this crate does not know. Memory that this work may use keeps its pages.
 //!
-//! Such work was put on its stream before the array was dropped that it uses. So each free stretch carries the *moment* at
-//! which it was freed (in its [`Tag`](super::Tag)), and before pages go, a *mark* is put behind all work that the device was
-//! given so far. Once the mark is reached, nothing uses memory that was freed before it was put. Memory changes hands
-//! without marks: the order between such work and the memory's next user is for the program to see to.
+//! This work was put on its stream before the array that it uses was dropped. So each free stretch carries the *moment* at which it was
+//! freed (in its [`Tag`](super::Tag)). Before pages are unmapped, a *mark* is set behind all work that the device has got so far. Once the
+//! mark is reached, no unknown work uses memory that was freed before the mark was set. Reuse of memory without unmapping needs no marks:
+//! the program must order such work with the memory's next user.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use crate::base::error::Result;
 use crate::device::{IsDone, UnknownWork};
 
-/// A time between two marks, by its number.
+/// A time between two marks, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FreeMoment(u64);
 
 impl FreeMoment {
-    /// Before all marks: when memory was mapped that nobody has used.
+    /// Before all marks: the moment of newly mapped memory that nobody has used.
     pub(crate) const FIRST: FreeMoment = FreeMoment(0);
     /// After all marks.
     pub(crate) const LAST: FreeMoment = FreeMoment(u64::MAX);
@@ -24,51 +24,51 @@ impl FreeMoment {
 
 /// The marks in a device's work.
 pub(crate) struct Unknown {
-    /// `None` on devices where every use is told.
+    /// `None` on devices that are told of every use.
     work: Option<Arc<dyn UnknownWork>>,
     now: FreeMoment,
-    /// No unknown work uses what was freed at this moment or before.
+    /// No unknown work uses memory that was freed at this moment or before.
     settled: FreeMoment,
-    /// Those that were not reached when they were asked last.
+    /// The marks that were not reached at the last query.
     marks: Vec<(FreeMoment, IsDone)>,
-    /// Whether they were waited for in vain.
+    /// Whether a wait for these marks was in vain.
     are_slow: bool,
 }
 
-/// What is to be done before memory may go that was freed until some moment.
+/// The next step before memory may be unmapped that was freed up to some moment.
 pub(crate) enum Due {
-    /// Nothing: no unknown work uses it.
+    /// Nothing: no unknown work uses the memory.
     Nothing,
-    /// A mark has to be reached.
+    /// Wait until a mark is reached.
     Wait,
-    /// A mark is to be put, without a lock.
+    /// Set a mark, while no lock is held.
     Mark(Arc<dyn UnknownWork>, FreeMoment),
-    /// Marks were waited for in vain, and are not reached yet. Nobody waits for them again.
+    /// Give up: a wait for the marks was in vain, and they are not reached yet. Nobody waits for them again.
     GiveUp,
 }
 
 impl Unknown {
-    /// For a device and the work that it may be given without a word.
+    /// For a device that may have the given unknown work; `None` if it is told of every use.
     pub(crate) fn of(work: Option<Arc<dyn UnknownWork>>) -> Unknown {
         Unknown { work, now: FreeMoment(1), settled: FreeMoment::FIRST, marks: Vec::new(), are_slow: false }
     }
 
-    /// The moment that is now.
+    /// The present moment.
     #[inline]
     pub(crate) fn now(&self) -> FreeMoment {
         self.now
     }
 
-    /// No unknown work uses what was freed at this moment or before.
+    /// No unknown work uses memory that was freed at this moment or before.
     pub(crate) fn settled(&self) -> FreeMoment {
         let is_possible = self.work.as_ref().is_some_and(|work| work.is_possible());
         if is_possible { self.settled } else { FreeMoment::LAST }
     }
 
-    /// Asks which marks were reached, and waits for none.
+    /// Queries which marks are reached, and waits for none.
     ///
     /// # Errors
-    /// What the work met. The marks are forgotten then.
+    /// An error of the work. The marks are forgotten then.
     pub(super) fn look(&mut self) -> Result<()> {
         for (moment, is_reached) in std::mem::take(&mut self.marks) {
             match is_reached()? {
@@ -81,10 +81,10 @@ impl Unknown {
         Ok(())
     }
 
-    /// As [`look`](Unknown::look), and what is to be done then for memory that was freed until `moment`.
+    /// Queries the marks like [`look`](Unknown::look), and returns the next step for memory that was freed up to `moment`.
     ///
     /// # Errors
-    /// What the work met.
+    /// An error of the work.
     pub(crate) fn due(&mut self, moment: FreeMoment) -> Result<Due> {
         self.look()?;
         let Some(work) = self.work.clone().filter(|_| self.settled() < moment) else { return Ok(Due::Nothing) };
@@ -99,12 +99,12 @@ impl Unknown {
         Ok(Due::Mark(work, marked))
     }
 
-    /// A mark was put that was due.
+    /// Adds a mark that was due and has been set.
     pub(crate) fn marked(&mut self, moment: FreeMoment, is_reached: IsDone) {
         self.marks.push((moment, is_reached));
     }
 
-    /// The marks were waited for in vain.
+    /// Notes that a wait for the marks was in vain.
     pub(crate) fn give_up(&mut self) {
         self.are_slow = !self.marks.is_empty();
     }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use crate::base::error::Error;
 
-    /// A device that is possibly given unknown work, and whose marks are reached, or fail, when the test says so.
+    /// A device that may have unknown work. Its marks are reached, or fail, when the test says so.
     #[derive(Debug, Default)]
     struct Device {
         is_possible: AtomicBool,
@@ -156,7 +156,7 @@ mod tests {
         (device.clone(), Unknown::of(Some(device)))
     }
 
-    /// Puts the mark that is due.
+    /// Sets the mark that is due.
     fn mark(unknown: &mut Unknown, moment: FreeMoment) {
         let Ok(Due::Mark(work, marked)) = unknown.due(moment) else { panic!("no mark is due") };
         unknown.marked(marked, work.mark().unwrap().unwrap());

@@ -12,32 +12,32 @@ use crate::pressure::transit::Transit;
 use crate::range::{self, Carved, Obtained};
 use crate::record::{ArenaId, Door, DropPath, Generation, Record};
 
-/// The block in which the plans lie.
+/// The block of memory in which the plans lie.
 pub(super) struct Arena {
     pub(super) stream: Stream,
     pub(super) bytes: u64,
     positions: u64,
 }
 
-/// What was alive in an arena that was given up, and is in use still.
+/// Arrays that were alive in an arena when it was given up, and are still in use.
 #[derive(Default)]
 pub(super) struct Escaped {
-    /// By arena and position: its memory, and its generation.
+    /// Their memory and its generation, by arena and position.
     places: HashMap<(ArenaId, u32), (range::RangeBlock, Generation)>,
-    /// Waits before what outlived its entry is taken out of an arena again: that costs the arena, and a layout.
+    /// Waits before such arrays are evicted from an arena again. An eviction costs the arena, and a layout.
     waits: Backoff,
 }
 
 impl Escaped {
-    /// Whether what is in the way may be taken out in this entry; if so, it is.
+    /// Whether the arrays that are in the way may be evicted in this entry. If so, counts the eviction as done.
     pub(super) fn may_go(&mut self, entry: u64) -> bool {
         self.waits.try_now(entry, Pace::DOUBLING)
     }
 }
 
 impl Planner {
-    /// Serves from an arena of `bytes` bytes, which was asked for. Hands it back if the plans were forgotten meanwhile, as by an
-    /// invalidation.
+    /// Serves from an arena of `bytes` bytes that the planner asked for. Hands the block back if the plans were forgotten
+    /// meanwhile, for example by an invalidation.
     pub(crate) fn install(
         &mut self,
         door: &'static Door,
@@ -67,12 +67,12 @@ impl Planner {
         None
     }
 
-    /// There is no arena to be had while so much of the range is in use.
+    /// Notes that the range had no arena while `live` bytes of it were in use.
     pub(crate) fn refuse(&mut self, live: u64) {
         self.refused = Some(Refused::again(self.refused, live, self.plans.grows()));
     }
 
-    /// Gives the arena up, with a place of its own for what is live in it; where it was taken away, nothing is.
+    /// Gives the arena up. Arrays that are alive in it keep their own memory. If the arena was taken away, nothing in it is alive.
     pub(crate) fn vacate(&mut self, shared: &Shared) {
         let Some(Arena { bytes, positions, .. }) = self.arena.take() else { return };
         self.publish(shared);
@@ -87,25 +87,26 @@ impl Planner {
         (hot.stream, hot.arena) = (NO_STREAM, None);
         (hot.fast_stream, hot.fast_path) = (NO_STREAM, DropPath::NOBODYS);
         self.entry.is_dissolved = true;
-        // What was live is in use beside the next arena.
+        // From now on, the live arrays count as in use beside the next arena.
         self.look_again();
     }
 
-    /// The arena was taken away. The entry goes on as one without an arena, and says nothing of the plan.
+    /// Notes that the arena was taken away. The entry goes on without an arena, and the planner learns nothing about the plan from
+    /// it.
     #[cold]
     pub(super) fn lose(&mut self, shared: &Shared) {
         self.vacate(shared);
         self.entry.is_planned = false;
     }
 
-    /// The memory of what was live in an arena that was vacated, by position.
+    /// Notes the memory of the arrays that were alive in a vacated arena, by position.
     pub(crate) fn note_escaped(&mut self, shared: &Shared, arena: ArenaId, places: Vec<(u32, range::RangeBlock)>) {
         let generation = shared.generation();
         let own = |(position, block)| ((arena, position), (block, generation));
         self.escaped.places.extend(places.into_iter().map(own));
     }
 
-    /// If the record escaped from an arena: gives it the memory that is its own now.
+    /// If the record escaped from an arena, gives it the memory that is its own now.
     #[cold]
     pub(crate) fn release_escaped(&mut self, record: &mut Record) {
         let Some(arena) = record.arena() else { return };
@@ -114,7 +115,7 @@ impl Planner {
         }
     }
 
-    /// Forgets all plans. They are made anew from entries to come.
+    /// Forgets all plans. New plans are made from later entries.
     pub(super) fn forget_plans(&mut self, shared: &Shared) {
         self.vacate(shared);
         self.vacate_ring(shared);
@@ -123,7 +124,7 @@ impl Planner {
         self.effects.records.push(self.carry.take_records());
     }
 
-    /// Forgets all plans and all that was recorded.
+    /// Forgets all plans and all recordings.
     pub(crate) fn forget(&mut self, shared: &Shared) {
         self.forget_plans(shared);
         self.effects.streams.extend(self.learning.forget());

@@ -1,33 +1,33 @@
-//! What may be tried again, but ever more rarely while it comes to nothing. The one way in which planning waits.
+//! Waits before further tries. While tries fail, the waits grow. All waits of planning are of this kind.
 
 /// How long to wait from one try to the next, in entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
-    /// No try before this entry.
+    /// The first entry in which the next try is allowed.
     not_before: u64,
     wait: u64,
     /// The entry of the last try.
     last: u64,
 }
 
-/// How the waits of one matter grow.
+/// How the waits for one kind of try grow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) first: u64,
-    /// Each wait is so many times the one before, and `first` more.
+    /// Each wait is this many times the one before, plus `first`.
     pub(super) factor: u64,
     pub(super) longest: u64,
 }
 
-/// What is tried at most once in so many entries costs nothing that could be measured, even if a try takes a millisecond.
+/// A try in at most one of this many entries costs nothing measurable, even if it takes a millisecond.
 const SELDOM: u64 = 4095;
 
 impl Pace {
-    /// For what costs about as much as an entry.
+    /// For tries that cost about as much as an entry.
     pub(super) const DOUBLING: Pace = Pace { first: 1, factor: 2, longest: SELDOM };
-    /// For an arena where sizes grow from entry to entry: each entry finds another range.
+    /// For an arena where sizes grow from entry to entry, since each entry finds another range.
     const GROWING: Pace = Pace { first: 1, factor: 1, longest: PATIENT };
-    /// For what costs many calls of the device, or the work of many entries.
+    /// For tries that cost many device calls, or the work of many entries.
     pub(super) const STEEP: Pace = Pace { first: 1, factor: 8, longest: SELDOM };
 }
 
@@ -37,7 +37,7 @@ impl Backoff {
         entry >= self.not_before
     }
 
-    /// Whether it may be tried in this entry; if so, it is. It may be tried as often as one likes within one entry.
+    /// Whether a try is allowed in this entry. If so, counts it as made. Within one entry, further tries are allowed too.
     pub(super) fn try_now(&mut self, entry: u64, pace: Pace) -> bool {
         let is_again = self.wait > 0 && entry == self.last;
         if !is_again && self.is_over(entry) {
@@ -47,7 +47,7 @@ impl Backoff {
         is_again
     }
 
-    /// It was tried in this entry: waits longer than the last time. What is tried rarely need not wait long.
+    /// Counts a try in this entry, so the next wait is longer than the last one. If tries are rare, the wait is short again.
     pub(super) fn tried(&mut self, entry: u64, pace: Pace) {
         let is_rare = entry.saturating_sub(self.not_before) > pace.factor * (self.wait / 2 + 2 * pace.first);
         let longer = pace.factor.saturating_mul(self.wait).saturating_add(pace.first);
@@ -56,57 +56,59 @@ impl Backoff {
         self.last = entry;
     }
 
-    /// Waits for so many entries at least.
+    /// Waits for at least this many entries.
     pub(super) fn wait_for(&mut self, entry: u64, entries: u64) {
         self.not_before = self.not_before.max(entry.saturating_add(entries));
     }
 
-    /// Something speaks for trying sooner: halves what is left of the wait.
+    /// Halves the rest of the wait, since there is a reason to try sooner.
     pub(super) fn halve(&mut self, entry: u64) {
         self.not_before -= self.not_before.saturating_sub(entry).div_ceil(2);
     }
 
-    /// How many entries the wait takes that is on now, or was the last one.
+    /// The length of the current or last wait, in entries.
     pub(super) fn wait(&self) -> u64 {
         self.wait
     }
 }
 
-/// No arena was to be had while so much of the range was in use. Another try is made when it is less, or after a wait.
+/// The range refused an arena while `live` bytes of it were in use. The planner tries again when fewer bytes are in use, or after a
+/// wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     live: u64,
-    /// Entries that began with plans and without an arena since the first refusal: only they are waited for, as plans may come
-    /// and go meanwhile.
+    /// Entries since the first refusal that began with plans and without an arena. Only these count for the wait, since plans may
+    /// come and go meanwhile.
     entries: u64,
     waits: Backoff,
 }
 
-/// After a wait of so many entries, which all went without an arena, the range may reserve more for it than it ever did. Fewer
-/// would have the range grow for what is over soon, as warming up is.
+/// After a wait of more than this many entries without an arena, the range may reserve more for the arena than its peak. After a
+/// shorter wait, the range would grow for a state that is soon over, such as the warm-up.
 const PATIENT: u64 = 4;
 
 impl Refused {
-    /// No arena was to be had now, where sizes grow or not, as `before` says perhaps not for the first time.
+    /// Notes that the range refused an arena now. `before` is the refusal before this one, if there was one. `grows` says whether
+    /// sizes grow.
     pub(super) fn again(before: Option<Refused>, live: u64, grows: bool) -> Refused {
         let Refused { entries, mut waits, .. } =
             before.unwrap_or(Refused { live, entries: 0, waits: Backoff::default() });
-        // Entries are counted where they begin: the wait begins with the next one.
+        // Entries are counted when they begin, so the wait begins with the next one.
         waits.tried(entries.saturating_add(1), if grows { Pace::GROWING } else { Pace::DOUBLING });
         Refused { live, entries, waits }
     }
 
-    /// Another entry begins without an arena.
+    /// Notes that another entry begins without an arena.
     pub(super) fn count(&mut self) {
         self.entries = self.entries.saturating_add(1);
     }
 
-    /// Whether a try is in vain most likely, with so much of the range in use.
+    /// Whether a try will most likely fail while this many bytes of the range are in use.
     pub(crate) fn is_in_vain(&self, live: u64) -> bool {
         live >= self.live && !self.waits.is_over(self.entries)
     }
 
-    /// Whether it waited so long that the range may rather grow.
+    /// Whether the wait was so long that the range should grow.
     pub(super) fn was_patient(&self) -> bool {
         self.waits.wait() > PATIENT
     }

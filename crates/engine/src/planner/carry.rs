@@ -1,8 +1,8 @@
-//! What is carried from entry to entry: a ring of memory for arrays that are alive when their successors are born.
+//! The ring of a scope's plans: memory for carried arrays, which are still alive when their successors are born.
 //!
-//! The ring lies in blocks of its own, as it is never empty between two entries, when plans are laid out and their arena
-//! comes and goes. It begins small, and grows by what is missing while the arrays of before, which lie elsewhere, are dropped.
-//! While nothing in it is alive others may take it away, as an arena ([`lease`](crate::pressure::lease)).
+//! The ring has blocks of its own. Unlike the arena, it is never empty between two entries, when plans are laid out and arenas come
+//! and go. The ring begins small. It grows by the missing bytes, while the earlier arrays elsewhere are dropped. While nothing in
+//! the ring is alive, other threads may take it away, like an arena ([`lease`](crate::pressure::lease)).
 
 mod size;
 mod worth;
@@ -20,41 +20,41 @@ use worth::{Shortening, Worth};
 /// The ring of a scope's plans.
 #[derive(Default)]
 pub(super) struct Carry {
-    /// What [`take_back`](Planner::take_back) goes by: nobody's while there is no ring.
+    /// The drop path that [`take_back`](Planner::take_back) compares with. It matches nothing while there is no ring.
     pub(super) path: DropPath,
-    /// So many bytes may be in use in the arena before it has to be noted how much is, with what is in use in the ring now. Far
-    /// below 0 where that is not known.
+    /// How many bytes may be in use in the arena before the use has to be noted again, at the ring's current use. Far below 0 while
+    /// this is unknown.
     slack: i64,
     records: RecordStack,
     ring: Ring,
-    /// Names the ring among all arenas.
+    /// The number of the ring among all arenas.
     id: Option<ArenaId>,
-    /// Waits before more memory is asked for again.
+    /// Waits before the ring asks for more memory again.
     waits: Backoff,
-    /// Entries since what the plans carry is known.
+    /// Entries that went by the plan since it is known what the plans carry.
     entries: u32,
-    /// The most bytes in use at the end of an entry since that was looked at, and entries since then.
+    /// The most bytes that were in use at the end of an entry since the last look. Below: the number of entries since then.
     lately: u64,
     lately_entries: u32,
-    /// What it had served when this entry began.
+    /// How much the ring had served when this entry began.
     served_before: u64,
     shortening: Shortening,
     worth: Worth,
-    /// What the plans carry.
+    /// The arrays that the plans carry.
     plan: CarryPlan,
 }
 
-/// What a plan carries: as many bytes as a ring needs for it at least, and the turns that need no more.
+/// The arrays that a plan carries, as the ring sees them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CarryPlan {
-    /// 0 if nothing is carried.
+    /// The largest of their sizes; 0 if the plan carries nothing.
     pub(super) largest: u64,
-    /// As far as the ring grows before it begins anew; 0 if that is not known.
+    /// The size up to which the ring grows before it starts over; 0 if that is unknown.
     pub(super) target: u64,
     pub(super) turns: Turns,
 }
 
-/// No request fits, whatever comes back.
+/// With this slack no request fits, whatever is returned.
 const UNKNOWN: i64 = i64::MIN / 2;
 
 impl CarryPlan {
@@ -72,20 +72,20 @@ impl CarryPlan {
 }
 
 impl Carry {
-    /// An entry begins, which is recorded or watched and so takes a closer look at each drop if it `is_noted`.
+    /// Begins an entry. If it `is_noted` (recorded or watched), each drop takes a slower path that notes it.
     pub(super) fn begin(&mut self, is_noted: bool) {
         self.ring.begin();
         self.served_before = self.ring.served();
         self.path = self.id.filter(|_| !is_noted).map_or(DropPath::NOBODYS, DropPath::of_arena);
     }
 
-    /// Another entry goes by the plan.
+    /// Counts an entry that goes by the plan.
     #[inline]
     pub(super) fn count_entry(&mut self) {
         self.entries = self.entries.saturating_add(1);
     }
 
-    /// Serves from now on what this plan carries.
+    /// From now on serves the arrays that this plan carries.
     pub(super) fn follow(&mut self, plan: CarryPlan) {
         if plan.largest == 0 {
             self.entries = 0;
@@ -95,19 +95,19 @@ impl Carry {
         self.shortening = Shortening::default();
     }
 
-    /// It is not known how much may be in use before that is noted.
+    /// Notes that it is unknown how much may be in use before the next note.
     #[inline]
     pub(super) fn look_again(&mut self) {
         self.slack = UNKNOWN;
     }
 
-    /// As many bytes as `room` may be in use in arena and ring before that is noted. Returns how many in the arena.
+    /// Allows `room` bytes in use in arena and ring together before the next note. Returns how many of them may be in the arena.
     pub(super) fn set_room(&mut self, room: u64, in_ring: u64) -> u64 {
         self.slack = room as i64 - in_ring as i64;
         self.room()
     }
 
-    /// How many bytes may be in use in the arena before that is noted.
+    /// How many bytes may be in use in the arena before the next note.
     #[inline]
     fn room(&self) -> u64 {
         self.slack.max(0) as u64
@@ -125,24 +125,24 @@ impl Carry {
         self.ring.served()
     }
 
-    /// Bytes of it that are not in use.
+    /// The bytes of the ring that are not in use.
     pub(super) fn idle_bytes(&self, shared: &Shared) -> u64 {
         self.ring.bytes().saturating_sub(shared.ring.live())
     }
 
-    /// How many arrays are alive in it.
+    /// The number of arrays that are alive in the ring.
     pub(super) fn live(&self) -> u64 {
         self.ring.live()
     }
 
-    /// All records that wait for their next use. They are the caller's to drop.
+    /// Takes all records that wait for their next use. The caller drops them.
     pub(super) fn take_records(&mut self) -> RecordStack {
         std::mem::take(&mut self.records)
     }
 }
 
 impl Planner {
-    /// Begins an entry, without a ring if that was taken away.
+    /// Begins an entry. If the ring was taken away, the entry goes without a ring.
     pub(super) fn begin_ring(&mut self, shared: &Shared) {
         if !self.carry.is_there() {
             return;
@@ -153,20 +153,20 @@ impl Planner {
         self.carry.begin(self.learning.notes);
     }
 
-    /// As [`serve`](Planner::serve), where the request that is expected now is carried, and all but the shape. What is needed twice is
-    /// read twice, as registers are few.
+    /// As [`serve`](Planner::serve), if the expected request is carried. The caller sets the shape. Values that are needed twice
+    /// are read from memory twice, since registers are few.
     #[inline(never)]
     pub(super) fn serve_carried(&mut self, shared: &Shared, bytes: usize) -> Option<Box<Record>> {
         self.serve_from(shared, bytes, Ring::serve_here).or_else(|| self.serve_carried_near(shared, bytes))
     }
 
-    /// As [`serve_carried`](Planner::serve_carried), where the ring has to search.
+    /// As [`serve_carried`](Planner::serve_carried), if the ring has to search.
     #[inline(never)]
     fn serve_carried_near(&mut self, shared: &Shared, bytes: usize) -> Option<Box<Record>> {
         self.serve_from(shared, bytes, Ring::serve)
     }
 
-    /// Serves what the ring gives for it in this way, if nothing else is to be done.
+    /// Serves the place that `serve` finds in the ring, if nothing else has to be done.
     #[inline(always)]
     fn serve_from(
         &mut self,
@@ -186,13 +186,13 @@ impl Planner {
         let mut record = self.carry.records.pop()?;
         self.hot.cursor.step_aside();
         self.carry.slack -= bytes as i64;
-        // As much as is in use is noted, so that it is not below 0.
+        // `is_noted` says that `slack` is not below 0 here.
         self.hot.room = (self.carry.slack as u64).min(self.footprint.peak);
         record.serve_position(bytes, address, slot);
         Some(record)
     }
 
-    /// Serves a request whose position was stepped over from the ring.
+    /// Serves a request from the ring. The cursor has already passed its position.
     pub(crate) fn carry(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Resolved {
         let bytes = request.bytes as u64;
         let served = self.carry.ring.serve_anywhere(bytes);
@@ -214,7 +214,7 @@ impl Planner {
         Resolved::Record(record)
     }
 
-    /// Takes back what the ring served.
+    /// Takes back an array that the ring served.
     #[inline(never)]
     pub(super) fn take_back_carried(&mut self, shared: &Shared, record: Box<Record>) {
         shared.ring.lower(shared.ring.live() - record.bytes() as u64);
@@ -224,7 +224,7 @@ impl Planner {
         self.carry.records.push(record);
     }
 
-    /// Whether the record is one that the ring served.
+    /// Whether the ring served this record.
     pub(super) fn is_carried(&self, record: &Record) -> bool {
         record.arena().is_some_and(|arena| Some(arena) == self.carry.id)
     }

@@ -1,33 +1,33 @@
-//! Which entries are recorded though a plan serves the scope: those that may teach what deviates from it.
+//! Decides which entries are recorded although a plan serves the scope: entries from which the planner may learn a new order.
 //!
-//! A deviation has the entries after it recorded, as long as something that recurs is likely to come again: a spell. If it
-//! teaches nothing, the next spell waits: the longer, and the longer it then is, the more were in vain.
+//! After a deviation, a *spell* of entries is recorded, long enough to see a recurring order again. If a spell teaches nothing,
+//! recording rests before the next spell. With each such spell, the rest and the next spell become longer.
 
 use super::backoff::{Backoff, Pace};
 
 #[derive(Debug, Default)]
 pub(super) struct Curiosity {
-    /// Entries of this spell that are left.
+    /// How many entries of this spell are left.
     left: u64,
-    /// How long it rests between two spells.
+    /// The rest between two spells.
     rest: Backoff,
 }
 
-/// Entries of the first spell: an order that comes again after at most eight others is met twice in it.
+/// The number of entries in the first spell. An order that comes again after at most eight others comes twice in a spell.
 const SPELL: u64 = 16;
-/// As many times a spell's entries are not recorded after it, so that at most a quarter of all are.
+/// After a spell, this many times its entries are not recorded, so at most a quarter of all entries are.
 const REST: u64 = 3;
-/// The longest spell is four times the first: orders that recur more rarely than each 32nd entry gain less from a plan than their
-/// recording costs.
+/// The longest spell is four times as long as the first. An order that recurs less often than in each 32nd entry gains less from a
+/// plan than its recording costs.
 const PACE: Pace = Pace { first: REST * SPELL, factor: 1, longest: 4 * REST * SPELL };
 
 impl Curiosity {
-    /// Whether the next entry is to be recorded.
+    /// Whether to record the next entry.
     pub(super) fn is_due(&self) -> bool {
         self.left > 0
     }
 
-    /// The entry of this number ended.
+    /// Notes that the entry of this number ended.
     pub(super) fn ended(&mut self, entry: u64, has_deviated: bool) {
         match self.left {
             0 if has_deviated && self.rest.is_over(entry) => self.left = SPELL.max(self.rest.wait() / REST),
@@ -40,12 +40,12 @@ impl Curiosity {
         }
     }
 
-    /// Something new was learned, or is to be.
+    /// Begins a spell, since something new was learned or has to be learned.
     pub(super) fn renew(&mut self) {
         *self = Curiosity { left: SPELL, ..Curiosity::default() };
     }
 
-    /// Has the next entry recorded.
+    /// Makes the planner record the next entry.
     pub(super) fn record_next(&mut self) {
         self.left = self.left.max(1);
     }
@@ -55,7 +55,7 @@ impl Curiosity {
 mod tests {
     use super::*;
 
-    /// How many of so many entries are recorded, and how many of those that deviate, which each `period`-th does.
+    /// How many of `entries` entries are recorded, and how many of the recorded entries deviate. Each `period`-th entry deviates.
     fn recorded(entries: u64, period: u64) -> (u64, u64) {
         let (mut curiosity, mut recorded, mut deviating) = (Curiosity::default(), 0, 0);
         for entry in 1..=entries {

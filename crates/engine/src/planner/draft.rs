@@ -1,41 +1,41 @@
-//! A layout of an envelope, and what is left to improve in it.
+//! A layout of an envelope, and its later improvements.
 
 use std::time::{Duration, Instant};
 
 use gpucache_plan::entries::Envelope;
 use gpucache_plan::{Buffer, Layout, Solver, check};
 
-/// A layout that was proved to hold, of buffers that an envelope needs.
+/// A layout of the buffers that an envelope needs. [`check`] has proved that the layout is valid.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) buffers: Vec<Buffer>,
     pub(super) layout: Layout,
-    /// Buffers that have a place.
+    /// The number of buffers that have a place.
     pub(super) positions: u64,
-    /// No layout is lower.
+    /// A lower bound: no layout is lower than this.
     pub(super) bound: u64,
-    /// `None` once nothing lower is possible, or was not found for long.
+    /// `None` once no lower layout is possible, or none was found for long.
     solver: Option<Box<Solver>>,
     slices: u32,
-    /// When the last slice ended.
+    /// The time when the last slice ended.
     paused: Instant,
 }
 
-/// The longest that a layout is worked on at first, unless the portfolio takes longer. The entry in
-/// which a plan is made takes that much longer; what it lacks then is found in slices.
+/// The longest time for the first layout, unless the portfolio takes longer. The entry in which a plan is made takes this much
+/// longer. Later slices find the rest of the improvement.
 const FIRST_SLICE: Duration = Duration::from_millis(10);
-/// The longest that one call improves a layout later.
+/// The longest time that one later call improves a layout.
 const LATER_SLICE: Duration = Duration::from_millis(1);
-/// The time between two calls that improve a layout, so that they take 2% of a program's time at most.
+/// The time between two calls that improve a layout, so that these calls take at most 2% of a program's time.
 const BETWEEN_SLICES: Duration = Duration::from_millis(50);
-/// Slices before a layout is left as it is: 64 ms of work, over 3 s at least. More would take the time of more entries for the
-/// last parts of a percent of height.
+/// The number of slices before a layout stays as it is: 64 ms of work, over at least 3 s. More slices would cost the time of more
+/// entries for the last fractions of a percent of height.
 const MOST_SLICES: u32 = 64;
-/// A layout that is lower by less than 1/256 is not worth a change, as the plan starts anew with it.
+/// A layout that is lower by less than 1/256 is not worth a change, since the plan starts anew with it.
 const WORTHWHILE_SHARE: u64 = 256;
 
 impl Draft {
-    /// A layout by the portfolio, and a little better than that; of no height where nothing has a place. `None` if there is none.
+    /// A layout by the portfolio, improved a little. Its height is 0 if nothing has a place. `None` if there is no valid layout.
     pub(super) fn new(envelope: &Envelope) -> Option<Draft> {
         let buffers = envelope.buffers();
         let start = Instant::now();
@@ -50,7 +50,7 @@ impl Draft {
         holds.then(|| Draft { buffers, layout, positions, bound, solver, slices: MOST_SLICES, paused: Instant::now() })
     }
 
-    /// Works on the layout for a moment, now and then. Returns whether it has become lower, and by enough.
+    /// Works on the layout for a moment, now and then. Returns whether the layout has become sufficiently lower.
     pub(super) fn improve(&mut self) -> bool {
         let Some(solver) = &mut self.solver else { return false };
         let start = Instant::now();
@@ -74,7 +74,7 @@ impl Draft {
         true
     }
 
-    /// Whether a lower layout may be found.
+    /// Whether a lower layout may still be found.
     pub(super) fn is_open(&self) -> bool {
         self.solver.is_some()
     }

@@ -1,4 +1,4 @@
-//! What the owner's side of planning wants done by who may call devices.
+//! The actions that planning leaves to callers that may call devices.
 
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::is_heard;
@@ -13,48 +13,48 @@ use smallvec::SmallVec;
 
 use super::backoff::Refused;
 
-/// What is to be done before an entry begins.
+/// The task of the caller before an entry begins.
 pub(crate) enum Begin {
     Ready,
-    /// Planning is over, which has effects.
+    /// Carry out the effects, since planning has ended.
     Clear,
-    /// An arena of so many bytes on this stream is to be found.
+    /// Find an arena of this many bytes on this stream.
     Install {
         bytes: u64,
         stream: Stream,
         refused: Option<Refused>,
-        /// Whether the range may rather reserve a little more than ever than not have it.
+        /// Whether the range may reserve a little more than its peak rather than refuse the arena.
         may_grow: bool,
     },
 }
 
-/// What is to be done once the owner's side is not borrowed any more.
+/// The actions that are due once the owner's side is not borrowed any more.
 #[derive(Default)]
 pub(crate) struct Effects {
     pub(crate) vacated: SmallVec<[Vacated; 2]>,
-    /// What is behind so many bytes of the ring goes back to the range.
+    /// How many bytes of the ring stay. The rest, behind them, goes back to the range.
     pub(crate) shorten: Option<u64>,
-    /// To be dropped.
+    /// Records to drop.
     pub(crate) records: Vec<RecordStack>,
-    /// To be dropped after all else.
+    /// Streams to drop, after all else.
     pub(crate) streams: Vec<Stream>,
-    /// The range of this stream may hold more than is needed from now on; with what it had freed at the last look.
+    /// The stream whose range may reserve more than the scopes need from now on, with the range's count of frees at the last look.
     pub(crate) may_trim: Option<(Stream, Option<u64>)>,
-    /// What a subscriber of `tracing` is to be told; nothing where there is none.
+    /// News for subscribers of `tracing`; empty if nobody subscribes.
     #[cfg(feature = "tracing")]
     pub(crate) news: Vec<News>,
 }
 
 impl Effects {
-    /// An entry went another way than its plan, if it saw any such allocation.
+    /// Notes that an entry deviated from its plan, if it had any deviation.
     #[cfg(feature = "tracing")]
     pub(super) fn note_deviation(&mut self, seen: Deviations, first: Option<Sample>) {
-        if seen.total() > 0 && is_heard() {
+        if seen.is_any() && is_heard() {
             self.news.push(News::Deviated { seen, first });
         }
     }
 
-    /// Whether there is anything to do, which most entries leave nothing of.
+    /// Whether there is anything to do. Most entries leave nothing.
     #[inline]
     pub(super) fn is_any(&self) -> bool {
         #[cfg(feature = "tracing")]
@@ -66,23 +66,23 @@ impl Effects {
     }
 }
 
-/// What became of a scope's plans.
+/// A change of a scope's plans.
 #[cfg(feature = "tracing")]
 pub(crate) enum News {
-    /// The plan that the entry went by has a layout, a first one or another.
+    /// The plan of the entry has a new layout, its first or another one.
     LaidOut {
         positions: u64,
         bytes: u64,
         bound_bytes: u64,
-        /// Allocations of the entry, on the stream of the plan, if it was recorded.
+        /// The number of allocations of the entry on the plan's stream, if the entry was recorded.
         allocations: Option<u64>,
     },
-    /// The entry went another way than its plan. The sample is the first allocation that was not as expected; there is none
-    /// where allocations are missing alone.
+    /// The entry deviated from its plan. The sample is the first unexpected allocation; there is none if the only deviations are
+    /// missing allocations.
     Deviated { seen: Deviations, first: Option<Sample> },
 }
 
-/// An arena or a ring that goes back to the range, but for what is live in it.
+/// An arena or a ring that goes back to the range, except the parts that are alive.
 pub(crate) struct Vacated {
     pub(crate) leased: Leased,
     pub(crate) arena: ArenaId,

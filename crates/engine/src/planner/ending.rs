@@ -1,4 +1,4 @@
-//! The end of an entry: what it teaches, and what that does to the plans.
+//! The end of an entry: what the planner learns from it, and the effect on the plans.
 
 use std::time::{Duration, Instant};
 
@@ -17,48 +17,48 @@ use crate::device::Stream;
 use crate::home::{Counter, Shared};
 use gpucache_plan::entries::Scratch;
 
-/// What is recorded, and what for.
+/// The recording of entries, and what it is for.
 #[derive(Default)]
 pub(super) struct Learning {
     pub(super) learner: Learner,
-    /// Whether the entry that is under way is recorded.
+    /// Whether the current entry is recorded.
     pub(super) is_recording: bool,
     /// Whether entries are watched for arrays that are never dropped.
     pub(super) is_watching: bool,
-    /// Whether either is so.
+    /// Whether the current entry is recorded or watched.
     pub(super) notes: bool,
     pub(super) curiosity: Curiosity,
     /// The stream that is recorded.
     pub(super) stream: Option<Stream>,
     scratch: Scratch,
-    /// Waits before another order is learned in the place of one that was forgotten.
+    /// Waits before another order is learned in place of a forgotten one.
     forgetting: Backoff,
-    /// Time spent on it so far.
+    /// The time spent on planning so far.
     spent: Duration,
 }
 
 impl Learning {
-    /// Begins an entry, which is recorded if there are no plans, or something that deviates from them may recur.
+    /// Begins an entry. Records it if there are no plans, or if a deviation from the plans may recur.
     pub(super) fn begin(&mut self, has_no_plans: bool) {
         self.learner.begin(has_no_plans || self.curiosity.is_due());
         self.is_recording = self.learner.is_recording;
         self.notes = self.is_recording || self.is_watching;
     }
 
-    /// Entries are watched from the next one on, or not any more.
+    /// Starts or stops watching entries, from the next one on.
     pub(super) fn watch(&mut self, is_watching: bool) {
         self.is_watching = is_watching;
         self.notes = self.is_recording || is_watching;
     }
 
-    /// Learns another order in the place of one that was forgotten in this entry, after a while.
+    /// Learns another order, after a while, in place of an order that was forgotten in this entry.
     fn begin_anew(&mut self, entry: u64) {
         self.curiosity.renew();
         self.forgetting.tried(entry, Pace::STEEP);
         self.learner.rest(self.forgetting.wait());
     }
 
-    /// Forgets what was recorded. The stream is for the caller to drop.
+    /// Forgets all recordings. The caller drops the stream.
     pub(super) fn forget(&mut self) -> Option<Stream> {
         (self.learner, self.forgetting, self.is_recording) = (Learner::default(), Backoff::default(), false);
         self.notes = self.is_watching;
@@ -87,7 +87,7 @@ impl Planner {
         self.effects.is_any().then(|| self.take_effects())
     }
 
-    /// Ends an entry that is not as planned in every way. In line, so that what is known of it is not copied: a load that is wider than
+    /// Ends an entry that did not go entirely as planned. Inline, so that its findings are not copied: a load that is wider than
     /// the stores before it waits for them.
     #[inline(always)]
     fn end_eventfully(&mut self, shared: &Shared, course: Course) {
@@ -100,15 +100,15 @@ impl Planner {
         }
     }
 
-    /// Whether the entry went by its plan in every way, and left nothing to learn or to look at: then
-    /// [`end_as_planned`](Planner::end_as_planned) does what [`learn`](Planner::learn) would, in a third of the time.
+    /// Whether the entry went entirely by its plan, and left nothing to learn or to look at. Then
+    /// [`end_as_planned`](Planner::end_as_planned) has the same effect as [`learn`](Planner::learn), in a third of the time.
     fn is_uneventful(&self, shared: &Shared, course: Course) -> bool {
         let went_well = course.served > 0 && course.is_plain();
         let is_clean = self.entry.aside + self.entry.displaced + shared.lease.live() == 0;
         went_well && is_clean && !self.is_watched()
     }
 
-    /// Whether an entry is looked at closely however it went.
+    /// Whether an entry is looked at closely, however it went.
     fn is_watched(&self) -> bool {
         self.learning.is_recording || self.footprint.is_due() || self.plans.has_open_layouts()
     }
@@ -130,16 +130,16 @@ impl Planner {
         self.meet(fate, shared);
         self.lay_out(shared);
         self.learning.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
-        // A pause ends by itself, with no other news.
+        // A pause of recording ends by itself, without other news.
         shared.counters.set(Counter::HasStopped, u64::from(self.learning.learner.has_stopped()));
-        let is_news = fate != Fate::Keep || self.entry.seen.total() > 0;
+        let is_news = fate != Fate::Keep || self.entry.seen.is_any();
         shared.counters.add(Counter::Aside, self.entry.aside);
         if has_work || is_news {
             self.tell(shared);
         }
     }
 
-    /// What is known once the entry was learned from.
+    /// Learns from the entry, and returns the findings about it.
     fn findings(&mut self, shared: &Shared, course: Course) -> Findings {
         if course.is_plain() {
             self.learning.learner.went_well();
@@ -159,7 +159,7 @@ impl Planner {
         }
     }
 
-    /// What the recorded entry teaches: the plan that it went by, or a new one, and which of its sizes grow.
+    /// Learns from the recorded entry: which plan it followed, or a new plan, and which of its sizes grow.
     fn learn_order(&mut self, shared: &Shared) -> Option<usize> {
         let plan = self.learn_plan(shared)?;
         self.plans.note_growth(plan, &self.learning.learner.growth);
@@ -185,15 +185,15 @@ impl Planner {
         Some(self.plans.add(envelope, stream, self.entry.number))
     }
 
-    /// Notes which plan the entry went by: the one that was recorded, or the active one. Returns whether the active one is of no
-    /// use.
+    /// Notes which plan the entry followed: the one found by the recording, or the active one. Returns whether the active plan is
+    /// of no use.
     fn follow(&mut self, course: Course, recorded: Option<usize>) -> bool {
         let goes_by_plan = course.goes_by_plan();
         let active = self.active_plan();
         if let Some(plan) = recorded.or(active.filter(|_| goes_by_plan)) {
             self.plans.note_followed(plan, self.entry.number);
         }
-        // An entry that goes by another plan says nothing of the active one.
+        // An entry that follows another plan says nothing about the active one.
         let is_of_another = !goes_by_plan && recorded.is_some_and(|plan| Some(plan) != active);
         active.is_some() && !is_of_another && self.plans.score(goes_by_plan)
     }
@@ -210,7 +210,7 @@ impl Planner {
                 self.vacate(shared);
                 self.plans.remove_active(&mut self.hot.cursor);
                 self.carry.follow(self.plans.carry());
-                // Without plans nobody looks for what a ring has served: what is alive in it gets places of its own.
+                // Without plans, nobody takes back what a ring served. So the arrays that are alive in it get memory of their own.
                 if self.plans.is_empty() {
                     self.vacate_ring(shared);
                     self.trimming.note_spare(shared.counters.times_taken());
@@ -227,12 +227,12 @@ impl Planner {
                 self.plans.carry_escaped(self.hot.cursor.live_positions().chain(self.entry.overlapping));
                 self.vacate(shared);
             }
-            // What is alive when its successor is born needs no eviction to be known.
+            // An array that is alive when its successor is born shows that without an eviction.
             Fate::Keep | Fate::Evict => self.plans.carry_escaped(self.entry.overlapping.into_iter()),
         }
     }
 
-    /// Lays out what has no layout that holds it, and gives an arena up that is too small then.
+    /// Makes the missing layouts. Gives the arena up if it is too small for them.
     fn lay_out(&mut self, shared: &Shared) {
         let ahead = Footprint::ahead(shared);
         if shared.lease.live() == 0 && self.plans.relayout(&mut self.hot.cursor, ahead) {
@@ -247,7 +247,7 @@ impl Planner {
         }
     }
 
-    /// Has the layout told that the entry which ends goes by.
+    /// Notes the new layout of this entry's plan as news for subscribers.
     #[cfg(feature = "tracing")]
     fn note_layout(&mut self) {
         if is_heard()
@@ -259,7 +259,7 @@ impl Planner {
         }
     }
 
-    /// Has the range looked at, soon after an arena was found, and ever more rarely.
+    /// Asks for a look at the range: soon after an arena was found, and then ever more rarely.
     fn look_at_range(&mut self, goes_by_plan: bool) {
         let is_enough = goes_by_plan && self.arena.is_some();
         if (is_enough || self.trimming.has_spare()) && self.trimming.is_due() {
@@ -269,12 +269,12 @@ impl Planner {
         }
     }
 
-    /// The range was looked at when so many frees had happened.
+    /// Notes that the range was looked at. `frees` is its count of frees by then.
     pub(crate) fn looked(&mut self, shared: &Shared, frees: u64) {
         self.trimming.looked(frees, shared.counters.times_taken());
     }
 
-    /// Tells everyone of the plans, and of the entry that ends.
+    /// Publishes the numbers of the plans and of the entry that ends.
     fn tell(&mut self, shared: &Shared) {
         self.plans.tell(&shared.counters);
         shared.counters.set(Counter::PlanningTime, self.learning.spent.as_nanos() as u64);

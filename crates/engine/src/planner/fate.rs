@@ -1,8 +1,8 @@
-//! How an entry went, and what becomes of the scope's plans after it. Pure decisions.
+//! Pure decisions about how an entry went, and what to do with the scope's plans after it.
 
 use crate::home::Deviations;
 
-/// What was counted in an entry that could have been served by a plan.
+/// The counts of an entry that a plan could have served.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Course {
     /// Allocations that the plan served.
@@ -12,20 +12,21 @@ pub(super) struct Course {
     pub(super) is_served_through: bool,
 }
 
-/// Deviations in one of so many allocations make an entry worth recording, or those after it: what deviates more rarely costs less
-/// than the recording.
+/// If more than one of this many allocations deviated, the following entries are worth recording. Rarer deviations cost less than
+/// the recording.
 const CURIOUS: u64 = 1024;
-/// A plan serves an entry well if at most one of so many allocations went beside it. With more the range's own best fit holds less.
+/// A plan serves an entry well if at most one of this many allocations went beside it. With more, the range's own best fit reserves
+/// less.
 pub(super) const BESIDE: u64 = 8;
 
 impl Course {
-    /// Whether anything happened that a plan has to do with.
+    /// Whether the entry had an allocation that a plan served or should have served.
     pub(super) fn is_telling(&self) -> bool {
         let Deviations { extra, blocked, larger, .. } = self.seen;
         self.served + extra + blocked + larger > 0
     }
 
-    /// Whether the plan was the right one. What was larger was in order, and fits the next time.
+    /// Whether the plan was the right one. Larger allocations came in order, and will fit the next time.
     pub(super) fn goes_by_plan(&self) -> bool {
         let Deviations { extra, blocked, larger, .. } = self.seen;
         let beside = extra + blocked;
@@ -33,56 +34,57 @@ impl Course {
         is_mostly_planned && (self.is_served_through || larger > beside)
     }
 
-    /// Whether all of it was as planned.
+    /// Whether everything went as planned.
     pub(super) fn is_plain(&self) -> bool {
         self.goes_by_plan() && self.odd() + self.seen.larger == 0
     }
 
-    /// Whether it had more than a few deviations.
+    /// Whether the entry had more than a few deviations.
     pub(super) fn has_deviated(&self) -> bool {
         !self.goes_by_plan() || self.odd() * CURIOUS > self.served || self.seen.larger > 0
     }
 
-    /// Allocations in another order than planned.
+    /// Allocations that came in another order than planned.
     fn odd(&self) -> u64 {
         self.seen.extra + self.seen.blocked + self.seen.reordered
     }
 }
 
-/// What becomes of the plans and of the arena that they lie in.
+/// The future of the plans and their arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Keep,
-    /// The active plan served too many entries badly.
+    /// Forget the active plan: it served too many entries badly.
     Forget,
-    /// Less memory will do: all at once, since the arena is as large as the highest plan.
+    /// Forget all plans at once, since less memory will do and the arena is as large as the highest plan.
     ForgetAll,
-    /// The plans stay; the arena goes, with a place of its own for what is alive in it, so that a layout can be made.
+    /// Keep the plans and give the arena up, so that a new layout can be made. Arrays that are alive in the arena keep their own
+    /// memory.
     Vacate,
-    /// As `Vacate`, but ever more rarely: arrays that outlived their entry are in the way of the plan.
+    /// As `Vacate`, because arrays that outlived their entry are in the way of the plan. Done ever more rarely.
     Evict,
 }
 
-/// What is known after an entry.
+/// The findings after an entry, which decide the fate of the plans.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Findings {
-    /// Whether the active plan served badly more often than well of late.
+    /// Whether the active plan lately served more entries badly than well.
     pub(super) is_of_no_use: bool,
-    /// Whether the arena is more than need be.
+    /// Whether the arena is larger than necessary.
     pub(super) is_too_much: bool,
     /// Whether the active plan has to hold more than it was laid out for.
     pub(super) is_outgrown: bool,
-    /// Bytes alive in the arena, once the entry has ended.
+    /// Bytes that are alive in the arena after the end of the entry.
     pub(super) live: u64,
     /// Bytes of an arena that holds all plans.
     pub(super) bytes: u64,
-    /// Allocations that the ring served as something alive was in their place.
+    /// Allocations that the ring served because something alive was in their place.
     pub(super) displaced: u64,
     pub(super) course: Course,
 }
 
-/// What outlived its entry may fill this share of an arena, or block this share of what is served, before it is taken out: less than
-/// that costs less than to lay the arena anew.
+/// Arrays that outlived their entry are evicted once they fill more than this share of the arena, or block more than this share of
+/// the served allocations. Below that, they cost less than a new arena.
 const ESCAPED: u64 = 64;
 
 impl Findings {
@@ -110,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_entry_goes_by_its_plan_or_not() {
-        // Served, beside the plan (extra, blocked, larger), served to its end: by plan, plain, deviated.
+        // Each row: served, beside the plan (extra, blocked, larger), served to its end; then: goes by plan, plain, deviated.
         let table = [
             (course(100, [0, 0, 0], true), (true, true, false)),
             (course(100, [0, 0, 0], false), (false, false, true)),

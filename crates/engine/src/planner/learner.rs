@@ -1,42 +1,43 @@
-//! When to record entries, and which of them have the same order.
+//! Decides when to record entries, and which recorded entries have the same order.
 //!
-//! A scope that never settles costs a bounded number of recordings: after [`TRIES`] in vain recording pauses, each time
-//! twice as long.
+//! A scope that never settles costs a bounded number of recordings: after [`TRIES`] recordings that led to nothing, recording
+//! pauses. Each pause is twice as long as the one before.
 
 use std::collections::VecDeque;
 
 use super::backoff::{Backoff, Pace};
 use gpucache_plan::entries::{Envelope, Growth, Log, Scratch};
 
-/// What was recorded, and what it led to.
+/// The recordings, and their results.
 #[derive(Debug, Default)]
 pub(super) struct Learner {
     pub(super) log: Log,
-    /// Entries that no other one resembles yet, the latest last.
+    /// Recorded entries that no other entry resembles so far. The latest is last.
     candidates: VecDeque<Log>,
-    /// What grew in the entries that were recorded last.
+    /// The sizes that grew in the latest recorded entries.
     pub(super) growth: Growth,
     pub(super) is_recording: bool,
-    /// Allocations of the entry before, if that was recorded.
+    /// The number of allocations of the entry before, if that entry was recorded.
     before: Option<u32>,
-    /// Recordings in vain since the last pause.
+    /// Recordings since the last pause that led to nothing.
     in_vain: u64,
-    /// Counts entries.
+    /// The number of the current entry.
     entry: u64,
     pauses: Backoff,
 }
 
-/// Orders that may alternate and are still recognised, as those of training, evaluation and a step that logs do. Each entry is
-/// compared with so many.
+/// The number of orders that may alternate and are still recognised, for example those of training, evaluation and a step that
+/// logs. Each recorded entry is compared with this many.
 const ORDERS: usize = 3;
-/// Recordings in vain after which recording pauses: several rounds of orders that alternate, with some entries that warm up.
+/// Recording pauses after this many recordings that led to nothing: several rounds of alternating orders, after some entries of
+/// warm-up.
 const TRIES: u64 = 16;
-/// The first pause is as long as four such series of recordings, and the longest as some hundred thousand entries, which nobody waits
-/// for: a program that changes its way begins anew by an invalidation.
+/// The first pause is as long as four such series of recordings. The longest is some hundred thousand entries. Nobody has to wait
+/// for its end: a program that changes its order calls `invalidate`.
 const PAUSES: Pace = Pace { first: 4 * TRIES, factor: 2, longest: 1 << 18 };
 
 impl Learner {
-    /// Begins an entry, which is recorded if that is wanted and no pause holds.
+    /// Begins an entry. Records it if `is_wanted`, unless recording pauses.
     pub(super) fn begin(&mut self, is_wanted: bool) {
         self.entry = self.entry.saturating_add(1);
         self.is_recording = is_wanted && !self.has_stopped();
@@ -49,18 +50,18 @@ impl Learner {
         !self.pauses.is_over(self.entry)
     }
 
-    /// An entry went by its plan: what was in vain counts less.
+    /// Notes that an entry went by its plan, so failed recordings count less.
     pub(super) fn went_well(&mut self) {
         self.in_vain = self.in_vain.saturating_sub(1);
         self.pauses.halve(self.entry);
     }
 
-    /// Lets recording rest for so many entries.
+    /// Pauses recording for at least this many entries.
     pub(super) fn rest(&mut self, entries: u64) {
         self.pauses.wait_for(self.entry, entries);
     }
 
-    /// The entry is over.
+    /// Notes that the entry is over.
     pub(super) fn note_end(&mut self) {
         self.before = self.recorded().map(Log::len);
         if self.before.is_some() {
@@ -68,17 +69,18 @@ impl Learner {
         }
     }
 
-    /// The latest entry that no other one resembles yet.
+    /// The latest entry that no other entry resembles so far.
     pub(super) fn latest(&self) -> Option<&Log> {
         self.candidates.back()
     }
 
-    /// The entry that was recorded whole.
+    /// The log of the current entry, if it is recorded and complete.
     pub(super) fn recorded(&self) -> Option<&Log> {
         (self.is_recording && self.log.is_whole()).then_some(&self.log)
     }
 
-    /// Ends the entry: what it has in common with an earlier one of the same order, if there is one that can be laid out.
+    /// Ends the entry. Returns the common envelope of this entry and an earlier one of the same order, if one of them can be laid
+    /// out.
     pub(super) fn end(&mut self, scratch: &mut Scratch) -> Option<Envelope> {
         let log = self.recorded()?;
         let same = |(place, other): (usize, &Log)| Some((place, Envelope::of(other, log, scratch)?));
@@ -92,20 +94,20 @@ impl Learner {
         Some(envelope)
     }
 
-    /// Keeps the log for later entries, in the place of the oldest.
+    /// Keeps the log for later entries, in place of the oldest log.
     fn keep(&mut self) {
         let full = self.candidates.len() == ORDERS;
         let oldest = if full { self.candidates.pop_front() } else { None };
         self.candidates.push_back(std::mem::replace(&mut self.log, oldest.unwrap_or_default()));
     }
 
-    /// A recording led to nothing, as an order that came again does of which nothing can be laid out.
+    /// Counts a recording that led to nothing. A recurring order counts too, if it cannot be laid out.
     fn count_in_vain(&mut self) {
         self.in_vain += 1;
         if self.in_vain >= TRIES {
             self.pauses.tried(self.entry, PAUSES);
             self.in_vain = TRIES - ORDERS as u64;
-            // Their memory stays, for those that come after the pause.
+            // The logs keep their memory for the entries after the pause.
             self.candidates.iter_mut().for_each(Log::clear);
         }
     }

@@ -1,30 +1,37 @@
-//! How a scope plans, the owner's side: which plan serves an entry, and what is learned from it.
+//! The planning of a scope on the owner's side: which plan serves an entry, and what the planner learns from the entry.
 //!
-//! All plans of a scope lie in one block, their *arena*, and are of one stream. The arena stands where other threads can take it
-//! away while nothing in it is alive ([`lease`](crate::pressure::lease)), which is found out when something is to be served from
-//! it, at the latest. An entry begins ([`Planner::begin`]) with the plan that most likely serves it, or is recorded; its
-//! allocations are served at the cursor ([`Planner::serve`]), its drops come back to it ([`Planner::take_back`]); and
-//! it ends ([`Planner::end`]) with what it taught, and what becomes of the plans ([`fate`]).
+//! All plans of a scope serve one stream and lie in one block of memory, their *arena*. Other threads can take the arena away while
+//! nothing in it is alive ([`lease`](crate::pressure::lease)). The planner finds that out at the next request from the arena, at
+//! the latest.
 //!
-//! Invariants: `hot.stream` and `hot.arena` name a stream and an arena only while the arena is there, or is not known to be
-//! gone; a record whose origin is that arena is a live position of `hot.cursor`, the cursor of the active plan. No method
-//! calls a device or drops a record: [`Begin`] and [`Effects`] say what is to be done.
+//! **An entry.** First, [`Planner::begin`] chooses the plan that most likely serves the entry, or begins to record the entry.
+//! For each allocation, [`Planner::serve`] serves the next position at the plan's cursor. For each drop, [`Planner::take_back`]
+//! returns the position to the cursor. At the end, [`Planner::end`] learns from the entry, and decides whether to keep the plans
+//! ([`fate`]).
 //!
-//! | file | its one matter |
+//! Invariants:
+//!
+//! - `hot.stream` and `hot.arena` name a stream and an arena only while the arena is there, or is not known to be gone.
+//! - A record whose origin is that arena is a live position of `hot.cursor`, the cursor of the active plan.
+//! - No method calls a device or drops a record. [`Begin`] and [`Effects`] tell the caller what to do.
+//!
+//! | file | content |
 //! |---|---|
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
-//! | `noting` | what is noted of entries for a diagnosis |
-//! | `ending` | the end of an entry: what it teaches |
-//! | `fate` | how it went, and what becomes of the plans (keep, forget one, forget all): pure |
+//! | `noting` | the facts about entries for a diagnosis |
+//! | `ending` | the end of an entry, and what the planner learns from it |
+//! | `fate` | how an entry went, and whether to keep plans, forget one, or forget all: pure functions |
 //! | `arena` | how an arena comes and goes |
-//! | `watch` | what is noted of an entry that is recorded, and which arrays are never dropped |
-//! | `carry` | the ring of what outlives its entry; within it, `size` (how large it becomes) and `worth` (whether it is worth its memory: pure) |
-//! | `plans` | the plans themselves, and which is active |
+//! | `watch` | the log of a recorded entry, and the search for arrays that are never dropped |
+//! | `carry` | the ring for arrays that outlive their entry |
+//! | `carry/size`, `carry/worth` | how large the ring becomes; whether it is worth its memory (pure functions) |
+//! | `plans` | the plans themselves, and which of them is active |
+//! | `draft` | a layout of a plan, and its later improvements |
 //! | `footprint` | how much memory an arena may take |
-//! | `curiosity` | which entries are recorded though there is a plan |
-//! | `backoff` | waits that grow, and when an arena is asked for again |
-//! | `effects` | what others are to do, and to tell |
+//! | `curiosity` | which entries are recorded although there is a plan |
+//! | `backoff` | waits that grow, and when the planner asks for an arena again |
+//! | `effects` | the actions that the planner leaves to its caller, and its news for subscribers |
 
 mod arena;
 mod backoff;
@@ -63,7 +70,7 @@ use plans::Plans;
 pub(crate) use serve::Resolved;
 use watch::Watch;
 
-/// Plans, the cursor of the active one, and what was learned for the next ones.
+/// The plans of a scope, the cursor of the active plan, and what was learned for future plans.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Planner {
@@ -76,68 +83,70 @@ pub(crate) struct Planner {
     learning: Learning,
     footprint: Footprint,
     trimming: Trimming,
-    /// No arena was to be had.
+    /// The last refusal of an arena, while there is none.
     refused: Option<Refused>,
     effects: Effects,
     noted: Noted,
     watch: Watch,
     /// Whether the last entry that deviated had as many allocations as its plan.
     was_as_long: bool,
-    /// Allocations beside plans until the last entry of which a plan served nothing, or that was noted.
+    /// Allocations beside plans, as counted at the end of the last entry that did not go as planned.
     unplanned: u64,
 }
 
-/// What each allocation and drop needs, in two lines of the processor's cache: the words up to the cursor, and the cursor's
-/// own first line.
+/// The values that each allocation and drop needs, in two lines of the processor's cache: the words before the cursor, and the
+/// cursor's own first line.
 #[derive(Default)]
 #[repr(C)]
 struct Hot {
-    /// What [`serve`](Planner::serve) and [`take_back`](Planner::take_back) go by: `stream` and the path of `arena`, but nobody's while
-    /// an entry is recorded or watched, which takes a closer look at everything.
+    /// The stream and the drop path that [`serve`](Planner::serve) and [`take_back`](Planner::take_back) compare with. They are
+    /// those of `stream` and `arena`. While an entry is recorded or watched they match nothing, since such an entry takes slower
+    /// paths that note everything.
     fast_stream: u64,
     fast_path: DropPath,
-    /// Where the arena lies.
+    /// The address of the arena.
     base: u64,
-    /// As many bytes may be in use by the plan before that is to be noted.
+    /// How many bytes the plan may have in use before the use has to be noted again.
     room: u64,
-    /// Records for what the cursor serves.
+    /// Records for the positions that the cursor serves.
     records: RecordStack,
-    /// Where records return to.
+    /// The door through which records return.
     door: Option<&'static Door>,
-    /// The stream that is served.
+    /// The stream that the plans serve.
     stream: u64,
     arena: Option<ArenaId>,
     cursor: Cursor,
 }
 
-/// What no stream is called. The default, as long as there is no arena.
+/// No stream has this number. It stands for the stream while there is no arena.
 const NO_STREAM: u64 = 0;
 
 const _: () = assert!(offset_of!(Hot, cursor) == 64 && offset_of!(Planner, hot) == 0);
 
-/// What happened in the entry that is under way.
+/// The state of the current entry.
 #[derive(Default)]
 struct EntryState {
-    /// Counts entries; 0 for none.
+    /// The number of the entry, from 1; 0 before the first entry.
     number: u64,
-    /// Whether a plan serves it, or did until its arena was needed elsewhere.
+    /// Whether a plan serves the entry, or served it until its arena was needed elsewhere.
     is_planned: bool,
     is_dissolved: bool,
-    /// Whether its first recorded allocation has come.
+    /// Whether the first recorded allocation of the entry has come.
     has_stream: bool,
     served_before: u64,
     seen: crate::home::Deviations,
-    /// Allocations that were to be carried, and that the ring had no room for.
+    /// Allocations for which the ring had no room, although their arrays should be carried.
     aside: u64,
-    /// Allocations that the ring served as something alive was in their place, and a position whose own last life that was.
+    /// Allocations that the ring served because something alive was in their place. Below: a position whose place its own last
+    /// array still had.
     displaced: u64,
     overlapping: Option<usize>,
-    /// Bytes by which the range had to grow.
+    /// The bytes by which the range had to grow.
     grown: u64,
 }
 
 impl Planner {
-    /// Begins an entry.
+    /// Begins an entry. Returns what the caller has to do first.
     pub(crate) fn begin(&mut self, shared: &Shared) -> Begin {
         let number = self.entry.number + 1;
         self.entry = EntryState { number, ..EntryState::default() };
@@ -157,7 +166,7 @@ impl Planner {
             Some(stream) if self.plans.are_laid_out() => {
                 self.refused.iter_mut().for_each(Refused::count);
                 let refused = self.refused;
-                // Where sizes grow, so does the range, and waiting finds no more room.
+                // Where sizes grow, the range grows as well, and waiting does not make it find more room.
                 let may_grow = self.plans.grows() || refused.is_some_and(|refused| refused.was_patient());
                 Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused, may_grow }
             }
@@ -165,7 +174,7 @@ impl Planner {
         }
     }
 
-    /// From here on the active plan serves the entry.
+    /// Makes the active plan serve the entry from here on.
     fn begin_planned(&mut self, shared: &Shared) {
         let hot = &mut self.hot;
         (hot.fast_stream, hot.fast_path) = match hot.arena {
@@ -178,25 +187,25 @@ impl Planner {
         self.entry.served_before = hot.cursor.served() + self.carry.served();
     }
 
-    /// Whether it serves, records, or has anything to do so with.
+    /// Whether it records, or has plans.
     #[inline]
     pub(crate) fn is_at_work(&self) -> bool {
         self.learning.is_recording || !self.plans.is_empty()
     }
 
-    /// Whether it has plans, and no arena for them.
+    /// Whether it has plans but no arena for them.
     #[inline]
     pub(crate) fn lacks_arena(&self) -> bool {
         self.arena.is_none() && !self.plans.is_empty()
     }
 
-    /// Whether there is a plan to go by for requests of this stream.
+    /// Whether a plan may serve requests of this stream.
     #[inline]
     pub(crate) fn is_serving(&self, stream: u64) -> bool {
         stream == self.hot.stream
     }
 
-    /// The plans' stream, if another thread wants its open epoch to end.
+    /// The plans' stream, if another thread wants the stream's open epoch to end.
     #[inline]
     pub(crate) fn wanted_stream(&self) -> Option<Stream> {
         self.arena.as_ref().map(|arena| &arena.stream).filter(|stream| stream.is_wanted()).cloned()
@@ -207,22 +216,22 @@ impl Planner {
         self.plans.stream().map(Stream::queue)
     }
 
-    /// What is to be done by now.
+    /// Takes the actions that are due by now, for the caller to do.
     pub(crate) fn take_effects(&mut self) -> Effects {
         std::mem::take(&mut self.effects)
     }
 
-    /// Tells everyone what the cursor did so far.
+    /// Publishes how much the cursor and the ring have served so far.
     pub(crate) fn publish(&self, shared: &Shared) {
         let cursor = &self.hot.cursor;
         let live = if shared.lease.live() > 0 { cursor.live() } else { 0 };
         shared.counters.note_plan((cursor.served(), live), (self.carry.served(), self.carry.live()));
     }
 
-    /// For the owner: peaks are what is in use now.
+    /// For the owner: sets the peaks to the current use.
     pub(crate) fn reset_peaks(&mut self, shared: &Shared) {
         shared.reset_peaks();
-        // What is in use is noted anew, up to the next peak.
+        // The use is noted anew, up to the next peak.
         self.look_again();
     }
 

@@ -1,5 +1,4 @@
-//! What is noted of entries that no plan serves as it has it, for the diagnosis of the scope. Nothing of it is on the way of an
-//! allocation that goes by plan.
+//! Notes for the diagnosis of a scope, about entries that did not go as planned. A planned allocation notes nothing.
 
 use super::Planner;
 use super::fate::Course;
@@ -8,37 +7,37 @@ use crate::home::{Counter, Deviations, Fact, Facts, Sample, Shared};
 use crate::record::Request;
 use gpucache_plan::entries::{Deviation, Log};
 
-/// What is noted of the entry that is under way.
+/// The notes about the current entry.
 #[derive(Default)]
 pub(super) struct Noted {
-    /// The first allocation that was other than the plan expected, and the first whose place was taken.
+    /// The first allocation that the plan did not expect. Below: the first one whose place was taken.
     odd: Option<Sample>,
     blocked: Option<Sample>,
     /// The first array that outlives its entry and has no place.
     aside: Option<Sample>,
-    /// The first one that was other than in the recorded entry before.
+    /// The first allocation that differs from the recorded entry before.
     unlike: Option<Sample>,
-    /// Allocations that were expected otherwise and served beside the plan.
+    /// Allocations that differed from the expected ones and were served beside the plan.
     pub(super) beside: u64,
-    /// Allocations on another stream than the recorded one, their bytes, and one of them.
+    /// Allocations on another stream than the recorded one, and their bytes. Below: one of them.
     elsewhere: (u64, u64),
     example: Option<Sample>,
 }
 
 impl Planner {
-    /// Counts entries, for what is noted.
+    /// The clock for notes. It counts entries.
     pub(crate) fn clock(&self) -> u64 {
         self.entry.number
     }
 
-    /// How often the allocations of the latest recorded entry, taken as one round, come in it: 1 if they do not repeat.
+    /// How many times the allocations of the latest recorded entry repeat within that entry; 1 if they do not repeat.
     pub(crate) fn repeats(&self) -> u64 {
         let log = self.learning.learner.latest();
         let under_way = self.learning.learner.recorded();
         under_way.or(log).map_or(1, Log::rounds)
     }
 
-    /// An allocation came where the plan expected this position. Counts how it deviates; not at all if it was planned to go beside.
+    /// Notes an allocation that came where the plan expected this position. Counts its deviation, unless the plan wanted it beside.
     pub(super) fn note_deviation(&mut self, deviation: Option<Deviation>, request: &Request<'_>, position: usize) {
         match deviation {
             Some(deviation) => self.note_odd(request, position, matches!(deviation, Deviation::Blocked { .. })),
@@ -47,15 +46,15 @@ impl Planner {
         self.count(deviation, request.bytes as u64);
     }
 
-    /// The same of one that deviates, or whose place `is_blocked`.
+    /// Notes a sample of an allocation that deviates, or whose place `is_blocked`.
     pub(super) fn note_odd(&mut self, request: &Request<'_>, position: usize, is_blocked: bool) {
         let noted = if is_blocked { &mut self.noted.blocked } else { &mut self.noted.odd };
         let expected = self.plans.envelope().and_then(|envelope| envelope.sizes_at(position));
         noted.get_or_insert_with(|| Sample::of(request, position as u64 + 1, expected));
     }
 
-    /// Compares an allocation of this number in a recorded entry with that of the recorded entry before; `None` for one of another
-    /// stream.
+    /// Compares an allocation of a recorded entry with the one of the same number in the recorded entry before. `number` is `None`
+    /// for an allocation of another stream.
     pub(super) fn note_recorded(&mut self, request: &Request<'_>, number: Option<u32>) {
         let bytes = request.bytes as u64;
         let Some(number) = number else {
@@ -76,22 +75,22 @@ impl Planner {
         }
     }
 
-    /// Whether the entry that ends says anything of how it was served.
+    /// Whether the entry that ends shows anything about how it was served.
     fn is_noteworthy(&mut self, course: Course) -> bool {
         course.is_telling() || self.entry.aside > 0 || self.has_record() || self.was_left_out()
     }
 
-    /// Whether it was recorded, and allocated something.
+    /// Whether the entry was recorded and allocated something.
     fn has_record(&mut self) -> bool {
         self.learning.is_recording && self.learning.learner.log.len() > 0
     }
 
-    /// Whether it had to do without a plan: there are some and no arena, or learning pauses.
+    /// Whether the entry had to go without a plan: there are plans but no arena, or recording pauses.
     fn was_left_out(&self) -> bool {
         !self.entry.is_planned && (!self.plans.is_empty() || self.learning.learner.has_stopped())
     }
 
-    /// Notes of an entry that ends what was not as planned.
+    /// Notes what did not go as planned in an entry that ends.
     #[inline]
     pub(super) fn note_entry(&mut self, shared: &Shared, course: Course) {
         let unplanned = shared.counters.unplanned();
@@ -117,7 +116,7 @@ impl Planner {
         self.effects.note_deviation(course.seen, noted.odd.or(noted.blocked));
         if let Some(odd) = noted.odd {
             let Deviations { extra, missing, reordered, larger, .. } = course.seen;
-            // Where sizes differ alone, what was not expected stands in the place of what is missing.
+            // If only sizes differ, each unexpected allocation takes the place of a missing one.
             let is_of_sizes = self.is_as_long(course, noted.beside) && extra + larger >= reordered;
             let fact = if is_of_sizes { Fact::OtherSize } else { Fact::OtherOrder };
             facts.note(fact, entry, extra + missing + reordered + larger, 0);
@@ -130,8 +129,8 @@ impl Planner {
         }
     }
 
-    /// Whether the entry had as many allocations as its plan, of which so many went beside that. What became of an entry whose arena was
-    /// given up on the way is not known unless it is recorded: then it is taken to be as the one before.
+    /// Whether the entry had as many allocations as its plan. `beside` of them were unexpected and went beside the plan. If the
+    /// arena was given up during an entry that is not recorded, the length is unknown. It then counts as that of the entry before.
     fn is_as_long(&mut self, course: Course, beside: u64) -> bool {
         let planned = self.hot.cursor.next() as u64 + self.hot.cursor.left();
         let came = course.served + beside + self.entry.aside;
@@ -143,7 +142,7 @@ impl Planner {
         self.was_as_long
     }
 
-    /// Notes what was recorded, and the allocations on other streams.
+    /// Notes the recording, and the allocations on other streams.
     fn note_log(&mut self, facts: &mut Facts, (events, bytes): (u64, u64), example: Option<Sample>) {
         let entry = self.clock();
         let log = &self.learning.learner.log;
@@ -153,7 +152,7 @@ impl Planner {
         facts.show(Fact::OtherStream, entry, example);
     }
 
-    /// Notes how a recorded entry differs from the one before, while no plan is known.
+    /// Notes how a recorded entry differs from the one before, while there is no plan.
     fn note_unlike(&mut self, facts: &mut Facts, unlike: Option<Sample>, number: u64) {
         let entry = self.clock();
         let learner = &self.learning.learner;

@@ -1,8 +1,12 @@
-//! The plans of a scope: one for each order that its entries were seen to have, in bounded number.
+//! The plans of a scope: one for each order that its entries have had, up to a fixed number.
 //!
-//! Invariants: `active` and `last` are plans, if there are any; the cursor of the active one is with the caller, who
-//! hands it to each method that needs it, and all others are in `cursor`. Nothing is live in a plan that is not active. A plan
-//! that is not active has a cursor only with its draft: the block has room for no other.
+//! Invariants:
+//!
+//! - `active` and `last` are places of plans, if there are any plans.
+//! - The caller has the cursor of the active plan, and passes it to each method that needs it. Every other plan has its cursor in
+//!   its own field `cursor`.
+//! - Nothing is alive in a plan that is not active.
+//! - A plan that is not active has a cursor only together with its draft, since only then the arena is large enough for it.
 
 use super::carry::CarryPlan;
 use super::draft::Draft;
@@ -14,7 +18,7 @@ use gpucache_plan::entries::{Cursor, Envelope, Growth, Log, Scratch};
 pub(super) struct Plans {
     plans: Vec<Plan>,
     active: usize,
-    /// The plan that the last entry went by.
+    /// The plan that the last entry followed.
     last: usize,
     /// The stream of all positions.
     stream: Option<Stream>,
@@ -22,37 +26,38 @@ pub(super) struct Plans {
 
 #[derive(Default)]
 struct Plan {
-    /// What entries had in common.
+    /// The common envelope of all entries of this order.
     seen: Envelope,
-    /// What its layout was made of.
+    /// The envelope from which the layout was made.
     envelope: Envelope,
-    /// `None` until it is laid out.
+    /// `None` until the plan is laid out.
     draft: Option<Draft>,
-    /// `None` while it is active.
+    /// `None` while the plan is active.
     cursor: Option<Cursor>,
-    /// How often which plan was gone by in the entry after one of this kind.
+    /// For each plan, how often an entry followed it right after an entry of this plan.
     next: [u32; PLANS],
-    /// Below 0 it serves nothing well.
+    /// Below 0, the plan serves nothing well.
     score: i32,
-    /// Positions that were too small since they were laid out.
+    /// The number of positions that have been too small since the layout.
     widened: u64,
     carry: CarryPlan,
-    /// Positions that were once found to have outlived their entry.
+    /// Positions whose array was found once to have outlived its entry.
     escaped: Vec<usize>,
-    /// The envelope's bound when it was laid out.
+    /// The bound of the envelope when it was laid out.
     need: u64,
-    /// The entry that went by it last.
+    /// The last entry that followed this plan.
     used: u64,
 }
 
-/// Orders that a scope has plans for at one time: training, validation and two more. Each takes some 100 bytes a position, and all
-/// are tried when an entry is recorded.
+/// The most orders for which a scope has plans at one time: training, validation and two more. A plan takes some 100 bytes for each
+/// position. Each recorded entry is compared with all plans.
 const PLANS: usize = 4;
-/// A layout is made anew when one of so many positions was too small since the last one. Until then those go beside the plan.
+/// A plan gets a new layout once one in this many positions has been too small. Until then, the requests of these positions go
+/// beside the plan.
 const WIDENED: u64 = 16;
-/// Counts of what followed what are halved at this one, so that the last ten entries or so decide.
+/// The counts in `next` are halved at this count, so that only about the last ten entries decide.
 const MOST_FOLLOWED: u32 = 8;
-/// A new plan is forgotten once it served this many entries worse than well.
+/// A new plan is forgotten once it served this many entries more badly than well.
 const FIRST_SCORE: i32 = 4;
 /// A plan that has proved itself is forgotten after twice as many.
 const BEST_SCORE: i32 = 2 * FIRST_SCORE;
@@ -71,22 +76,22 @@ impl Plans {
         self.stream.as_ref().filter(|_| !self.is_empty())
     }
 
-    /// The active plan's.
+    /// The envelope of the active plan.
     pub(crate) fn envelope(&self) -> Option<&Envelope> {
         self.plans.get(self.active).map(|plan| &plan.envelope)
     }
 
-    /// Bytes of a block that holds any of the plans.
+    /// The bytes of a block that is large enough for each plan.
     pub(crate) fn bytes(&self) -> u64 {
         self.drafts().map(|draft| draft.layout.height).max().unwrap_or(0)
     }
 
-    /// The most bytes that the active plan has in use at once if each position takes all that it may.
+    /// The most bytes that the active plan has in use at once if each position takes its largest size.
     pub(crate) fn need(&self) -> u64 {
         self.plans.get(self.active).map_or(0, |plan| plan.need)
     }
 
-    /// Whether there is a layout to serve by.
+    /// Whether a plan has a layout.
     pub(super) fn are_laid_out(&self) -> bool {
         self.drafts().next().is_some()
     }
@@ -96,7 +101,7 @@ impl Plans {
         self.plans.get(self.active).is_some_and(|plan| plan.seen.grows())
     }
 
-    /// What the plans carry. Several that take turns have no turns in common.
+    /// The arrays that the plans carry. Plans that take turns have no common turns of the ring.
     pub(super) fn carry(&self) -> CarryPlan {
         let largest = self.plans.iter().map(|plan| plan.carry.largest).max().unwrap_or(0);
         match self.plans.as_slice() {
@@ -105,12 +110,12 @@ impl Plans {
         }
     }
 
-    /// Positions of the longest plan.
+    /// The number of positions of the longest plan.
     pub(crate) fn positions(&self) -> u64 {
         self.drafts().map(|draft| draft.positions).max().unwrap_or(0)
     }
 
-    /// How the plan lies that the last entry went by.
+    /// The draft of the plan that the last entry followed.
     #[cfg(feature = "tracing")]
     pub(super) fn last_draft(&self) -> Option<&Draft> {
         self.plans.get(self.last).and_then(|plan| plan.draft.as_ref())
@@ -120,18 +125,18 @@ impl Plans {
         self.plans.iter().filter_map(|plan| plan.draft.as_ref())
     }
 
-    /// Makes the plan active that the next entry is likely to go by.
+    /// Makes the plan active that the next entry will most likely follow.
     pub(super) fn predict(&mut self, cursor: &mut Cursor) {
         let Some(last) = self.plans.get(self.last) else { return };
-        // The active one, where others were not gone by more often.
+        // Among equally likely plans, prefers the active one, which needs no switch.
         let likely = (0..self.plans.len()).max_by_key(|&place| (last.next[place], place == self.active));
         if let Some(likely) = likely.filter(|&likely| likely != self.active) {
             let _ = self.activate(likely, cursor);
         }
     }
 
-    /// Goes by another plan if that one expects this first allocation of an entry, and the active one does not. Nothing is
-    /// live.
+    /// Switches to a plan that expects this first allocation of an entry, if the active plan does not expect it. Nothing may be
+    /// alive in the plans.
     pub(super) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
         let expects = |plan: &Plan| plan.envelope.begins_with(bytes);
         if self.plans.get(self.active).is_some_and(expects) {
@@ -141,7 +146,7 @@ impl Plans {
         other.is_some_and(|other| self.activate(other, cursor))
     }
 
-    /// Goes by another plan from now on, if that has a layout.
+    /// Makes another plan active, if it has a layout.
     fn activate(&mut self, next: usize, cursor: &mut Cursor) -> bool {
         let Some(mut new) = self.plans.get_mut(next).and_then(|plan| plan.cursor.take()) else { return false };
         new.count_on(cursor);
@@ -153,7 +158,7 @@ impl Plans {
         true
     }
 
-    /// The entry that ends went by this plan.
+    /// Notes that the entry which ends followed this plan.
     pub(super) fn note_followed(&mut self, plan: usize, entry: u64) {
         if let Some(count) = self.plans.get_mut(self.last).and_then(|last| last.next.get_mut(plan)) {
             *count += 1;
@@ -167,14 +172,14 @@ impl Plans {
         }
     }
 
-    /// Scores the active plan by an entry that it served. Returns whether it is of no use.
+    /// Scores the active plan by an entry that it served. Returns whether the plan is of no use.
     pub(crate) fn score(&mut self, goes_by_plan: bool) -> bool {
         let Some(plan) = self.plans.get_mut(self.active) else { return false };
         plan.score = if goes_by_plan { BEST_SCORE.min(plan.score + 1) } else { plan.score - 1 };
         plan.score < 0
     }
 
-    /// A plan that an entry went by, or would have if it had been active.
+    /// A plan that the entry of this log followed, or would have followed if the plan had been active.
     pub(super) fn that_holds(&self, log: &Log) -> Option<usize> {
         if self.stream().is_none_or(|stream| stream.id() != log.stream()) {
             return None;
@@ -183,7 +188,7 @@ impl Plans {
         std::iter::once(self.active).chain(0..self.plans.len()).find(holds)
     }
 
-    /// Whether it may still change what the active plan has a place for.
+    /// Whether entries may still change which positions of the active plan are carried.
     pub(crate) fn may_change(&self) -> bool {
         self.plans.get(self.active).is_some_and(|plan| plan.seen.may_change())
     }
@@ -193,7 +198,7 @@ impl Plans {
         self.plans.get(self.active).is_some_and(Plan::is_outgrown)
     }
 
-    /// Remembers that a position of the active plan needs more bytes.
+    /// Notes that a position of the active plan needs more bytes.
     pub(crate) fn widen(&mut self, position: usize, bytes: u64) {
         if let Some(plan) = self.plans.get_mut(self.active) {
             plan.seen.widen(position, bytes);
@@ -201,8 +206,8 @@ impl Plans {
         }
     }
 
-    /// Has those of these positions carried from now on that outlived their place for the second time, if a ring suits them. The layout
-    /// without them follows by [`relayout`](Plans::relayout), once nothing is live.
+    /// Notes that arrays of these positions outlived their place. From the second time on, the position's arrays are carried, if a
+    /// ring suits them. [`relayout`](Plans::relayout) makes the layout without them, once nothing is alive.
     pub(super) fn carry_escaped(&mut self, positions: impl Iterator<Item = usize>) {
         let Some(plan) = self.plans.get_mut(self.active) else { return };
         let (again, once): (Vec<usize>, Vec<usize>) = positions.partition(|position| plan.escaped.contains(position));
@@ -212,13 +217,13 @@ impl Plans {
         }
         let mut seen = plan.seen.clone();
         let changed = again.into_iter().filter(|&position| seen.carry(position)).count();
-        // Where a ring would not have it either, what outlived its entry may have done so once.
+        // If no ring suits them, the positions keep their places, since their arrays may have outlived their entry by chance.
         if changed > 0 && seen.suits_a_ring() {
             (plan.seen, plan.draft) = (seen, None);
         }
     }
 
-    /// Lets a plan hold an entry too, if that has its order, and returns its place.
+    /// Widens a plan to hold this entry too, if one has the entry's order. Returns the plan's place.
     pub(crate) fn absorb(&mut self, log: &Log, scratch: &mut Scratch) -> Option<usize> {
         self.stream().filter(|stream| stream.id() == log.stream())?;
         for (place, plan) in self.plans.iter_mut().enumerate() {
@@ -230,15 +235,15 @@ impl Plans {
         None
     }
 
-    /// Tells a plan what grew in the entry that went by it.
+    /// Notes in a plan which sizes grew in an entry that followed it.
     pub(super) fn note_growth(&mut self, plan: usize, growth: &Growth) {
         if let Some(plan) = self.plans.get_mut(plan) {
             plan.seen.note_growth(growth);
         }
     }
 
-    /// Makes a plan of an envelope, or lets one of the same order hold it too, and returns its place. Its layout follows by
-    /// [`relayout`](Plans::relayout).
+    /// Makes a plan of an envelope, or widens a plan of the same order to hold it. Returns the plan's place.
+    /// [`relayout`](Plans::relayout) makes the layout.
     pub(crate) fn add(&mut self, envelope: Envelope, stream: Stream, entry: u64) -> usize {
         self.stream.get_or_insert(stream);
         for (place, plan) in self.plans.iter_mut().enumerate() {
@@ -259,8 +264,8 @@ impl Plans {
         place
     }
 
-    /// Lays out what has no layout, has to hold more than before, or can be laid out lower. Nothing is live. Returns
-    /// whether there was any. Where sizes grow, `ahead` more bytes may be in use at once than so far.
+    /// Makes the layouts that are missing, too small, or can become lower. Nothing may be alive. Returns whether any layout has
+    /// changed. Where sizes grow, the layouts may have `ahead` more bytes in use at once than so far.
     pub(super) fn relayout(&mut self, active: &mut Cursor, ahead: u64) -> bool {
         let mut has_changed = false;
         for (place, plan) in self.plans.iter_mut().enumerate() {
@@ -280,12 +285,12 @@ impl Plans {
         has_changed
     }
 
-    /// Whether there is anything to lay out, now or in a while.
+    /// Whether there is a layout to make or improve, now or later.
     pub(super) fn has_open_layouts(&self) -> bool {
         self.plans.iter().any(|plan| plan.is_outgrown() || plan.draft.as_ref().is_some_and(Draft::is_open))
     }
 
-    /// Forgets the active plan, in which nothing is live.
+    /// Forgets the active plan. Nothing may be alive in it.
     pub(super) fn remove_active(&mut self, cursor: &mut Cursor) {
         if self.is_empty() {
             return;
@@ -298,7 +303,7 @@ impl Plans {
         *cursor = new;
     }
 
-    /// Forgets all plans, in which nothing is live, and returns their stream.
+    /// Forgets all plans, and returns their stream. Nothing may be alive in them.
     pub(crate) fn clear(&mut self, cursor: &mut Cursor) -> Option<Stream> {
         let mut none = Cursor::default();
         none.count_on(cursor);
@@ -308,7 +313,7 @@ impl Plans {
         self.stream.take()
     }
 
-    /// Tells everyone what plans there are.
+    /// Publishes the number and sizes of the plans.
     pub(crate) fn tell(&self, counters: &Counters) {
         let highest = self.drafts().max_by_key(|draft| draft.layout.height);
         counters.set(Counter::Plans, self.plans.len() as u64);
@@ -319,27 +324,27 @@ impl Plans {
 }
 
 impl Plan {
-    /// Has to hold more; its layout follows.
+    /// Makes the plan hold more. Its layout is made later.
     fn hold(&mut self, envelope: Envelope) {
         (self.seen, self.draft, self.cursor) = (envelope, None, None);
     }
 
-    /// Whether it has to hold more than it was laid out for.
+    /// Whether the plan has to hold more than it was laid out for.
     fn is_outgrown(&self) -> bool {
         let is_wider = self.widened * WIDENED > self.envelope.len() as u64;
         self.draft.is_none() || is_wider || self.seen.is_overtaken()
     }
 
-    /// Makes a layout, or a lower one, where that is due. Returns whether something has changed.
+    /// Makes a layout, or a lower one, if that is due. Returns whether the plan has changed.
     fn lay_out(&mut self, ahead: u64) -> bool {
         if !self.is_outgrown() {
             return self.draft.as_mut().is_some_and(Draft::improve);
         }
         self.seen.go_ahead(ahead);
-        // Requests may have widened it beyond what a layout can hold.
+        // Requests may have widened the plan beyond any possible layout.
         let arranged = self.seen.is_plannable().then(|| self.seen.arranged());
         self.draft = arranged.as_ref().and_then(Draft::new);
-        // Without a layout it expects nothing, until its score has it forgotten.
+        // Without a layout, the plan expects nothing. Its score falls until it is forgotten.
         self.envelope = arranged.filter(|_| self.draft.is_some()).unwrap_or_default();
         (self.widened, self.need) = (0, self.envelope.bound());
         self.carry = CarryPlan::of(&self.envelope);

@@ -6,10 +6,10 @@ use crate::home::Shared;
 use crate::record::{Dims, Record, Request};
 use gpucache_plan::entries::{Answer, Deviation, Served};
 
-/// What a plan, its ring and a scope's lists have for a request.
+/// The answer of a plan, its ring and a scope's lists to a request.
 pub(crate) enum Resolved {
     Record(Box<Record>),
-    /// The request is to be carried, and the ring has no room. It may grow.
+    /// The request should be carried, and the ring has no room. The ring may grow.
     RingIsShort,
     Nothing,
 }
@@ -21,8 +21,8 @@ impl From<Option<Box<Record>>> for Resolved {
 }
 
 impl Planner {
-    /// Serves the request that the plan expects now, if nothing else is to be done: no call is made from here, so that
-    /// all stays in registers.
+    /// Serves the request that the plan expects now, if nothing else has to be done. Makes no call, so that all values stay in
+    /// registers.
     #[inline(always)]
     pub(crate) fn serve(
         &mut self,
@@ -39,7 +39,7 @@ impl Planner {
                 return None;
             }
             let mut record = self.serve_carried(shared, bytes)?;
-            // Here, where the number of dimensions is known.
+            // Set here, where the number of dimensions is known.
             record.shape.set(dims);
             return Some(record);
         };
@@ -62,7 +62,7 @@ impl Planner {
         Some(record)
     }
 
-    /// Serves a position, unless the arena was taken away: then it is given up, and the entry goes on without it.
+    /// Serves a position. If the arena was taken away, gives it up instead, and the entry goes on without it.
     fn place(
         &mut self,
         served: Served,
@@ -88,7 +88,7 @@ impl Planner {
         Some(record)
     }
 
-    /// Notes how much is in use, and how much may be before the next note.
+    /// Notes how much is in use, and how much may be in use before the next note.
     pub(super) fn note_use(&mut self, shared: &Shared) {
         let (live, in_ring) = (shared.lease.live(), shared.ring.live());
         self.footprint.peak = self.footprint.peak.max(live);
@@ -96,15 +96,16 @@ impl Planner {
         self.hot.room = self.carry.set_room(room, in_ring).clamp(live, self.footprint.peak);
     }
 
-    /// Something beside the plan was handed out or came back, which counts as well.
+    /// Notes that a block beside the plan was handed out or returned. It counts as use too, so the next planned request notes the
+    /// use.
     #[inline]
     pub(crate) fn look_again(&mut self) {
         self.hot.room = 0;
         self.carry.look_again();
     }
 
-    /// Resolves a request of the plans' stream for which [`serve`](Planner::serve) has no answer. Asks for the expected position alone
-    /// unless it `is_settled` that nothing more comes back now, which may make room in the plan.
+    /// Answers a request of the plans' stream that [`serve`](Planner::serve) did not serve. Unless it `is_settled` that no more
+    /// blocks return now, asks only for the expected position, since a returning block may make room in the plan.
     pub(crate) fn resolve(
         &mut self,
         shared: &Shared,
@@ -130,7 +131,7 @@ impl Planner {
         }
     }
 
-    /// The first request of an entry may tell of another plan.
+    /// Switches the plan if the first request of an entry belongs to another plan.
     fn choose_plan(&mut self, shared: &Shared, bytes: u64) {
         let may_switch = self.hot.cursor.is_at_start() && shared.lease.live() == 0;
         if may_switch && self.plans.switch_by_first_event(&mut self.hot.cursor, bytes) {
@@ -166,7 +167,7 @@ impl Planner {
         }
     }
 
-    /// Serves a position from the ring since something alive is in its place. The ring does not grow for that.
+    /// Serves a position from the ring because something alive is in its place. The ring does not grow for that.
     fn serve_displaced(
         &mut self,
         position: usize,
@@ -216,8 +217,8 @@ impl Planner {
         }
     }
 
-    /// Takes the record of a live position back, in an entry that is not recorded; hands out any other one. As in
-    /// [`serve`](Planner::serve), no call is made from here but for what is displaced.
+    /// Takes back the record of a live position, in an entry that is not recorded. Returns any other record to the caller. As in
+    /// [`serve`](Planner::serve), makes no call, except for records of the ring.
     #[inline(always)]
     pub(crate) fn take_back(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
         if record.drop_path() != self.hot.fast_path {
@@ -231,7 +232,7 @@ impl Planner {
         None
     }
 
-    /// As [`take_back`](Planner::take_back), for what the ring may have served.
+    /// As [`take_back`](Planner::take_back), for a record that the ring may have served.
     #[inline(always)]
     fn take_back_beside(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
         if record.drop_path() != self.carry.path {
@@ -241,7 +242,7 @@ impl Planner {
         None
     }
 
-    /// Takes the record of a live position or of the ring back; hands out any other one.
+    /// Takes back the record of a live position or of the ring. Returns any other record to the caller.
     #[inline(never)]
     pub(crate) fn take_back_any(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
         self.note_drop(&record);

@@ -1,8 +1,9 @@
-//! What is noted of each allocation and drop of an entry that is recorded or watched; and where arrays come from that are never dropped.
+//! Records the allocations and drops of recorded entries, and finds the lines of arrays that are never dropped.
 //!
-//! While more and more arrays of a scope are alive, its entries are watched: each array is known by its record until it is dropped. Those
-//! that are still alive when all others of their time are gone are shown in the diagnosis. Watched entries take the ways of recorded
-//! ones, and a drop of a watched array takes that of one that others use, so that no other entry and no other drop is slower.
+//! While more and more arrays of a scope are alive, its entries are *watched*: each array is known by its record until it is
+//! dropped. The diagnosis shows those arrays that are still alive when all others of their time are gone. Watched entries take the
+//! same paths as recorded ones. A drop of a watched array takes the same path as a drop of an array that other streams use. So no
+//! other entry and no other drop is slower.
 
 use hashbrown::HashMap;
 
@@ -13,19 +14,20 @@ use crate::record::{Record, Request};
 /// The watched arrays that are alive.
 #[derive(Default)]
 pub(super) struct Watch {
-    /// By the address of the record, which is theirs until they are dropped: with how often the scope had been entered.
+    /// By the address of the record, which belongs to the array until its drop. The number says how often the scope had been
+    /// entered.
     alive: HashMap<usize, (Sample, u64)>,
 }
 
-/// More arrays are not watched at once, so that memory is bounded. Few entries have more alive at once.
+/// The most arrays that are watched at once, so that memory is bounded. Few entries have more alive at once.
 const MOST: usize = 4096;
-/// So many arrays that were alive for long tell their lines.
+/// This many arrays that have been alive for long are enough to show the lines.
 const ENOUGH: usize = 8;
-/// Lines that are shown.
+/// The number of lines that the diagnosis shows.
 const LINES: usize = 3;
-/// Fewer arrays more say nothing yet, and are watched.
+/// From this growth on, arrays are watched. A smaller growth says nothing yet.
 pub(super) const SUSPECT: u64 = 2;
-/// In so many entries the record of what is alive is too short to show a leak. Arrays are watched there where the ring grows.
+/// In its first entries, the record of live arrays is too short to show a leak. Arrays are watched then while the ring grows.
 const YOUNG: u64 = 64;
 
 fn name_of(record: &Record) -> usize {
@@ -40,14 +42,14 @@ impl Watch {
         }
     }
 
-    /// What has been alive for at least half as long as anything else that was watched.
+    /// The arrays that have been alive for at least half as long as the oldest watched array.
     fn oldest(&self, entry: u64) -> impl Iterator<Item = &(Sample, u64)> {
         let age = move |(_, since): &(Sample, u64)| entry.saturating_sub(*since);
         let most = self.alive.values().map(age).max().unwrap_or(0);
         self.alive.values().filter(move |watched| age(watched) * 2 >= most && most > 1)
     }
 
-    /// The lines that most of the oldest are of, each with one array.
+    /// The lines that allocated most of the oldest arrays, each with one array.
     fn samples(&self, entry: u64) -> Vec<Sample> {
         Watch::lines(self.oldest(entry))
     }
@@ -71,34 +73,34 @@ impl Watch {
 }
 
 impl Planner {
-    /// Watches an array of an entry that is watched.
+    /// Watches an array of a watched entry.
     pub(super) fn watch(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
         if request.bytes > 0 {
             self.watch.add(record, request, shared.counters.get(Counter::Entries));
         }
     }
 
-    /// A watched array was dropped.
+    /// Notes that a watched array was dropped.
     #[cold]
     pub(crate) fn unwatch(&mut self, record: &mut Record) {
         self.watch.alive.remove(&name_of(record));
         record.unwatch();
     }
 
-    /// Arrays outlive their entry, so that the ring has grown: has the next entries of a young scope watched, until the next look.
+    /// Arrays outlive their entry and the ring has grown. Watches the next entries of a young scope until the next look.
     pub(crate) fn watch_while_young(&mut self, shared: &Shared) {
         if shared.counters.get(Counter::Entries) < YOUNG {
             self.learning.watch(true);
         }
     }
 
-    /// At the end of an entry: notes how much is alive, and whether the next entries are watched. Returns how many entries later to look
-    /// again.
+    /// At the end of an entry: notes how much is alive, and whether to watch the next entries. Returns the number of entries until
+    /// the next look.
     #[cold]
     pub(crate) fn look_at_alive(&mut self, shared: &Shared) -> u32 {
-        let (stats, entry) = (shared.stats(), shared.counters.get(Counter::Entries));
+        let (counts, entry) = (shared.counts(), shared.counters.get(Counter::Entries));
         let facts = &mut *shared.facts();
-        let next = facts.alive.note(Alive { arrays: stats.busy_blocks, bytes: stats.busy_bytes });
+        let next = facts.alive.note(Alive { arrays: counts.busy_blocks(), bytes: counts.busy_bytes() });
         let grows = facts.alive.growth(SUSPECT).is_some();
         let samples = self.watch.samples(entry);
         if grows || entry >= YOUNG || !samples.is_empty() {
@@ -111,7 +113,7 @@ impl Planner {
         next
     }
 
-    /// Notes an allocation in what is recorded, and watches it in an entry that is watched.
+    /// Records an allocation if its entry is recorded, and watches its array if the entry is watched.
     #[inline]
     pub(crate) fn note(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
         if self.learning.notes {
@@ -147,7 +149,7 @@ impl Planner {
         record.recorded = number.map_or((0, 0), |number| (mark(self.entry.number), number));
     }
 
-    /// Notes a drop in what is recorded.
+    /// Records a drop if the entry is recorded.
     #[inline]
     pub(super) fn note_drop(&mut self, record: &Record) {
         if !self.learning.is_recording {
@@ -163,7 +165,8 @@ impl Planner {
     }
 }
 
-/// What a record has room for of an entry's number: no record is alive, and recorded, for as many entries as have different ones.
+/// The part of an entry's number that fits into a record. No record stays alive for so many entries that two of them have the same
+/// part.
 fn mark(entry: u64) -> u32 {
     entry as u32
 }

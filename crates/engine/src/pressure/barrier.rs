@@ -1,11 +1,15 @@
-//! An asymmetric barrier: one side pays nothing, the other interrupts all threads of the process.
+//! An asymmetric memory barrier: one side pays nothing, and the other side interrupts all threads of the process.
 //!
-//! Two threads that each store and then load what the other stores may both miss the other's store, unless each has a full
-//! barrier in between (Dekker). Here the side that runs all the time has a compiler fence, which keeps the compiler from
-//! exchanging the two and is no instruction; the side that runs seldom has [`heavy`], which does not return before each processor
-//! that runs a thread of this process has been through a full barrier. That one falls either behind the light side's store,
-//! which the heavy side's load then sees, or before it, and so before its load, which then sees the heavy side's store. A
-//! thread that does not run went through one when it was taken off its processor.
+//! Two threads each store a value, and then load the other's value. Without a full barrier in between, both may miss the other's
+//! store (Dekker). Here, the *light* side runs all the time, and the *heavy* side runs seldom:
+//!
+//! - The light side has a compiler fence. It keeps the compiler from exchanging the store and the load, and is no instruction.
+//! - The heavy side calls [`heavy`]. It returns only after each processor that runs a thread of this process has executed a full
+//!   barrier. A thread that is not running executed one when it was taken off its processor.
+//!
+//! In the light thread, this full barrier falls either after the light side's store or before it. In the first case, the heavy
+//! side's load sees that store. In the second case, the barrier falls before the light side's load too, so this load sees the heavy
+//! side's store.
 //!
 //! Models have a sequentially consistent fence on both sides instead.
 #![allow(unsafe_code)]
@@ -14,10 +18,10 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use crate::base::sync::compiler_fence;
 
-/// Between a store and a load of the side that runs seldom. Takes some microseconds. False where the system has no such
-/// barrier: then nothing is known of the other side.
+/// The barrier between a store and a load of the heavy side. Takes some microseconds. Returns false if the system has no such
+/// barrier. Then nothing is known about the other side.
 pub(super) fn heavy() -> bool {
-    // The kernel's call is no barrier for the compiler.
+    // The system call is no barrier for the compiler.
     compiler_fence(SeqCst);
     cfg!(all(loom, test)) || membarrier::interrupt()
 }
@@ -28,7 +32,7 @@ mod membarrier {
 
     use crate::base::sync::LazyLock;
 
-    /// A full barrier for all threads of the process, the caller among them. The process says once that it will want it.
+    /// A full barrier for all threads of the process, including the caller. The process registers once for it.
     pub(super) fn interrupt() -> bool {
         static IS_REGISTERED: LazyLock<bool> = LazyLock::new(|| call(REGISTER as libc::c_long));
         *IS_REGISTERED && call(INTERRUPT as libc::c_long)

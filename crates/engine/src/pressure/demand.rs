@@ -1,7 +1,8 @@
-//! How much of each device's memory the scopes are likely to need again, kept as a sum, so that giving the rest back costs the
-//! same however many names there are.
+//! How much of each device's memory the scopes are likely to need again. It is kept as a sum for each device, so that giving the
+//! rest back costs the same however many names there are.
 //!
-//! Invariant: a cache counts with what it told last ([`Told`]); it tells when it is left and what it needs has changed.
+//! Invariant: the sum has the demand that each cache reported last ([`Told`]). A cache reports when it is left and its demand has
+//! changed.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,7 +13,7 @@ use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 use crate::device::Memory;
 use crate::range::{self, WaitFor};
 
-/// What a cache told of itself: a device, or [`Told::SEVERAL`], and the bytes that it is likely to need there.
+/// The reported demand of a cache: a device, or [`Told::SEVERAL`], and the bytes that the cache is likely to need there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// The device.
@@ -22,16 +23,16 @@ pub struct Told {
 }
 
 impl Told {
-    /// Tells something else than before.
+    /// Replaces a reported demand by another one.
     pub fn tell(before: Told, now: Told) {
         tell(before, now);
     }
 
-    /// Stands for more than one device.
+    /// More than one device.
     pub(crate) const SEVERAL: u64 = u64::MAX;
 }
 
-/// By device. Many scopes together may need more than 64 bits count, and what one adds it also takes out again.
+/// By device. The sum of many scopes may need more than 64 bits. A scope subtracts exactly what it added before.
 type Sums = HashMap<u64, u128>;
 
 fn sums() -> MutexGuard<'static, Sums> {
@@ -39,7 +40,7 @@ fn sums() -> MutexGuard<'static, Sums> {
     SUMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A cache tells something else than before.
+/// Replaces a cache's reported demand.
 #[cold]
 pub(crate) fn tell(before: Told, now: Told) {
     let mut sums = sums();
@@ -54,19 +55,21 @@ pub(crate) fn tell(before: Told, now: Told) {
     }
 }
 
-/// How many bytes of a device's memory the scopes are likely to need again. One that serves several devices counts for each.
+/// How many bytes of a device's memory the scopes are likely to need again. A scope that serves several devices counts for each of
+/// them.
 pub(crate) fn of(device: u64) -> u64 {
     let sums = sums();
     let sum = |device| sums.get(&device).copied().unwrap_or(0);
     u64::try_from(sum(device) + sum(Told::SEVERAL)).unwrap_or(u64::MAX)
 }
 
-/// Gives free pages of ranges back to their devices, where `serves` says so, but for what the scopes are likely to need
-/// again. `waits` a moment for the work that uses them. Returns the devices that nobody else has by now, to be dropped where no lock is held.
+/// Gives free pages of ranges back to their devices if `serves` holds for the device, except the memory that scopes are likely to
+/// need again. If `waits`, waits a moment for the work that uses the pages. Returns devices without other handles, which the caller
+/// must drop where no lock is held.
 pub(crate) fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Arc<Memory>> {
     let wait_for = if waits { WaitFor::AnyWork } else { WaitFor::Nothing };
     let ended = range::trim_all(|device| if serves(device) { of(device) } else { u64::MAX }, wait_for);
-    // What another thread lacked may be what was trimmed here.
+    // Another thread may be short of the memory that was trimmed here.
     reclaim::count_release(1);
     ended
 }

@@ -1,7 +1,7 @@
-//! What a program gives up when memory is short: handlers that it registered for a device.
+//! Handlers that a program registers for a device. They give something up when memory is short.
 //!
-//! A handler is called without a lock held and may do whatever a program may: drop arrays, invalidate, enter scopes. A panic
-//! in one ends there. What is allocated in one takes the reclaim steps too, but for this one.
+//! A handler is called without a lock held, and may do everything that a program may do: drop arrays, invalidate, enter scopes. A
+//! panic in a handler ends there. Allocations in a handler take the reclaim steps too, except the step that calls handlers.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Device, Stream};
 
-/// What an allocation needs that found no memory so far.
+/// The request of an allocation that has found no memory so far.
 ///
 /// ```
 /// use gpucache::{device::Virtual, on_pressure, prelude::*};
@@ -28,15 +28,15 @@ use crate::device::{Device, Stream};
 pub struct Pressure<'a> {
     /// The bytes of the array.
     pub bytes: u64,
-    /// Its shape.
+    /// The shape of the array.
     pub shape: &'a [usize],
-    /// The innermost scope, if there is one.
+    /// The innermost scope of the allocation, if there is one.
     pub scope: Option<Arc<str>>,
-    /// What scopes gave back so far.
+    /// The bytes that scopes have given back so far.
     pub freed_bytes: u64,
 }
 
-/// A handler that is registered as long as this lives: of [`on_pressure`].
+/// Keeps a handler registered as long as it lives; returned by [`on_pressure`].
 ///
 /// ```
 /// use gpucache::{PressureHandler, device::Virtual, on_pressure};
@@ -49,7 +49,7 @@ pub struct PressureHandler(Arc<Handler>);
 
 type Act = dyn Fn(&Pressure<'_>) + Send + Sync;
 
-/// A handler, and the device that it is for.
+/// A handler, and its device.
 pub(super) struct Handler {
     device: u64,
     act: Box<Act>,
@@ -60,17 +60,17 @@ fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
     HANDLERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `handler` when an allocation on `device` finds no memory though all that is idle went back, as the last thing
-/// before its error, on the thread that allocates. The allocation tries again after each handler.
+/// Calls `handler` when an allocation on `device` finds no memory, although all idle memory went back. This is the last step before
+/// the allocation fails. The handler runs on the thread that allocates, and the allocation tries again after each handler.
 ///
-/// Handlers are called in the order in which they were registered, without a lock held. One may drop arrays, invalidate, write
-/// something elsewhere, or enter scopes and allocate; no handler is called for what is allocated in one. A panic in
-/// one is caught, and counts as nothing given up. The answer keeps the handler registered: once it is dropped, in another handler
-/// too, no call begins.
+/// Handlers are called in the order in which they were registered, without a lock held. A handler may drop arrays, invalidate,
+/// write data elsewhere, or enter scopes and allocate. Allocations within a handler call no handlers. A panic in a handler is
+/// caught, and counts as giving nothing up. The returned value keeps the handler registered. Once it is dropped, even within
+/// another handler, no further call begins.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use gpucache::{ReclaimStep, reclaim, device::Virtual, on_pressure, prelude::*};
+/// use gpucache::{device::Virtual, on_pressure, prelude::*, reclaim, stats::ReclaimStep};
 ///
 /// let device = Virtual::new(8 << 20);
 /// let cache = Arc::new(Mutex::new(vec![device.zeros::<u8>(6 << 20)?])); // can be computed again
@@ -100,13 +100,13 @@ impl fmt::Debug for PressureHandler {
     }
 }
 
-/// Runs `act`, in which no handler is called.
+/// Runs `act`. Allocations within it call no handlers.
 pub fn without_handlers<R>(act: impl FnOnce() -> R) -> R {
     with_flag(|thread| &thread.is_in_handler, act)
 }
 
-/// The handlers of the stream's device, in order; none for what is allocated in one. Each is given only while it is registered, as
-/// those before it may have dropped others.
+/// The handlers of the stream's device, in order; none for an allocation within a handler. Each is returned only while it is
+/// registered, since earlier handlers may have dropped later ones.
 pub(super) fn of(stream: &Stream) -> impl Iterator<Item = Arc<Handler>> + use<> {
     let device = stream.memory_id();
     let known = if THREAD.with(|thread| thread.is_in_handler.get()) { Vec::new() } else { handlers().clone() };
@@ -123,16 +123,16 @@ impl Handler {
     }
 
     fn call_alone(&self, pressure: &Pressure<'_>) {
-        // What it left half done is its own: the crate shares nothing with it but what any code of the program may use.
+        // Unwind safe: the crate shares only such state with a handler as any code of the program may use.
         let panicked = catch_unwind(AssertUnwindSafe(|| (self.act)(pressure))).err();
-        // The drop of what it panicked with may allocate, and panic as well: what it panics with then is leaked, as its drop
-        // might do the same.
+        // The panic's payload may allocate and panic when it is dropped. The payload of that second panic is leaked, since its drop
+        // might panic as well.
         let again = catch_unwind(AssertUnwindSafe(|| drop(panicked)));
         std::mem::forget(again);
     }
 }
 
-/// The program's closure is dropped with it.
+/// The program's closure is dropped with the handler.
 #[cfg(debug_assertions)]
 impl Drop for Handler {
     fn drop(&mut self) {

@@ -1,30 +1,32 @@
-//! The lease of a plan's block: the cache's owner serves from the block without a lock, and a thread that lacks memory may
-//! revoke it all the same, if nothing in the block is alive. Where the owner is, and whether it ever runs again, is all one.
+//! The lease of a plan's block. The cache's owner serves from the block without a lock. A thread that lacks memory may still revoke
+//! the lease, if nothing in the block is alive. It does not matter where the owner is, or whether it ever runs again.
 //!
-//! **Protocol.** Dekker's, with a barrier that costs the owner nothing ([`barrier`]).
+//! **Protocol.** This is Dekker's protocol, with a barrier that costs the owner nothing ([`barrier`]).
 //!
-//! - The owner *raises* `live`, and then looks at `is_revoked`, before it serves from the block. If that is set, it takes
-//!   `live` back, and serves nothing before it had the lock and found the block still there ([`insist`](Lease::insist)).
-//! - A thread in need takes the lock, sets `is_revoked`, and then looks at `live`. If that is 0 the block is its own, and
-//!   `is_revoked` stays set; otherwise it takes that back.
+//! - Before the owner serves from the block, it *raises* `live`, and then looks at `is_revoked`. If `is_revoked` is set, the owner
+//!   lowers `live` again. It then serves nothing before it has taken the lock and found the block still there
+//!   ([`insist`](Lease::insist)).
+//! - A thread in need takes the lock, sets `is_revoked`, and then looks at `live`. If `live` is 0, the thread takes the block, and
+//!   `is_revoked` stays set. Otherwise it clears `is_revoked` again.
 //!
-//! **Invariants.** Only the thread that owns the cache writes `live`, which is above 0 while anything served from the block has
-//! not come back to the owner, wherever that is. Only who has the lock writes `is_revoked`, and puts or takes the block.
-//! `is_revoked` is set while a thread in need decides, and from when it took the block until the owner found out.
+//! **Invariants.** Only the thread that owns the cache writes `live`. It is above 0 while anything that was served from the block
+//! has not returned to the owner, wherever it is. Only the thread that has the lock writes `is_revoked`, and puts or takes the
+//! block. `is_revoked` is set while a thread in need decides, and from the moment when it took the block until the owner found out.
 //!
-//! **Nothing is served from a block that was taken.** Of the two looks at least one comes behind the other side's store. If it
-//! is the owner's, the owner goes by the lock, and finds what became of the block. If it is that of the thread in need, this
-//! one sees `live` as it was raised, or as it was lowered since, when all that was served has come back. So a block is taken only
-//! when all that was ever served from it has come back, and from then on the owner finds `is_revoked` set.
+//! **Nothing is served from a block that was taken.** At least one of the two looks comes after the other side's store. If that is
+//! the owner's look, the owner takes the lock, and finds out whether the block is still there. If it is the look of the thread in
+//! need, this thread sees the raised `live`. Or it sees a later, lowered value, and then everything that was served has returned.
+//! So a block is taken only when everything that was ever served from it has returned. From then on the owner finds `is_revoked`
+//! set.
 //!
-//! **What was done with the memory is done before it is taken.** Who drops an array elsewhere hands it to the owner by the
-//! return stack; the owner lowers `live` after that, with `Release`, and the thread in need reads the 0 with `Acquire`.
-//! Work on the block's stream was put there before that, and the block goes back to the range as one that this
-//! stream has freed now: later users are ordered behind.
+//! **All uses of the memory come before it is taken.** A thread that drops an array elsewhere hands it to the owner by the return
+//! stack. After that the owner lowers `live` with `Release`, and the thread in need reads the 0 with `Acquire`. All work on the
+//! block's stream was put there before. The block goes back to the range as one that this stream has freed now, so later users are
+//! ordered behind that work.
 //!
-//! **A thread in need that finds no block idle is right**: it sets the flags of all first, so that from one barrier on what is
-//! idle stays so, and looks at all of them. An owner that raises `live` meanwhile, and takes it back at once, can be met by one
-//! look of two. What is found in use by both was in use, or about to be, between them.
+//! **A thread in need that finds no idle block is right.** It first sets the flags of all leases. So after one barrier, every idle
+//! block stays idle, and the thread looks at all of them. An owner that raises `live` meanwhile, and lowers it again at once, can
+//! disturb only one of two looks. A block that both looks find in use was in use, or about to be, between them.
 //!
 //! `interleavings` checks all of this with loom, with fences in place of the barriers.
 
@@ -38,10 +40,10 @@ use crate::base::sync::{AtomicBool, AtomicU64, Lock, LockGuard, compiler_fence};
 use crate::device::Stream;
 use crate::range::{self, DeviceRange};
 
-/// Who may serve from a block. Apart from what other threads write: the owner touches it with each array.
+/// The right to serve from a block. Aligned apart from data that other threads write, since the owner touches it with each array.
 #[repr(align(128))]
 pub(crate) struct Lease<B = Leased> {
-    /// The bytes that are in use in the block, as they were asked for.
+    /// The bytes in use in the block, as they were requested.
     live: AtomicU64,
     is_revoked: AtomicBool,
     block: Lock<Option<B>>,
@@ -49,13 +51,13 @@ pub(crate) struct Lease<B = Leased> {
 
 /// The blocks of an arena or a ring.
 pub(crate) struct Leased {
-    /// One for an arena, and mostly one for a ring.
+    /// An arena has one piece, and a ring mostly has one.
     pub(crate) pieces: SmallVec<[Piece; 1]>,
     pub(crate) stream: Stream,
     pub(crate) bytes: u64,
 }
 
-/// A block, with its room if it is to grow.
+/// A block, and its room if the block is meant to grow.
 pub(crate) struct Piece {
     pub(crate) block: range::RangeBlock,
     pub(crate) room: Option<range::GrowthRoom>,
@@ -68,7 +70,7 @@ impl Piece {
 }
 
 impl Leased {
-    /// Gives everything back to the range, in which nothing is alive.
+    /// Gives everything back to the range. Nothing in the blocks may be alive.
     pub(crate) fn give_back(self) {
         let Some(range) = DeviceRange::of(&self.stream) else { return };
         for Piece { block, room } in self.pieces {
@@ -78,7 +80,7 @@ impl Leased {
     }
 }
 
-/// What an owner does with its own.
+/// The functions for the owner.
 impl<B> Lease<B> {
     pub(crate) fn new() -> Lease<B> {
         Lease { live: AtomicU64::new(0), is_revoked: AtomicBool::new(false), block: Lock::new(None) }
@@ -88,27 +90,27 @@ impl<B> Lease<B> {
         self.block.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves from this block from now on, and had none.
+    /// Begins to serve from this block. The lease had none before.
     pub(crate) fn begin(&self, block: B) {
         *self.block() = Some(block);
     }
 
-    /// Takes the blocks out for a moment, in which they are changed. Nobody can revoke the lease meanwhile.
+    /// Takes the blocks out for a moment, to change them. Meanwhile nobody can revoke the lease.
     pub(crate) fn take(&self) -> Option<B> {
         self.block().take()
     }
 
-    /// The bytes that are in use.
+    /// The bytes in use.
     #[inline]
     pub(crate) fn live(&self) -> u64 {
         self.live.load(Relaxed)
     }
 
-    /// So many bytes are in use from now on, instead of as many as `before`. If false, somebody revokes the lease, or did, and
-    /// nothing has changed: nothing may be served then but what [`insist`](Lease::insist) allows.
+    /// Raises the bytes in use from `before` to `live`. If it returns false, another thread revokes the lease or has revoked it,
+    /// and nothing has changed. Then nothing may be served, unless [`insist`](Lease::insist) allows it.
     #[inline(always)]
     pub(crate) fn raise(&self, before: u64, live: u64) -> bool {
-        // `Release` only so that who meets it sees as well what was lowered in other leases before.
+        // `Release`, so that a thread which sees this value also sees the lowered values of other leases from before.
         self.live.store(live, Release);
         compiler_fence(SeqCst);
         if self.is_revoked.load(Relaxed) {
@@ -118,17 +120,16 @@ impl<B> Lease<B> {
         true
     }
 
-    /// Takes back what [`raise`](Lease::raise) did. Inlined although it is rare: a call would take registers from the way of
-    /// every array.
+    /// Undoes [`raise`](Lease::raise). Inline although it is rare: a call would take registers from the path of every array.
     #[cold]
     #[inline(always)]
     fn refuse(&self, before: u64) {
         self.lower(before);
     }
 
-    /// As [`raise`](Lease::raise), once whoever revokes the lease is done. If false, the block is gone.
+    /// As [`raise`](Lease::raise), but waits until a thread that revokes the lease is done. If it returns false, the block is gone.
     pub(crate) fn insist(&self, before: u64, live: u64) -> bool {
-        // Looks first, so that what is idle looks so to whoever revokes.
+        // Looks before it raises `live`, so that an idle block looks idle to a thread that revokes.
         if !self.is_revoked.load(Relaxed) && self.raise(before, live) {
             return true;
         }
@@ -139,19 +140,19 @@ impl<B> Lease<B> {
         block.is_some()
     }
 
-    /// Only so many bytes are in use from now on.
+    /// Lowers the bytes in use to `live`.
     #[inline(always)]
     pub(crate) fn lower(&self, live: u64) {
         self.live.store(live, Release);
     }
 
-    /// Whether the block is known to be gone, for a look now and then.
+    /// Whether the block is known to be gone. For regular checks.
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
         self.is_revoked.load(Relaxed) && self.block().is_none()
     }
 
-    /// Serves from no block any more. Returns it, with what is alive in it, unless it is gone.
+    /// Ends the lease, and returns the block with everything that is alive in it, unless the block is gone.
     pub(crate) fn end(&self) -> Option<B> {
         let mut block = self.block();
         self.is_revoked.store(false, Relaxed);
@@ -160,21 +161,21 @@ impl<B> Lease<B> {
     }
 }
 
-/// A lease by which its owner begins to serve nothing meanwhile.
+/// A lease that is suspended: its owner cannot begin to serve from the block.
 struct Suspended<'a, B> {
     lease: &'a Lease<B>,
     block: LockGuard<'a, Option<B>>,
 }
 
-/// For any thread: of the blocks that `may` be had takes those away that `choose` names of the ones in which nothing is alive.
-/// If there are none, there was a moment at which something was alive in each of them, or about to be.
+/// For any thread: takes blocks away. Of the blocks for which `may` holds and in which nothing is alive, `choose` names the ones to
+/// take. If no block was idle, there was a moment at which something was alive, or about to be, in each of them.
 pub(crate) fn revoke<'a, B: 'a>(
     leases: impl Iterator<Item = &'a Lease<B>>,
     may: impl Fn(&B) -> bool,
     choose: impl FnOnce(&[&B]) -> Vec<usize>,
 ) -> Vec<B> {
     let mut leases: Vec<&Lease<B>> = leases.collect();
-    // By address, and none twice, so that threads which do this at once do not wait for each other's locks in a circle.
+    // Sorted by address, and none twice. So threads that do this at once do not wait for each other's locks in a circle.
     leases.sort_by_key(|lease| std::ptr::from_ref(*lease));
     leases.dedup_by_key(|lease| std::ptr::from_ref(*lease));
     let mut suspended: Vec<_> = leases.into_iter().filter_map(|lease| Suspended::new(lease, &may)).collect();
@@ -191,7 +192,7 @@ pub(crate) fn revoke<'a, B: 'a>(
 }
 
 impl<'a, B> Suspended<'a, B> {
-    /// `None` if there is no block, or none that `may` be had.
+    /// `None` if there is no block, or `may` does not hold for it.
     fn new(lease: &'a Lease<B>, may: impl Fn(&B) -> bool) -> Option<Suspended<'a, B>> {
         let block = lease.block();
         block.as_ref().filter(|block| may(block))?;

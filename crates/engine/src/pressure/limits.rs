@@ -1,5 +1,5 @@
-//! What the program says of a memory where it may run short: how much may be held, how much may stay idle when scopes are left, and how
-//! long a request waits. And the limit of the process over all devices.
+//! The program's settings for a memory that may run short: how much may be reserved, how much may stay idle when scopes are left,
+//! and how long a request waits. Also the limit of the process over all devices.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,52 +12,53 @@ use crate::base::sync::Mutex;
 use crate::device::{Memory, process};
 use crate::range::{DeviceRange, WaitFor, give_back_elsewhere};
 
-/// What is kept of a memory beside its meter.
+/// The settings and counts of a memory, beside those of its meter.
 #[derive(Default)]
 pub(super) struct Account {
-    /// How requests that found no memory were served.
+    /// How requests were served that found no memory.
     pub(super) reclaim: ReclaimStats,
     idle_limit: Option<u64>,
     /// How long a request waits for other threads.
     pub(super) allocation_timeout: Duration,
 }
 
-/// Runs `act` on the account of a memory, under its lock.
+/// Runs `act` on the account of a memory, under the account's lock.
 pub(super) fn account<R: Default>(memory: &Memory, act: impl FnOnce(&mut Account) -> R) -> R {
     let account = memory.attached::<Mutex<Account>>();
     account.map_or_else(R::default, |account| act(&mut account.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// What front ends ask of a memory where it is short, or may be: of a device's, or of the host's beside a device.
+/// The functions that front ends call on a memory that may run short. It is a device's memory, or the host's memory beside a
+/// device.
 impl Memory {
-    /// Lets the process hold at most so many bytes of it. What is idle and too much goes back at once.
+    /// Lets the process reserve at most `bytes` bytes of this memory. Idle memory beyond that goes back at once.
     #[doc(hidden)]
     pub fn set_limit(&self, bytes: u64) {
         self.meter().set_limit(bytes);
         shrink_to(self, bytes);
     }
 
-    /// Has what is idle go back before the process holds more than so many bytes.
+    /// Makes idle memory go back before the process reserves more than `bytes` bytes.
     #[doc(hidden)]
     pub fn set_soft_limit(&self, bytes: u64) {
         self.meter().set_soft_limit(bytes);
         shrink_to(self, bytes);
     }
 
-    /// Lets scopes keep at most so many bytes idle once they are left.
+    /// Lets scopes keep at most `bytes` bytes idle once they are left.
     #[doc(hidden)]
     pub fn set_idle_limit(&self, bytes: u64) {
         account(self, |account| account.idle_limit = Some(bytes).filter(|&bytes| bytes < u64::MAX));
         IS_LIMITED.store(Memory::every().iter().any(|memory| idle_limit(memory).is_some()), Relaxed);
     }
 
-    /// Lets a request that finds no memory wait so long at most for other threads.
+    /// Lets a request that finds no memory wait at most this long for other threads.
     #[doc(hidden)]
     pub fn set_allocation_timeout(&self, most: Duration) {
         account(self, |account| account.allocation_timeout = most);
     }
 
-    /// Gives pages in which no block lies back to the device. Returns the bytes.
+    /// Gives pages without blocks back to the device. Returns the bytes.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
@@ -71,19 +72,19 @@ impl Memory {
         host_trimmed.and(trimmed)
     }
 
-    /// Bytes that are in use, of all scopes.
+    /// The bytes in use in all scopes.
     #[doc(hidden)]
     pub fn busy(&self) -> u64 {
         reclaim::busy(self.id())
     }
 
-    /// How requests that found no memory were served.
+    /// How requests were served that found no memory.
     #[doc(hidden)]
     pub fn reclaim(&self) -> ReclaimStats {
         account(self, |account| account.reclaim)
     }
 
-    /// Lets this process hold at most so many bytes of all devices together, hosts included.
+    /// Lets this process reserve at most `bytes` bytes of all devices together, hosts included.
     #[doc(hidden)]
     pub fn set_process_limit(bytes: u64) {
         process::set_limit(bytes);
@@ -93,18 +94,18 @@ impl Memory {
     }
 }
 
-/// No device has it as its id.
+/// No device has this id.
 const NO_DEVICE: u64 = 0;
 
-/// Has idle memory of a device go back as long as more than so many bytes of it are held.
+/// Makes idle memory of a device go back while more than `bytes` bytes of it are reserved.
 fn shrink_to(memory: &Memory, bytes: u64) {
     let excess = || memory.meter().held().saturating_sub(bytes);
-    // A failure is the device's, which the next call meets as well.
+    // A failure is the device's own, and the next call meets it as well.
     let trim = || _ = DeviceRange::known(memory).map(|range| range.give_back(excess()));
     shrink(|| reclaim::by_age(Some(memory.id()), None), Releaser::Others, excess, trim);
 }
 
-/// Has what is free given back by `trim`, and then what is idle in scopes, one after the other, until there is no `excess`.
+/// Gives free memory back by `trim`, and then idle memory of scopes, one after the other, until there is no `excess`.
 fn shrink(holders: impl FnOnce() -> Vec<&'static dyn Holder>, by: Releaser, excess: impl Fn() -> u64, trim: impl Fn()) {
     if excess() > 0 {
         trim();
@@ -118,14 +119,14 @@ fn shrink(holders: impl FnOnce() -> Vec<&'static dyn Holder>, by: Releaser, exce
     }
 }
 
-/// Whether any memory has a limit of what may stay idle.
+/// Whether any memory has an idle limit.
 static IS_LIMITED: AtomicBool = AtomicBool::new(false);
 
 fn idle_limit(memory: &Memory) -> Option<u64> {
     account(memory, |account| account.idle_limit)
 }
 
-/// The thread left the outermost entry of a scope that `serves` devices.
+/// Notes that the thread left the outermost entry of a scope. `serves` says which devices the scope serves.
 #[inline]
 pub(crate) fn left(serves: impl Fn(u64) -> bool) {
     if IS_LIMITED.load(Relaxed) {
@@ -142,7 +143,7 @@ fn give_back(serves: impl Fn(u64) -> bool) {
             && serves(device)
         {
             let most = || reclaim::busy(device).saturating_add(bytes);
-            // A failure is the device's, which the next call meets as well.
+            // A failure is the device's own, and the next call meets it as well.
             let trim = || _ = range.trim(most(), WaitFor::Nothing);
             let excess = || range.occupancy().reserved.saturating_sub(most());
             shrink(|| reclaim::by_age(Some(device), None), Releaser::IdleLimit, excess, trim);

@@ -1,26 +1,34 @@
-//! What is done where memory is short, or might be: who can give some back, how much is likely to be needed again, and in which
-//! order it is asked for. Knows no cache: whoever holds memory is a [`Holder`](reclaim::Holder), registered when it has some.
+//! Finds memory for a request when the device is short. It knows who can give memory back, in which order to ask them, and how much
+//! they will need again. This folder knows no caches. Each owner of memory is a [`Holder`](reclaim::Holder), and registers itself
+//! when it has some.
 //!
-//! A request that the device refuses, or that its limit does not allow, comes to [`serve::insist`] and takes the reclaim steps
-//! ([`steps`]) until one serves it: pages that nothing lies in move, holders give idle memory back one by one
-//! ([`reclaim::by_age`]), streams and the thread wait, arrays leave for the host ([`reclaim::on_spill`]), and then the arenas of
-//! threads that are inside their scopes go, if nothing in them is alive ([`reclaim::revoke`]). At last the request waits for other threads, and
-//! the program gives something up ([`handlers`]). All steps are arms of one `match` in `serve`. A failure that is returned is a true one:
-//! what was on its way meanwhile ([`transit`]) has the request made again.
+//! If the device or a limit refuses a request, [`serve::insist`] takes the reclaim steps ([`steps`]) until one of them serves the
+//! request:
 //!
-//! | file | its one matter |
+//! 1. Free pages move.
+//! 2. Holders give idle memory back, one after the other ([`reclaim::by_age`]).
+//! 3. The stream, and then the thread, waits for other work.
+//! 4. Arrays move to host memory ([`reclaim::on_spill`]).
+//! 5. Arenas of threads that are inside their scopes are taken away, if nothing in them is alive ([`reclaim::revoke`]).
+//! 6. The request waits for other threads.
+//! 7. The program gives something up ([`handlers`]).
+//!
+//! All steps are arms of one `match` in `serve`. A returned failure is true: if memory was on its way meanwhile ([`transit`]), the
+//! request is made again.
+//!
+//! | file | content |
 //! |---|---|
 //! | `steps` | the reclaim steps, and how often each served a request |
-//! | `request` | what is asked for, and how; the error of a request that nothing served |
-//! | `serve` | what is done in each step |
+//! | `request` | what a request asks for, and how; the error of a request that no step served |
+//! | `serve` | the action of each step |
 //! | `seen` | whether memory was freed since the last attempt of a request |
-//! | `reclaim` | who holds memory, by age, and how idle memory is had from all of them |
-//! | `handlers` | what the program gives up: [`on_pressure`] |
-//! | `limits` | how much may be held, how much may stay idle, how long a request waits |
-//! | `demand` | how much of each device is likely to be needed again |
-//! | `lease` | how an arena is taken from a thread that is inside, without a lock on its side |
-//! | `barrier` | a barrier that costs one side nothing |
-//! | `transit` | arenas that are found neither with the range nor with a holder |
+//! | `reclaim` | the holders of memory, by age, and how they give idle memory back |
+//! | `handlers` | the handlers of the program: [`on_pressure`] |
+//! | `limits` | how much memory may be reserved, how much may stay idle, how long a request waits |
+//! | `demand` | how much memory of each device the scopes are likely to need again |
+//! | `lease` | how a thread takes an arena from another thread, which uses it without a lock |
+//! | `barrier` | a memory barrier that costs one side nothing |
+//! | `transit` | arenas that are on their way between the range and a holder |
 
 pub(crate) mod demand;
 pub(crate) mod handlers;

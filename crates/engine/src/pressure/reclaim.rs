@@ -1,11 +1,12 @@
-//! Who may have memory to give, and how it is taken out of them when a device is short.
+//! The holders of memory, and how they give memory back when a device is short.
 //!
-//! Ages tell which scope was entered least recently, by a clock that costs an entry a load and a store. It goes on only where memory is
-//! taken from a device or found missing, and not with each entry, which would have all threads write one word. So scopes that were
-//! entered since the last time are of one age; of those the one goes first that was entered less often.
+//! The *age* of a holder says how recently its scope was entered. The clock for ages costs an entry one load and one store. It
+//! advances only when memory is taken from a device or found missing. If it advanced with each entry, all threads would write one
+//! word. So all scopes that were entered since its last advance have the same age. Among those, the scope with fewer entries gives
+//! memory first.
 //!
-//! Invariant: whoever holds memory stands in `HOLDERS`, and knows whether it does. One that is found to hold nothing is taken
-//! out, so that a walk costs by what is held and not by how many names there are.
+//! Invariant: every holder that has memory stands in `HOLDERS`, and knows that it does. A holder without memory is taken out when
+//! it is found. So a walk costs as much as there are holders with memory, and not as there are names.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -19,18 +20,18 @@ use crate::base::error::Result;
 use crate::base::shortage::ScopeMemory;
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 
-/// Which idle blocks to give back.
+/// The idle blocks to give back.
 #[derive(Clone, Copy)]
 pub(crate) enum Idle {
-    /// Those of scopes that keep a budget anyway.
+    /// Idle blocks of scopes that keep only a budget.
     Budgeted,
-    /// As `Budgeted`, where the range may grow instead: a plan keeps its block unless its stream goes through this queue. What
-    /// works on two streams at the same time would take it from each other in turn.
+    /// As `Budgeted`, if the range can grow instead. A plan keeps its block, unless its stream uses this queue. Otherwise two
+    /// scopes that work on two streams at the same time would take the block from each other in turn.
     OfQueue(u64),
     All,
 }
 
-/// Who has idle memory released.
+/// Who asks for the release of idle memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Releaser {
     /// The program, by a trim.
@@ -41,52 +42,52 @@ pub(crate) enum Releaser {
     Others,
 }
 
-/// Above 0, which stands for what nobody will enter soon.
+/// Begins above 0, since the age 0 stands for scopes that nobody will enter soon.
 static CLOCK: AtomicU64 = AtomicU64::new(1);
 
-/// The time by which ages are told.
+/// The current time of the clock for ages.
 #[inline]
 pub(crate) fn now() -> u64 {
     CLOCK.load(Relaxed)
 }
 
-/// What is entered from now on is younger.
+/// Advances the clock: scopes that are entered from now on are younger.
 pub(crate) fn tick() {
     CLOCK.fetch_add(1, Relaxed);
 }
 
-/// Who holds memory that others may need more.
+/// An owner of memory that others may need more.
 pub(crate) trait Holder: Sync {
-    /// Whether it has memory of this device, or may have.
+    /// Whether the holder has, or may have, memory of this device.
     fn serves(&self, device: u64) -> bool;
 
-    /// Gives idle blocks back to their range, where nobody else is at work with them; what it is at work with itself if that is
-    /// better than to let the range grow by `need` bytes. Returns the bytes.
+    /// Gives idle blocks back to their range, unless another thread works with them. A block that this thread works with itself
+    /// goes back only if the range would otherwise grow by `need` bytes and that is worse. Returns the bytes.
     fn release_idle(&'static self, which: Idle, need: u64, by: Releaser) -> u64;
 
-    /// Gives at least so many idle bytes back to their range, or what there is, where no other thread is inside: what was idle
-    /// longest in its lists first, and its plan's blocks only once those are empty. Returns the bytes.
+    /// Gives at least `enough` idle bytes back to their range, or all that it has, unless another thread is inside. The blocks that
+    /// were idle longest in the lists go first. The blocks of plans go only once the lists are empty. Returns the bytes.
     fn release_some(&'static self, enough: u64, by: Releaser) -> u64;
 
-    /// When it was entered last, by [`now`], 0 if its thread has ended; and how often it was entered.
+    /// The time of the last entry, by [`now`], or 0 if the holder's thread has ended; and the number of entries.
     fn age(&self) -> (u64, u64);
 
-    /// The name of its scope.
+    /// The name of the holder's scope.
     fn name(&self) -> Option<Arc<str>>;
 
-    /// An allocation of its scope found no memory, and took the reclaim steps.
+    /// Counts a reclaim: an allocation of the scope found no memory and took the reclaim steps.
     fn count_reclaim(&'static self, reclaim: &ReclaimStats, is_limited: bool);
 
-    /// Where its scope was made.
+    /// The place in the program that made the scope.
     fn site(&self) -> Option<&'static Location<'static>>;
 
-    /// Whether it held nothing, and need not be found any more.
+    /// Whether the holder has no memory and can be taken out of the list.
     fn forget_holding(&'static self) -> bool;
 
-    /// Bytes that are in use, and bytes that are idle.
+    /// The bytes in use, and the idle bytes.
     fn held_bytes(&'static self) -> (u64, u64);
 
-    /// Of the blocks that it serves from without a lock.
+    /// The leases of the blocks that the holder serves from without a lock.
     fn leases(&'static self) -> [&'static Lease; 2];
 }
 
@@ -97,17 +98,17 @@ fn holders() -> MutexGuard<'static, Holders> {
     HOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A holder has memory from now on.
+/// Registers a holder, which has memory from now on.
 #[cold]
 pub(crate) fn register(holder: &'static dyn Holder) {
     holders().push(holder);
 }
 
-/// Gives idle blocks of all scopes on a device back to its range, except where another thread is inside. Where a plan
-/// serves an entry, its block goes back if that is better than to let the range grow by `need` bytes. Returns the bytes.
+/// Makes all scopes give idle blocks of a device back to its range, except where another thread is inside. If a plan serves an
+/// entry, its block goes back only if the range would otherwise grow by `need` bytes and that is worse. Returns the bytes.
 pub(crate) fn release_idle(which: Idle, device: u64, need: u64, by: Releaser) -> u64 {
     let (mut bytes, mut place) = (0, holders().len());
-    // From behind: what is taken out is replaced by the last one, which was walked over already.
+    // Walks from the end: the last holder replaces one that is taken out, and the walk has passed the last one already.
     while place > 0 {
         place -= 1;
         let Some(holder) = holders().get(place).copied() else { continue };
@@ -125,9 +126,9 @@ pub(crate) fn release_idle(which: Idle, device: u64, need: u64, by: Releaser) ->
     bytes
 }
 
-/// Takes plans' blocks of a device away in which nothing is alive, whoever is inside of their scopes, for a request of so many
-/// bytes, and gives them back to the range. Not where a graph is captured on their stream, in which a scope without its
-/// block would fail. Returns the bytes; 0 if there was no such block at one moment at least.
+/// Takes blocks of plans away for a request of `need` bytes, and gives them back to the range, even while threads are inside their scopes.
+/// Only blocks of this device in which nothing is alive are taken. If a graph is captured on a block's stream, the block stays,
+/// since the scope would fail without it. Returns the bytes. If it returns 0, there was at least one moment without such a block.
 pub(crate) fn revoke(device: u64, need: u64) -> u64 {
     let leases = serving(device).flat_map(|holder| holder.leases());
     let may = |leased: &Leased| leased.stream.memory_id() == device && !leased.stream.is_capturing();
@@ -143,7 +144,7 @@ pub(crate) fn revoke(device: u64, need: u64) -> u64 {
     bytes
 }
 
-/// Which of some blocks are to make room for so many bytes: the smallest that does alone, otherwise the largest ones.
+/// Chooses blocks that make room for `need` bytes: the smallest block that suffices alone, or else the largest ones.
 fn chosen(sizes: &[u64], need: u64) -> Vec<usize> {
     let mut places: Vec<usize> = (0..sizes.len()).collect();
     if let Some(place) = places.iter().copied().filter(|&place| sizes[place] >= need).min_by_key(|&place| sizes[place])
@@ -160,19 +161,19 @@ fn chosen(sizes: &[u64], need: u64) -> Vec<usize> {
     places
 }
 
-/// How much of a device is in use in scopes. One that serves several devices counts for each.
+/// The bytes of a device that scopes have in use. A scope that serves several devices counts for each of them.
 pub(super) fn busy(device: u64) -> u64 {
     total(serving(device).map(|holder| holder.held_bytes().0))
 }
 
-/// Whoever may have memory of a device.
+/// The holders that may have memory of a device.
 fn serving(device: u64) -> impl Iterator<Item = &'static dyn Holder> {
     let holders = holders().clone();
     holders.into_iter().filter(move |holder| holder.serves(device))
 }
 
-/// Whoever may have memory of a device but `own`, or of any device, in the order in which they give it: those that nobody will enter
-/// soon, then by when they were entered last.
+/// The holders that may have memory of a device, or of any device, except `own`. They come in the order in which they give memory:
+/// first those that nobody will enter soon, then the least recently entered.
 pub(crate) fn by_age(device: Option<u64>, own: Option<&'static dyn Holder>) -> Vec<&'static dyn Holder> {
     let is_own = |holder: &dyn Holder| own.is_some_and(|own| std::ptr::addr_eq(own, holder));
     let serves = |holder: &dyn Holder| device.is_none_or(|device| holder.serves(device));
@@ -182,7 +183,7 @@ pub(crate) fn by_age(device: Option<u64>, own: Option<&'static dyn Holder>) -> V
     known
 }
 
-/// What the scopes of a device hold.
+/// The memory of each scope on a device.
 pub(super) fn scope_memory(device: u64) -> Vec<ScopeMemory> {
     let read = |holder: &'static dyn Holder| {
         let (busy, idle) = holder.held_bytes();
@@ -191,21 +192,21 @@ pub(super) fn scope_memory(device: u64) -> Vec<ScopeMemory> {
     serving(device).filter_map(read).collect()
 }
 
-/// Has arrays of the device with this id leave, so that so many bytes are free. Returns the bytes; if there are none, the failure of the
-/// device that kept an array from leaving.
+/// Moves arrays of the device with this id to host memory, so that as many bytes become free. Returns the bytes. If no array left,
+/// returns the device failure that prevented it.
 type Spill = fn(u64, u64) -> Result<u64>;
 
 static SPILL: OnceLock<Spill> = OnceLock::new();
 
-/// Somebody has arrays that are in use and may leave the device all the same: is asked before an allocation fails.
+/// Registers a function that moves arrays in use to host memory. It is called before an allocation fails.
 pub fn on_spill(spill: Spill) {
     SPILL.get_or_init(|| spill);
 }
 
-/// Has arrays of a device leave, so that so many bytes are free. Returns the bytes.
+/// Moves arrays of a device to host memory, so that `bytes` bytes become free. Returns the bytes.
 ///
 /// # Errors
-/// A failure of the device that kept an array from leaving, where none left.
+/// The device failure that prevented an array from leaving, if no array left.
 pub(super) fn spill(device: u64, bytes: u64) -> Result<u64> {
     SPILL.get().map_or(Ok(0), |spill| spill(device, bytes))
 }

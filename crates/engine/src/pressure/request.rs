@@ -1,4 +1,4 @@
-//! A request that may find no memory: how it is made, and what its error tells.
+//! A request that may find no memory: how it is made, and the content of its error.
 
 use super::reclaim::{self, Holder};
 use crate::base::error::{Error, Result};
@@ -8,24 +8,24 @@ use crate::base::subscriber::{self, TARGET};
 use crate::device::{Stream, process};
 use crate::range::DeviceRange;
 
-/// Who asks for memory, and how.
+/// A way to ask for memory.
 pub(crate) trait Ask {
     type Memory;
 
-    /// Makes the call. If it `insists`, memory that other streams still use will do, behind their work.
+    /// Makes the call. If it `insists`, it accepts memory that other streams still use, and orders the request behind their work.
     fn ask(&self, insists: bool) -> Result<Self::Memory>;
 
-    /// Makes the call with what is free now, where as few pages as possible move for it. `None` if that is not enough.
+    /// Makes the call with the memory that is free now. As few pages as possible move for it. `None` if that is not enough.
     fn ask_for_free(&self) -> Result<Option<Self::Memory>>;
 }
 
-/// What is asked for.
+/// The requested memory, and who requests it.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) stream: &'a Stream,
     pub(crate) bytes: u64,
     pub(crate) dims: &'a [usize],
-    /// The innermost scope's memory on this thread.
+    /// The memory of the thread's innermost scope.
     pub(crate) holder: Option<&'static dyn Holder>,
 }
 
@@ -54,7 +54,7 @@ impl<M, F: Fn() -> Result<M>> Ask for Call<'_, F> {
 }
 
 impl Asked<'_> {
-    /// The error of the request, with what there is of the device now, and who has it.
+    /// The error of the request, with the device's memory now, and the scopes that reserve it.
     pub(crate) fn refused(&self, error: Error) -> Error {
         let Asked { stream, bytes, dims, holder } = *self;
         let mut shortage = Shortage {
@@ -65,7 +65,7 @@ impl Asked<'_> {
             stream: stream.id(),
             held_bytes: stream.meter().held(),
             process_bytes: process::held(),
-            // A driver that is asked while a graph is captured may end the capture.
+            // A question to the driver while a graph is captured may end the capture.
             elsewhere_bytes: if stream.is_capturing() { None } else { stream.memory().held_elsewhere() },
             ..Shortage::default()
         };
@@ -83,7 +83,7 @@ impl Asked<'_> {
     }
 }
 
-/// Tells a subscriber of `tracing` what is returned to the program too.
+/// Tells a subscriber of `tracing` about the error that the program gets.
 #[cfg(feature = "tracing")]
 fn tell(error: &Error, device: u64) {
     let Some(Shortage { bytes, scope, scope_site, bound, most_bytes, held_bytes, live_bytes, idle_bytes, .. }) =

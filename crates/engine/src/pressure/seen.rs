@@ -1,11 +1,11 @@
-//! What tells a request that finds no memory whether another attempt may succeed: memory that was freed since its last attempt.
+//! Shows a request that found no memory whether another attempt may succeed: whether memory was freed since its last attempt.
 
 use super::{reclaim, transit};
 use crate::base::error::Error;
 use crate::device::{Stream, process};
 use crate::range::DeviceRange;
 
-/// How often memory was given back to the device, to the range, or found its place there.
+/// How often memory was given back to the device or to the range, or arrived in the range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     releases: u64,
@@ -19,8 +19,8 @@ impl Seen {
         Seen { releases: reclaim::releases(), frees, arrivals: transit::arrivals(), undone }
     }
 
-    /// After a call met this error. What others had counted in and did not get matters where a limit was met alone: the
-    /// device itself tells what it has, and refuses this thread too.
+    /// The counts after a call met this error. If the error is of a limit, memory that other threads had counted in but did not get
+    /// also matters. The device itself refuses such memory to this thread too.
     pub(super) fn after(error: &Error, stream: &Stream) -> Seen {
         let frees = DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees);
         let undone = match error.is_of_limit() {

@@ -1,8 +1,8 @@
-//! What a request does that finds no memory: the reclaim steps, one after the other, each as little as suffices. After each the
-//! request is made again.
+//! Serves a request that finds no memory. It takes the reclaim steps in order, and makes the request again after each. Each step
+//! does as little as necessary.
 //!
-//! A failure is a true one: whatever was given back since the call was made, or was on its way so that it could not be found,
-//! has it made again. So there was a moment, at the end, at which all that was missing was in use.
+//! A returned failure is true. The request is made again if memory was given back since its last attempt, or was on its way and
+//! could not be found. So, at the end, there was a moment at which all the missing memory was in use.
 
 use std::time::{Duration, Instant};
 
@@ -21,18 +21,19 @@ use crate::base::subscriber::{self, TARGET};
 use crate::device::{Stream, process, softly};
 use crate::range::{DeviceRange, WaitFor, await_elsewhere, devices_but, give_back_elsewhere};
 
-/// How often a request is made again while others give memory back, each time too late. With so many threads in need at once one of
-/// them still gets an error that another attempt would have spared it.
+/// How often a request is made again while others give memory back, each time too late. If this many threads are in need at once,
+/// one of them may get an error that another attempt would have avoided.
 const MOST_ATTEMPTS: u32 = 64;
-/// A scope is asked for no less than this at a time, which is a page: to give back less frees none.
+/// A scope is asked for at least this much at a time. This is a page, since less frees no page.
 const LEAST: u64 = 2 << 20;
-/// How long a request that waits for other threads sleeps at first, and at most: each pause is twice as long as the one before. What is
-/// dropped is found 2 ms late at most, by 500 looks in a second.
+/// The first and the longest pause of a request that waits for other threads. Each pause is twice as long as the one before. With
+/// 500 looks in a second, dropped memory is found at most 2 ms late.
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
-/// The steps that take what is idle, and make nobody wait: those before a soft limit is exceeded.
+/// The steps that take only idle memory and make nobody wait. They come before a soft limit is exceeded.
 const IDLE_ALONE: [ReclaimStep; 3] = [ReclaimStep::Pages, ReclaimStep::OtherScopes, ReclaimStep::OwnScope];
-/// The steps that are taken again while others are waited for. Waiting for work beside that may take longer.
+/// The steps that are taken again while the request waits for other threads. It does not wait for work then, since that may take
+/// longer.
 const WHILE_OTHERS_WORK: [ReclaimStep; 6] = [
     ReclaimStep::Pages,
     ReclaimStep::OtherScopes,
@@ -52,9 +53,9 @@ const AFTER_HANDLER: [ReclaimStep; 7] = [
     ReclaimStep::Arenas,
 ];
 
-/// Makes a request that may find no memory, and takes the reclaim steps then until it is served. A request that nothing can serve
-/// fails at once, and takes nothing from anybody. The range had freed something `frees` times before; 0 if that is not known, as to
-/// ask may have to wait.
+/// Makes a request that may find no memory, and takes the reclaim steps until it is served. A request that nothing can serve fails
+/// at once, and takes memory from nobody. `frees` is the range's count of frees before the request; 0 if the count is unknown,
+/// since reading it may have to wait.
 pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
     assert_nothing_held();
     let (memory, seen) = (asked.stream.memory(), Seen::with(frees, 0));
@@ -80,8 +81,8 @@ pub(crate) fn insist_on_call<M>(asked: Asked<'_>, call: impl Fn() -> Result<M>) 
     insist(asked, 0, &Call { stream: asked.stream, bytes: asked.bytes, call })
 }
 
-/// Makes a call of another crate's for so many bytes, which found no memory, until it succeeds: each reclaim step gives memory back to
-/// the driver. Returns whether it has succeeded.
+/// Repeats a call of another crate for `bytes` bytes, which found no memory, until the call succeeds. Each reclaim step gives
+/// memory back to the driver. Returns whether the call succeeded.
 #[cfg(feature = "foreign")]
 pub fn retry_call(stream: &Stream, bytes: usize, succeeds: &dyn Fn() -> bool) -> bool {
     let short = || Error::out_of_memory("the driver's pool", bytes, "no memory is left");
@@ -89,24 +90,24 @@ pub fn retry_call(stream: &Stream, bytes: usize, succeeds: &dyn Fn() -> bool) ->
     insist_on_call(asked, || if succeeds() { Ok(()) } else { Err(short()) }).is_ok()
 }
 
-/// The error of a request of more than the device's limit allows tells that limit, though the process's was met first.
+/// If a request exceeds the device's limit, its error names that limit, even if the limit of the process was met first.
 fn with_own_limit(error: Error, asked: &Asked<'_>) -> Error {
     let is_other = error.is_of_process() && !error.is_beyond_all(asked.bytes);
     let own = if is_other { asked.stream.meter().beyond(asked.bytes) } else { None };
     own.unwrap_or(error)
 }
 
-/// A request for which the device had not enough memory.
+/// A request for which the device did not have enough memory.
 struct Reclaim<'a, A: Ask> {
     asked: Asked<'a>,
     ask: &'a A,
-    /// When it was made last with all that is free.
+    /// The counts at the last attempt with all free memory.
     seen: Seen,
-    /// What it met last.
+    /// The error of the last attempt.
     error: Error,
-    /// What it did so far.
+    /// The counts of this request so far.
     counts: ReclaimStats,
-    /// The step that what serves it is counted for.
+    /// The step that gets the credit if the request is served now.
     step: ReclaimStep,
 }
 
@@ -124,7 +125,7 @@ impl<A: Ask> Reclaim<'_, A> {
         served?.ok_or_else(|| self.asked.refused(self.error))
     }
 
-    /// Takes the steps by which no more is held than the soft limit says. `None` if what is idle does not suffice for that.
+    /// Takes the steps that keep the reserved memory within the soft limit. `None` if idle memory does not suffice for that.
     #[cold]
     fn run_softly(mut self) -> Result<Option<A::Memory>> {
         let served = softly(|| self.take_all(&IDLE_ALONE))?;
@@ -136,7 +137,7 @@ impl<A: Ask> Reclaim<'_, A> {
         Ok(served)
     }
 
-    /// Counts the request for the scope that asked and for the device.
+    /// Counts the request for the requesting scope and for the device.
     fn count(&self) {
         let Reclaim { asked: Asked { stream, holder, .. }, counts, .. } = self;
         let is_limited = stream.meter().limit() < u64::MAX || process::limit() < u64::MAX;
@@ -162,7 +163,7 @@ impl<A: Ask> Reclaim<'_, A> {
         subscriber::tell(tell);
     }
 
-    /// Begins to take these steps.
+    /// Begins a reclaim with these steps.
     fn take_all(&mut self, steps: &[ReclaimStep]) -> Result<Option<A::Memory>> {
         reclaim::tick();
         self.take(steps)
@@ -184,7 +185,7 @@ impl<A: Ask> Reclaim<'_, A> {
     }
 
     fn take_step(&mut self, step: ReclaimStep) -> Result<Option<A::Memory>> {
-        // What is served once others were waited for, or a handler ran, is their merit: both say themselves that they are reached.
+        // If waiting for other threads or a handler made the request succeed, that step gets the credit. Both count themselves.
         if !matches!(self.step, ReclaimStep::OtherThreads | ReclaimStep::Handlers)
             && !matches!(step, ReclaimStep::OtherThreads | ReclaimStep::Handlers)
         {
@@ -198,7 +199,7 @@ impl<A: Ask> Reclaim<'_, A> {
                 served => Ok(served),
             },
             ReclaimStep::OwnScope => self.release(step, holder),
-            // A range has what other streams still use, which it gives to whoever insists.
+            // A range has memory that other streams still use, and gives it to a request that insists.
             ReclaimStep::OtherStreams => self.retry(WaitFor::Nothing, DeviceRange::of(stream).is_some()),
             ReclaimStep::PendingWork => self.retry(WaitFor::AnyWork, false),
             ReclaimStep::Offload => self.spill(),
@@ -208,8 +209,8 @@ impl<A: Ask> Reclaim<'_, A> {
         }
     }
 
-    /// Has scopes give idle memory back, one after the other, until what is free is enough: what is missing at first, and where
-    /// that lies apart twice as much each time, so that few questions empty a scope.
+    /// Makes scopes give idle memory back, one after the other, until the free memory suffices. The first amount is the missing
+    /// memory. If the free memory lies apart, each further amount is twice as large, so that few questions empty a scope.
     fn release(
         &mut self,
         step: ReclaimStep,
@@ -237,8 +238,8 @@ impl<A: Ask> Reclaim<'_, A> {
         add(&mut self.counts.step_mut(step).freed_bytes, bytes);
     }
 
-    /// Has other devices have their idle memory back, where the process may not hold more of all of them: free pages first, then
-    /// what scopes keep, one after the other.
+    /// Makes other devices give their idle memory back, if the process has reached its limit over all devices: first free pages,
+    /// then idle memory of scopes, one after the other.
     fn release_elsewhere(&mut self) -> Result<Option<A::Memory>> {
         let Asked { stream, bytes, .. } = self.asked;
         let mut holders = reclaim::by_age(None, None).into_iter();
@@ -253,10 +254,10 @@ impl<A: Ask> Reclaim<'_, A> {
         }
     }
 
-    /// Makes the call again if memory was given back since it was made last, or there may be some that was not asked for.
+    /// Makes the request again if memory was given back since the last attempt, or if there may be memory that was not asked for.
     fn retry(&mut self, wait_for: WaitFor, may_be: bool) -> Result<Option<A::Memory>> {
         let stream = self.asked.stream;
-        // First: what others give back while this is under way may be too late for it.
+        // Counted first: memory that others give back during this attempt may come too late for it.
         let before = std::mem::replace(&mut self.seen, Seen::after(&self.error, stream));
         let is_more = self.trim(wait_for)? > 0;
         let is_worth = stream.release_reserve()? || is_more || self.seen != before || may_be;
@@ -272,7 +273,7 @@ impl<A: Ask> Reclaim<'_, A> {
         }
     }
 
-    /// Gives free pages back to the device; to others as well where the process may not hold more of all of them.
+    /// Gives free pages back to the device. If the limit of the process was met, other devices do so too.
     fn trim(&self, wait_for: WaitFor) -> Result<u64> {
         let Asked { stream, bytes, .. } = self.asked;
         let own = DeviceRange::of(stream).map_or(Ok(0), |range| range.give_all_back(wait_for))?;
@@ -280,7 +281,8 @@ impl<A: Ask> Reclaim<'_, A> {
         Ok(own.saturating_add(await_elsewhere(stream.memory_id(), lacks, wait_for)))
     }
 
-    /// How many bytes have to leave, each by a copy, as far as the device is known to have the others; all of them if not.
+    /// How many bytes of arrays have to leave, since each leaves by a copy. This is what the device is known to lack. If nothing is
+    /// known, it is the whole request.
     fn missing(&self) -> u64 {
         let (stream, bytes) = (self.asked.stream, self.asked.bytes);
         let room = stream.memory().most().saturating_sub(stream.meter().held());
@@ -290,7 +292,7 @@ impl<A: Ask> Reclaim<'_, A> {
         if room < bytes { (bytes - room).saturating_sub(idle) } else { bytes }
     }
 
-    /// Has arrays leave for the host until what is free is enough, or none may leave any more.
+    /// Moves arrays to host memory until the free memory suffices, or no more arrays can leave.
     fn spill(&mut self) -> Result<Option<A::Memory>> {
         let (device, mut bytes) = (self.asked.stream.memory_id(), self.missing().max(LEAST));
         loop {
@@ -300,7 +302,7 @@ impl<A: Ask> Reclaim<'_, A> {
             }
             self.freed(ReclaimStep::Offload, freed);
             let served = match self.ask.ask_for_free()? {
-                // The copies may be under way.
+                // The copies may still be under way.
                 None => self.retry(WaitFor::AnyWork, true)?,
                 served => served,
             };
@@ -311,7 +313,7 @@ impl<A: Ask> Reclaim<'_, A> {
         }
     }
 
-    /// Makes the call again after arenas were taken away, and whenever others gave memory back, until that is enough.
+    /// Makes the request again after arenas were taken away, and whenever others gave memory back, until the memory suffices.
     fn revoke(&mut self) -> Result<Option<A::Memory>> {
         let device = Some(self.asked.stream.memory_id()).filter(|_| !self.error.is_of_process());
         let _in_need = InNeed::begin(device);
@@ -325,8 +327,8 @@ impl<A: Ask> Reclaim<'_, A> {
         Ok(None)
     }
 
-    /// Finds something for another attempt, and how long that waits: what became idle meanwhile goes back first, and only then are
-    /// arenas taken away, on which the threads that had them may have work still.
+    /// Looks for memory for another attempt, and says how long that attempt waits. Memory that became idle meanwhile goes back
+    /// first. Only then are arenas taken away, on which their threads may still have work.
     fn found(&self) -> Option<WaitFor> {
         let stream = self.asked.stream;
         let own = stream.memory_id();
@@ -343,7 +345,7 @@ impl<A: Ask> Reclaim<'_, A> {
         is_on_its_way.then_some(WaitFor::Nothing)
     }
 
-    /// Waits for other threads to drop something, as long as the program said, and looks again and again.
+    /// Waits for other threads to drop arrays, up to the allocation timeout, and looks again and again.
     fn wait(&mut self) -> Result<Option<A::Memory>> {
         let most = limits::account(self.asked.stream.memory(), |account| account.allocation_timeout);
         let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
@@ -362,7 +364,7 @@ impl<A: Ask> Reclaim<'_, A> {
         Ok(None)
     }
 
-    /// Has the program give something up, and looks again after each of its handlers.
+    /// Calls the handlers of the program, and looks again after each.
     fn call_handlers(&mut self) -> Result<Option<A::Memory>> {
         let Asked { stream, bytes, dims, holder } = self.asked;
         for handler in handlers::of(stream) {

@@ -1,16 +1,17 @@
-//! The reclaim steps: what is done, in which order, for a request that finds no memory, and how often each step served one.
+//! The reclaim steps: the actions for a request that finds no memory, in their order, and how often each step served a request.
 //!
-//! A step costs somebody more than the step before it. Each does as little as suffices, and only on the device that is short. `serve`
-//! does what the steps say.
+//! Each step costs somebody more than the step before it. Each does as little as necessary, and only on the device that is short.
+//! `serve` carries the steps out.
 
 use std::fmt;
 
-use crate::base::amounts::{Bytes, Count, add, total};
+use crate::base::amounts::{Bytes, Count, total};
 
-/// A step of the reclaim: what is done for an allocation that finds no memory on its device, until it is served.
+/// A reclaim step: an action for an allocation that finds no memory on its device. The steps are taken in order until one serves
+/// the allocation.
 ///
 /// ```
-/// use gpucache::ReclaimStep;
+/// use gpucache::stats::ReclaimStep;
 ///
 /// let names: Vec<_> = ReclaimStep::ALL.iter().map(|step| step.name()).collect();
 /// assert_eq!(names, ["move pages", "release other scopes", "release own scope", "reuse across streams", "wait for work", "offload arrays", "take arenas", "wait for threads", "call handlers"]);
@@ -18,32 +19,32 @@ use crate::base::amounts::{Bytes, Count, add, total};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReclaimStep {
-    /// Pages in which nothing lies move to where the allocation fits.
+    /// Moves free pages to where the allocation fits.
     Pages,
-    /// Other scopes' idle memory, one scope after the other: those of threads that have ended, then the one that was
-    /// entered least recently.
+    /// Takes other scopes' idle memory, one scope after the other: first the scopes of threads that have ended, then the least
+    /// recently entered scope.
     OtherScopes,
-    /// The asking scope's own idle memory: its lists, what was idle longest first, then its plan's block.
+    /// Takes the requesting scope's own idle memory: the blocks in its lists, the longest idle first, and then its plan's block.
     OwnScope,
-    /// Memory that other streams freed and may still use: the asking stream comes behind them.
+    /// Takes memory that other streams freed and may still use. The requesting stream is ordered behind them.
     OtherStreams,
-    /// Memory whose work is done in a moment, for which the thread waits.
+    /// Waits for memory whose work is done in a moment.
     PendingWork,
-    /// Arrays in use that may rest on the host (`Placed`): those that were used least recently leave.
+    /// Moves arrays in use that can be offloaded (`Placed`) to host memory, the least recently used first.
     Offload,
-    /// The blocks of plans that other threads are inside of, where nothing in them is alive.
+    /// Takes the arenas of scopes that other threads are inside of, if nothing in them is alive.
     Arenas,
-    /// What other threads drop meanwhile, for which the thread waits for at most the allocation timeout.
+    /// Waits for other threads to drop arrays, for at most the allocation timeout.
     OtherThreads,
-    /// What the program gives up, by [`on_pressure`](crate::on_pressure).
+    /// Calls the handlers of the program ([`on_pressure`](crate::on_pressure)), which can give something up.
     Handlers,
 }
 
 impl ReclaimStep {
-    /// All of them, in their order.
+    /// All steps, in their order.
     ///
     /// ```
-    /// assert_eq!(gpucache::ReclaimStep::ALL.len(), 9);
+    /// assert_eq!(gpucache::stats::ReclaimStep::ALL.len(), 9);
     /// ```
     pub const ALL: [ReclaimStep; 9] = [
         ReclaimStep::Pages,
@@ -57,10 +58,10 @@ impl ReclaimStep {
         ReclaimStep::Handlers,
     ];
 
-    /// Its name.
+    /// The name of the step.
     ///
     /// ```
-    /// assert_eq!(gpucache::ReclaimStep::OtherScopes.name(), "release other scopes");
+    /// assert_eq!(gpucache::stats::ReclaimStep::OtherScopes.name(), "release other scopes");
     /// ```
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,32 +84,32 @@ impl fmt::Display for ReclaimStep {
     }
 }
 
-/// What allocations did in one step of the reclaim.
+/// How often allocations came to one reclaim step, and its results.
 ///
 /// ```
-/// assert_eq!(gpucache::StepUse::default().tried, 0);
+/// assert_eq!(gpucache::stats::StepUse::default().tried, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct StepUse {
-    /// How many came to it.
+    /// How many allocations came to this step.
     pub tried: u64,
-    /// How many of them were served there.
+    /// How many of them this step served.
     pub served: u64,
-    /// Bytes that scopes gave back to the device's range for them.
+    /// The bytes that scopes gave back to the device's range in this step.
     pub freed_bytes: u64,
 }
 
-/// How often the memory of a device was short, and how allocations were served then: what `reclaim` tells of a device, and
-/// `reclaim_of` of a scope.
+/// How often a device was short of memory, and how allocations were served then. `reclaim` returns this for a device, and
+/// `reclaim_of` for a scope.
 ///
 /// ```
-/// use gpucache::{ReclaimStep, cache_scope, reclaim, device::Virtual, prelude::*};
+/// use gpucache::{cache_scope, device::Virtual, prelude::*, reclaim, stats::ReclaimStep};
 ///
 /// let device = Virtual::new(8 << 20);
 /// cache_scope!(first, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
-/// cache_scope!(second, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // for which the first one gives its memory
+/// cache_scope!(second, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // the first scope gives its memory back
 /// let reclaim = reclaim(&device);
 /// assert_eq!((reclaim.shortages(), reclaim.failed, reclaim.step(ReclaimStep::OtherScopes).served), (1, 0, 1));
 /// println!("{reclaim}");
@@ -118,18 +119,18 @@ pub struct StepUse {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ReclaimStats {
-    /// Allocations that no step served: each returned an error.
+    /// Allocations that no step served. Each returned an error.
     pub failed: u64,
-    /// Allocations for which more than the soft limit of the device is held, as nothing idle could serve them.
+    /// Allocations that exceeded the soft limit of the device, since no idle memory could serve them.
     pub beyond_soft: u64,
     pub(super) steps: [StepUse; ReclaimStep::ALL.len()],
 }
 
 impl ReclaimStats {
-    /// What was done in one step.
+    /// The counts of one step.
     ///
     /// ```
-    /// use gpucache::{ReclaimStep, reclaim, device::Virtual};
+    /// use gpucache::{device::Virtual, reclaim, stats::ReclaimStep};
     ///
     /// assert_eq!(reclaim(&Virtual::new(1 << 30)).step(ReclaimStep::Pages).tried, 0);
     /// ```
@@ -169,28 +170,34 @@ impl fmt::Display for ReclaimStats {
 }
 
 impl ReclaimStats {
-    /// Counts more of them.
-    pub(crate) fn add(&mut self, more: &ReclaimStats) {
-        add(&mut self.failed, more.failed);
-        add(&mut self.beyond_soft, more.beyond_soft);
-        for (sum, more) in self.steps.iter_mut().zip(&more.steps) {
-            add(&mut sum.tried, more.tried);
-            add(&mut sum.served, more.served);
-            add(&mut sum.freed_bytes, more.freed_bytes);
+    /// Combines each count with that of another reading.
+    #[doc(hidden)]
+    pub fn combine(&mut self, other: &ReclaimStats, with: fn(u64, u64) -> u64) {
+        self.failed = with(self.failed, other.failed);
+        self.beyond_soft = with(self.beyond_soft, other.beyond_soft);
+        for (own, other) in self.steps.iter_mut().zip(&other.steps) {
+            own.tried = with(own.tried, other.tried);
+            own.served = with(own.served, other.served);
+            own.freed_bytes = with(own.freed_bytes, other.freed_bytes);
         }
     }
 
-    /// For the counts of one request: what one step did.
+    /// Adds other counts to these.
+    pub(crate) fn add(&mut self, more: &ReclaimStats) {
+        self.combine(more, u64::saturating_add);
+    }
+
+    /// For the counts of one request: the counts of one step.
     pub(super) fn step_mut(&mut self, step: ReclaimStep) -> &mut StepUse {
         &mut self.steps[step as usize]
     }
 
-    /// Bytes that scopes gave back, in all steps.
+    /// The bytes that scopes gave back, in all steps.
     pub(super) fn freed_bytes(&self) -> u64 {
         total(self.steps.iter().map(|step| step.freed_bytes))
     }
 
-    /// The steps in which somebody gave something, with the bytes of each.
+    /// The steps that freed memory, with the bytes of each.
     #[cfg(feature = "tracing")]
     pub(super) fn gave(&self) -> String {
         let gave = ReclaimStep::ALL.into_iter().zip(&self.steps).filter(|(_, used)| used.freed_bytes > 0);

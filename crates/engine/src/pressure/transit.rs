@@ -1,8 +1,8 @@
-//! Blocks of plans on their way between a range and a lease: a thread that lacks memory finds them in neither, and has to
-//! look again before it says that there is none.
+//! Blocks of plans on their way between a range and a lease. A thread that lacks memory finds such a block in neither of the two,
+//! and has to look again before it reports a shortage.
 //!
-//! Invariant: who takes a block out of a lease, or out of a range for one, has counted itself in before, and counts itself out
-//! once the block is where others find it. All counts are sequentially consistent.
+//! Invariant: a thread that takes a block out of a lease, or out of a range for a lease, first counts a departure. It counts the
+//! arrival once other threads can find the block. All counts are sequentially consistent.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -13,10 +13,11 @@ use crate::base::sync::{Mutex, MutexGuard};
 static DEPARTURES: AtomicU64 = AtomicU64::new(0);
 static ARRIVALS: AtomicU64 = AtomicU64::new(0);
 
-/// Yields for what is on its way, some hundred microseconds in all: a way waits for calls of a device at most, of that order.
+/// The most yields while a block is on its way, some hundred microseconds in all. On its way, a block waits at most for device
+/// calls, which take about as long.
 const MOST_YIELDS: u32 = 1000;
 
-/// A block is on its way while this lives.
+/// While this lives, a block is on its way.
 pub(crate) struct Transit(());
 
 impl Transit {
@@ -37,19 +38,19 @@ pub(super) fn arrivals() -> u64 {
     ARRIVALS.load(SeqCst)
 }
 
-/// Whether none is on its way.
+/// Whether no block is on its way.
 pub(super) fn is_still() -> bool {
     let arrivals = arrivals();
     DEPARTURES.load(SeqCst) == arrivals
 }
 
-/// Waits for those that are on their way, for a bounded time.
+/// Waits for the blocks that are on their way, for a bounded time.
 pub(crate) fn wait() {
     (0..MOST_YIELDS).take_while(|_| !is_still()).for_each(|_| yield_now());
 }
 
-/// A thread takes blocks away from plans while this lives: on this device, or on every one, where the limit of the process is what is
-/// short. No plan gets one there meanwhile.
+/// While this lives, a thread takes blocks away from plans: on this device, or on every device if the limit of the process was met.
+/// Meanwhile no plan gets a block there.
 pub(crate) struct InNeed(Option<u64>);
 
 fn needs() -> MutexGuard<'static, Vec<Option<u64>>> {
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_shortage_of_one_device_leaves_the_plans_of_others_alone() {
-        // No device has these numbers, as they count up from one.
+        // No device has these numbers, since devices are numbered from one.
         let (short, other) = (u64::MAX - 1, u64::MAX - 2);
         let needs = [InNeed::begin(Some(short)), InNeed::begin(Some(short))];
         assert!(InNeed::is_any(short) && !InNeed::is_any(other));

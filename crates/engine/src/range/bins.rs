@@ -1,22 +1,20 @@
-//! Free spans in order of size: finds the smallest that fits, and among equals the one at the lowest address.
+//! Free spans in order of size. Finds the smallest span that fits; among spans of equal size, the one at the lowest address.
 //!
-//! Two levels of classes as in TLSF (Masmano, Ripoll, Crespo, Real: "TLSF: a new dynamic memory allocator for real-time
-//! systems", 2004), here with 64 linear classes to a doubling, so that each level is one word of bits and most classes
-//! hold one span or none. Unlike there the fit is exact: a class is a treap (Seidel and Aragon, 1996) ordered by
-//! (bytes, offset), over the nodes' own `left` and `right`. Any operation takes expected logarithmic time in the spans
-//! of one class.
+//! There are two levels of classes, as in TLSF (Masmano, Ripoll, Crespo, Real: "TLSF: a new dynamic memory allocator for real-time
+//! systems", 2004). Here there are 64 linear classes for each doubling. So each level is one word of bits, and most classes hold one span
+//! or none. Unlike in TLSF, the fit is exact: a class is a treap (Seidel and Aragon, 1996) in order of (bytes, offset), which uses `left`
+//! and `right` of the nodes. The expected time of an operation is logarithmic in the number of spans in one class.
 //!
 //! Invariants:
-//! * Bit `b` of `cols[r]` is set exactly if class `64 r + b` has a root; bit `r` of `rows` exactly if `cols[r]` is not
-//!   0.
-//! * A node's key does not change while it is in here.
-//! * Priorities are distinct: multiplication by an odd number permutes the 32-bit numbers.
+//! * Bit `b` of `cols[r]` is set exactly if class `64 r + b` has a root. Bit `r` of `rows` is set exactly if `cols[r]` is not 0.
+//! * A node's key does not change while the node is in a bin.
+//! * Priorities are distinct, since multiplication by an odd number permutes the 32-bit numbers.
 
 use super::ALIGN;
 use super::spans::{NIL, Node, Spans};
 
-/// Rows of 64 classes. The largest size, 2^64 - 1 bytes, has 56 bits in units of [`ALIGN`]: it is in row 50, the last one, as
-/// each row but the first is a doubling, and the first two are of 64 units each.
+/// Rows of 64 classes. The largest size, 2^64 - 1 bytes, has 56 bits in units of [`ALIGN`]. The first two rows have 64 units each, and each
+/// later row is a doubling, so this size is in row 50, the last one.
 const ROWS: usize = 51;
 
 #[derive(Debug)]
@@ -34,7 +32,7 @@ enum Link {
     Right(u32),
 }
 
-/// The class of a size: 64 to a doubling, every multiple of [`ALIGN`] its own below 128 of them.
+/// The class of a size. There are 64 for each doubling. Below 128 units, every multiple of [`ALIGN`] has its own class.
 #[inline]
 fn class(bytes: u64) -> usize {
     let units = bytes / ALIGN;
@@ -58,7 +56,7 @@ impl Bins {
         Self { rows: 0, cols: [0; ROWS], roots: vec![NIL; ROWS * 64].into_boxed_slice() }
     }
 
-    /// The best fit for `bytes`, still in its class.
+    /// The best fit for `bytes`. The span stays in its class.
     #[inline]
     pub(super) fn find(&self, spans: &Spans, bytes: u64) -> Option<u32> {
         self.next(spans, (bytes, 0))
@@ -78,7 +76,7 @@ impl Bins {
         Some(row * 64 + cols.trailing_zeros() as usize)
     }
 
-    /// The first span at or behind this place in the order of (bytes, offset).
+    /// The first span at or after this place in the order of (bytes, offset).
     #[inline]
     pub(super) fn next(&self, spans: &Spans, from: (u64, u64)) -> Option<u32> {
         let class = class(from.0);
@@ -90,7 +88,8 @@ impl Bins {
         Some(self.first(spans, self.next_class(class)?, is_behind))
     }
 
-    /// The first span of `class` in order of (bytes, offset) from which on all are behind some place in it; [`NIL`] if there is none.
+    /// The first span of `class` that `is_behind` accepts, or [`NIL`]. `is_behind` must accept all spans from some place in the order
+    /// (bytes, offset) on, and none before.
     #[inline(always)]
     fn first(&self, spans: &Spans, class: usize, is_behind: impl Fn(&Node) -> bool) -> u32 {
         let (mut best, mut at) = (NIL, self.roots[class]);
@@ -106,7 +105,7 @@ impl Bins {
         best
     }
 
-    /// Takes in a node whose `left` and `right` are not in use.
+    /// Adds a node whose `left` and `right` are not in use.
     #[inline]
     pub(super) fn insert(&mut self, spans: &mut Spans, id: u32) {
         let key = key(spans, id);
@@ -121,7 +120,7 @@ impl Bins {
         self.split(spans, id, at, key);
     }
 
-    /// Hangs the two halves of the treap `at`, below and above `key`, under `id`.
+    /// Divides the treap `at` at `key`, and makes the two parts the children of `id`.
     #[inline]
     fn split(&mut self, spans: &mut Spans, id: u32, mut at: u32, key: (u64, u64)) {
         let (mut below, mut above) = (Link::Left(id), Link::Right(id));
@@ -143,7 +142,7 @@ impl Bins {
         self.set(spans, above, NIL);
     }
 
-    /// Takes out a node that is in here.
+    /// Removes a node from its class.
     #[inline]
     pub(super) fn remove(&mut self, spans: &mut Spans, id: u32) {
         let key = key(spans, id);
@@ -163,7 +162,7 @@ impl Bins {
         }
     }
 
-    /// Makes one treap of two, everything in `left` below everything in `right`, and hangs it at `link`.
+    /// Joins two treaps into one at `link`. All keys in `left` are below all keys in `right`.
     #[inline]
     fn join(&mut self, spans: &mut Spans, mut link: Link, mut left: u32, mut right: u32) {
         while left != NIL && right != NIL {
@@ -190,7 +189,7 @@ impl Bins {
     }
 }
 
-/// From node `at` one step towards `wanted`: the link taken and what it holds.
+/// Goes one step from node `at` towards `wanted`. Returns the link and the node that it holds.
 #[inline]
 fn step(spans: &Spans, at: u32, wanted: (u64, u64)) -> (Link, u32) {
     let node = spans.at(at);

@@ -1,8 +1,8 @@
-//! Blocks of no scope, which come and go at any time: where they lie, and what is done where enough is free for one, but apart. Then some
-//! are to be moved by whoever has them.
+//! Blocks outside scopes, which come and go at any time: where they lie, and which of them must move. They must move if enough memory is
+//! free for a request, but not side by side. The owners of these blocks then move them.
 //!
-//! The cheapest place is looked for: as long as what is asked for, with the fewest bytes in blocks that may be moved, all of which fit
-//! into what is free elsewhere.
+//! The search finds the cheapest place: as long as the request, with the fewest bytes in movable blocks. All of these blocks must fit into
+//! free memory elsewhere.
 
 use super::Carved;
 use super::fit::RangeBlock;
@@ -13,7 +13,7 @@ use crate::base::error::Result;
 use crate::device::{Pages, Stream};
 use crate::order::Tag;
 
-/// A place that is to become free, and the addresses of the blocks that lie there.
+/// A place that is to become free, and the blocks that lie there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clearing {
     from: u64,
@@ -22,10 +22,10 @@ pub struct Clearing {
     pub blocks: Vec<u64>,
 }
 
-/// Places that are looked at closely, the cheapest first.
+/// The number of places that are examined closely, the cheapest first.
 const PLACES: usize = 16;
 
-/// A stretch that is free, or may be moved.
+/// A stretch that is free, or a block that may be moved.
 #[derive(Clone, Copy, Debug)]
 struct MovablePiece {
     offset: u64,
@@ -39,14 +39,14 @@ impl MovablePiece {
     }
 }
 
-/// Pieces side by side that are long enough, and the bytes of them that are to be moved.
+/// Neighbouring pieces that are long enough together, and how many of their bytes must be moved.
 struct Candidate<'a> {
     pieces: &'a [MovablePiece],
     moved: u64,
 }
 
 impl DeviceRange {
-    /// Whether as many bytes are free, but not side by side, and there can be no more.
+    /// Whether `bytes` are free but not side by side, and no more memory can be reserved.
     pub fn lies_apart(&self, bytes: u64) -> bool {
         let inner = self.inner();
         let stats = inner.range.stats;
@@ -54,14 +54,14 @@ impl DeviceRange {
         is_there && !inner.range.is_long_enough(bytes) && inner.range.pages.room() < bytes
     }
 
-    /// The place for `bytes` that takes the least to clear for `stream`, where blocks at these addresses may be moved, which ascend. `None`
-    /// if there is none.
+    /// The place for `bytes` that is cheapest to clear for `stream`. Only the blocks at the addresses in `movable`, in ascending order, may
+    /// be moved. `None` if there is none.
     pub fn clearing(&self, stream: &Stream, bytes: u64, movable: &[u64]) -> Option<Clearing> {
         let inner = &mut *self.inner();
         let me = inner.streams.attend(stream);
         let streams = &inner.streams;
         let may_use = |tag| streams.may_use(me, tag);
-        // Addresses are offsets from the range's begin, or themselves.
+        // In a span, addresses are offsets from the range's beginning. In chunks, `begin` is 0 and an offset is the address itself.
         let begin = inner.range.pages.address(0);
         let is_movable = |offset| movable.binary_search(&(begin + offset)).is_ok();
         let mut found = inner.range.clearing(bytes, may_use, is_movable)?;
@@ -69,7 +69,7 @@ impl DeviceRange {
         Some(found)
     }
 
-    /// Memory for `bytes` that `stream` may use at once, outside of a place that is cleared.
+    /// Memory for `bytes` that `stream` may use at once, outside of a place that is being cleared.
     ///
     /// # Errors
     /// As for [`reuse`](DeviceRange::reuse).
@@ -84,7 +84,7 @@ impl DeviceRange {
 }
 
 impl<P: Pages> Range<P> {
-    /// The place, with the offsets of the blocks.
+    /// The place, with the offsets of its blocks.
     pub(super) fn clearing(
         &self,
         bytes: u64,
@@ -103,7 +103,7 @@ impl<P: Pages> Range<P> {
         Some(Clearing { from: first.offset, to: last.end(), blocks })
     }
 
-    /// What is free or may be moved, in order of address: one list for each stretch without anything else.
+    /// The stretches that are free or may be moved, in order of address. Each list contains neighbours without anything between them.
     fn runs(&self, may_use: impl Fn(Tag) -> bool, is_movable: impl Fn(u64) -> bool) -> Vec<Vec<MovablePiece>> {
         let mut runs = Vec::new();
         for head in self.fit.spans.heads() {
@@ -139,7 +139,7 @@ impl<P: Pages> Range<P> {
     }
 }
 
-/// For each piece the shortest window that begins there and has as many bytes.
+/// For each piece, the shortest window that begins there and has at least `bytes`.
 fn windows(run: &[MovablePiece], bytes: u64) -> Vec<Candidate<'_>> {
     let (mut found, mut end, mut length, mut moved) = (Vec::new(), 0, 0, 0);
     for (begin, first) in run.iter().enumerate() {
@@ -161,7 +161,7 @@ fn windows(run: &[MovablePiece], bytes: u64) -> Vec<Candidate<'_>> {
 }
 
 impl Candidate<'_> {
-    /// Whether all that is to be moved fits into what is free elsewhere, the largest first, each where it fits best.
+    /// Whether all blocks to be moved fit into free memory elsewhere. The largest is placed first, each where it fits best.
     fn fits(&self, free: &[MovablePiece]) -> bool {
         let [Some(first), Some(last)] = [self.pieces.first(), self.pieces.last()] else { return false };
         let is_outside = |piece: &&MovablePiece| piece.end() <= first.offset || last.end() <= piece.offset;

@@ -1,8 +1,9 @@
-//! Long handles at the ends of a large block: a handle of which the block needs a part is held whole for as long as the block.
+//! Long handles at the ends of a large block. If a block needs only a part of a handle, the whole handle stays reserved as long as the
+//! block.
 //!
-//! A handle of a very large block may have 1/16 of all memory (see `sizing`). A plan's arena that ends in such a one, or a small block
-//! that begins in it, would so hold several percent more than it needs, for as long as the scope goes by its plan. So the handle is
-//! *cut*: unmapped, and the part that the block needs is mapped anew.
+//! A handle of a very large block may have 1/16 of all memory (see `sizing`). A plan's arena may end in such a handle, or a small block may
+//! begin in it. The arena would then reserve several percent more than it needs, for as long as the scope uses the plan. So the handle is
+//! *cut*: it is unmapped, and only the part that the block needs is mapped again.
 
 use super::fit::RangeBlock;
 use super::handles::IdleHandle;
@@ -18,7 +19,7 @@ pub(crate) enum Cut {
     Never,
     /// If no work uses their memory.
     IfIdle,
-    /// If no work uses their memory. Where some does there is no block, so that the caller can wait for it.
+    /// If no work uses their memory. If some work does, there is no block, so the caller can wait for that work.
     OrWait,
 }
 
@@ -29,14 +30,14 @@ impl Cut {
     }
 }
 
-/// A handle is cut if more than this share of what is reserved goes back by that, which takes two calls: handles of usual length are
-/// no longer.
+/// A handle is cut if more than this share of the reserved memory is returned by that. A cut costs two calls, and handles of usual length
+/// are not longer than this.
 const CUT_SHARE: u64 = 1024;
 
-/// So many places are tried: with more handles are unmapped for little.
+/// The most places that are tried. More attempts would unmap handles for little.
 const MOST_PLACES: u32 = 8;
 
-/// Free memory of one tag at an end of a block, which the block may lie in already.
+/// Free memory with one tag at an end of a block. The block may already lie in it.
 struct End {
     span: u32,
     /// An address of the block.
@@ -47,7 +48,7 @@ struct End {
 }
 
 impl<P: Pages> Range<P> {
-    /// The handles to cut for a block that was just carved from the front of a free span; `None` if that has to wait.
+    /// The handles to cut for a block that was just carved from the front of a free span. `None` if the cut has to wait for work.
     pub(super) fn cut_carved(
         &self,
         block: &RangeBlock,
@@ -62,7 +63,7 @@ impl<P: Pages> Range<P> {
         self.cut([end].into_iter(), (node.offset, node.end()), cut, is_idle)
     }
 
-    /// The same for a block that is to be mapped in a window, in order of address.
+    /// The handles to cut for a block that is to be mapped in a window, in order of address. `None` if the cut has to wait for work.
     pub(super) fn cut_at_ends(
         &self,
         window: Option<Window>,
@@ -82,7 +83,8 @@ impl<P: Pages> Range<P> {
         self.cut(ends, (start, end), cut, is_idle)
     }
 
-    /// Cuts where a block of so many bytes is to be mapped. That may lead to another place, where less is missing by then.
+    /// Cuts handles where a block of `bytes` bytes is to be mapped. After a cut, fewer bytes may be missing at another place, which is then
+    /// tried too.
     pub(super) fn cut_windows(
         &mut self,
         bytes: u64,
@@ -111,19 +113,19 @@ impl<P: Pages> Range<P> {
         let may_cut = cut != Cut::Never && self.backing == Backing::Span;
         for end in ends.filter(|_| may_cut) {
             match self.loose(&end, block) {
-                // Work of which nobody tells may use it: it stays whole.
+                // Unknown work may use the handle, so it stays whole.
                 Some(_) if end.tag.freed() > self.settled => {}
                 Some(handle) if is_idle(end.tag) => handles.push(handle),
                 Some(_) if cut == Cut::OrWait => return None,
                 _ => {}
             }
         }
-        // A block may begin and end in one.
+        // A block may begin and end in the same handle.
         handles.dedup();
         Some(handles)
     }
 
-    /// The handle at this end of a block, if it is far longer than what the block has of it, and all free.
+    /// The handle at this end of a block, if it is far longer than the block's part of it, and all free.
     fn loose(&self, end: &End, (start, behind): (u64, u64)) -> Option<IdleHandle> {
         let (offset, bytes) = self.handles.around(end.address)?;
         let over = (start / self.granule * self.granule).saturating_sub(offset)

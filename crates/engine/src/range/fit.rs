@@ -1,20 +1,20 @@
-//! Best fit with immediate coalescing: which free span serves a request, and how spans split and merge.
+//! Best fit with immediate merging: which free span serves a request, and how spans split and merge.
 //!
 //! Invariants:
-//! * No two neighbours in a list are both free whose tags merge, and no two are both holes.
+//! * No two neighbours in a list are both free with tags that merge, and no two are both holes.
 //! * `tail` is the free span right before the last hole, if there is one. Every other free span is in `bins`.
 //!
-//! The tail serves only what nothing else fits (the "wilderness preservation" of Korn and Vo, "In search of a better
-//! malloc", 1985). Blocks then fall the same way whether the range has still to grow or has long grown, so that a load
-//! that repeats never needs more than it did the first time.
+//! The tail serves a request only if no other span fits (the "wilderness preservation" of Korn and Vo, "In search of a better malloc",
+//! 1985). So blocks lie the same way in a range that still grows and in one that has grown. A load that repeats therefore never needs more
+//! memory than it did the first time.
 
 use super::bins::Bins;
 use super::spans::{END, NIL, Node, RangeSpan, SpanState, Spans};
 use crate::order::Tag;
 
-/// Memory given to one holder, who hands it back to [`Range::free`](super::Range::free) of the same range.
+/// Memory of one block. Its owner returns it to [`Range::free`](super::Range::free) of the same range.
 ///
-/// Plain numbers: dropping it leaks the memory until the range is dropped.
+/// It consists of plain numbers. If it is dropped, the memory stays taken until the range is dropped.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "memory that is not handed back stays taken"]
 pub(crate) struct RangeBlock {
@@ -23,16 +23,16 @@ pub(crate) struct RangeBlock {
 }
 
 impl RangeBlock {
-    /// Where it begins, a multiple of [`ALIGN`](super::ALIGN): bytes from the start of the reserved span, or, in
-    /// chunks, the device's address.
+    /// The first byte of the block, a multiple of [`ALIGN`](super::ALIGN): an offset from the start of the reserved span, or in chunks the
+    /// device's address.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 }
 
-/// No free span is too long.
+/// For a search that accepts spans of any length.
 pub(super) const ANY_LENGTH: u64 = u64::MAX;
-/// Leaves none of the free spans that fit out.
+/// For a search that looks at all free spans that fit.
 pub(super) const EVERY_SPAN: usize = usize::MAX;
 
 #[derive(Debug)]
@@ -48,13 +48,14 @@ impl Fit {
         Self { spans: Spans::new(capacity), bins: Bins::new(), tail: NIL }
     }
 
-    /// The smallest free span of at least `bytes` whose tag `accepts`, the lowest among equals, of the `most` smallest; the
-    /// tail only if there is no other, and any will do: none is longer than `longest`.
+    /// A block in the smallest free span of at least `bytes` and at most `longest` whose tag `accepts`; among equal sizes, the lowest
+    /// address. It looks at the `most` smallest spans that fit. It uses the tail only if all other spans were looked at and `longest` is
+    /// [`ANY_LENGTH`].
     ///
     /// `bytes` is a multiple of [`ALIGN`](super::ALIGN) and not 0, here and below.
     ///
     /// # Errors
-    /// The first that `accepts` returned; nothing has changed then.
+    /// The first error of `accepts`; nothing has changed then.
     #[inline]
     pub(super) fn allocate_if<E>(
         &mut self,
@@ -79,7 +80,7 @@ impl Fit {
         if found.is_none() && longest == ANY_LENGTH { self.allocate_tail(bytes, accepts) } else { Ok(None) }
     }
 
-    /// The front of the tail, if that is long enough and `accepts` its tag.
+    /// The front of the tail, if the tail is long enough and `accepts` its tag.
     #[inline]
     fn allocate_tail<E>(
         &mut self,
@@ -94,7 +95,8 @@ impl Fit {
         Ok(None)
     }
 
-    /// Of all free spans of at least `bytes` whose tag `accepts`, the front of the lowest, or the end of the highest if it `is_high`.
+    /// A block in a free span of at least `bytes` that `accepts`: the front of the lowest one, or the end of the highest one if it
+    /// `is_high`.
     pub(super) fn allocate_at(
         &mut self,
         is_high: bool,
@@ -122,8 +124,8 @@ impl Fit {
         Some(self.carve(id, offset, bytes))
     }
 
-    /// Carves `bytes` at `offset` out of free spans side by side, of which `id` is one that does not begin before there.
-    /// What is left at both ends keeps its tag.
+    /// Carves `bytes` at `offset` out of free spans that lie side by side. `id` is one of them that does not begin before `offset`, or
+    /// contains it. The rests at both ends keep their tags.
     pub(super) fn carve(&mut self, mut id: u32, offset: u64, bytes: u64) -> RangeBlock {
         while self.spans.at(id).offset > offset {
             id = self.spans.at(id).prev;
@@ -145,7 +147,7 @@ impl Fit {
         self.take(id, bytes)
     }
 
-    /// Adds to node `id`, which is not listed, what it lacks to `bytes` of the free span behind it.
+    /// Extends node `id`, which is not listed, up to `bytes` by the free span behind it.
     fn annex(&mut self, id: u32, bytes: u64) {
         let Node { bytes: own, next, .. } = *self.spans.at(id);
         self.unlist(next);
@@ -161,18 +163,18 @@ impl Fit {
         self.spans.at_mut(id).bytes += part;
     }
 
-    /// Merges what is free side by side and `is_idle` by its tag: it has no user any more.
+    /// Merges neighbouring free spans whose tags `is_idle` accepts: their users are done.
     pub(super) fn merge_idle(&mut self, is_idle: impl Fn(Tag) -> bool) {
         let has_done = |&id: &u32| !self.spans.at(id).tag.has_no_users() && is_idle(self.spans.at(id).tag);
         let mut idle: Vec<u32> = self.free_spans(0).filter(has_done).collect();
         idle.sort_unstable_by_key(|&id| self.spans.at(id).offset);
-        // All of them before any merges with one that has a user.
+        // All tags are changed before any span merges with one that has a user.
         for &id in &idle {
             let node = self.spans.at_mut(id);
             node.tag = node.tag.without_users();
         }
         for id in idle {
-            // One that another one swallowed is no span any more.
+            // A span that was merged into another one no longer exists.
             if self.spans.state(id) == Some(SpanState::Free) {
                 self.unlist(id);
                 self.coalesce(id);
@@ -198,14 +200,14 @@ impl Fit {
         RangeBlock { node: live, offset }
     }
 
-    /// The free spans of at least `bytes`, in no order of address.
+    /// The free spans of at least `bytes`, not in order of address.
     pub(super) fn free_spans(&self, bytes: u64) -> impl Iterator<Item = u32> + '_ {
         let next = |&id: &u32| self.bins.next(&self.spans, (self.spans.at(id).bytes, self.spans.at(id).offset + 1));
         let tail = Some(self.tail).filter(|&tail| tail != NIL && self.spans.at(tail).bytes >= bytes);
         std::iter::successors(self.bins.next(&self.spans, (bytes, 0)), next).chain(tail)
     }
 
-    /// The bytes of a block; `None` if it is none of this range, or no longer.
+    /// The bytes of a block. `None` if the block is not of this range or was freed.
     #[inline]
     pub(super) fn bytes(&self, block: &RangeBlock) -> Option<u64> {
         let live = self.spans.state(block.node) == Some(SpanState::Live);
@@ -213,7 +215,7 @@ impl Fit {
         (node.offset == block.offset).then_some(node.bytes)
     }
 
-    /// Frees node `id`, which is live: merges it with its free neighbours into one free span, and returns that.
+    /// Frees the live node `id`. Merges it with its free neighbours, and returns the merged span.
     #[inline]
     pub(super) fn coalesce(&mut self, mut id: u32) -> u32 {
         let Node { prev, next, .. } = *self.spans.at(id);
@@ -231,14 +233,14 @@ impl Fit {
         id
     }
 
-    /// The tag of node `id` and its neighbour as one, if that is free and they may be.
+    /// The tag of node `id` and its neighbour together. `None` if the neighbour is not free or the tags do not merge.
     #[inline]
     fn merged(&self, id: u32, neighbour: u32) -> Option<Tag> {
         let is_free = self.spans.state(neighbour) == Some(SpanState::Free);
         is_free.then(|| self.spans.at(id).tag.merge(self.spans.at(neighbour).tag))?
     }
 
-    /// Adds `right` to its left neighbour.
+    /// Merges `right` into its left neighbour.
     #[inline]
     fn swallow(&mut self, left: u32, right: u32, tag: Tag) {
         let bytes = self.spans.at(right).bytes;
@@ -248,9 +250,9 @@ impl Fit {
         self.spans.remove(right);
     }
 
-    /// Makes `bytes` at `offset` of `hole` free memory, and returns the free span that they became part of.
+    /// Makes `bytes` at `offset` of `hole` free memory, and returns the free span that contains them then.
     ///
-    /// A piece of the last hole begins where that begins.
+    /// A piece of the last hole must begin where the hole begins.
     pub(super) fn map(&mut self, hole: u32, offset: u64, bytes: u64) -> u32 {
         let node = self.spans.at_mut(hole);
         let before = RangeSpan { offset: node.offset, bytes: offset - node.offset, state: SpanState::Hole };
@@ -269,8 +271,7 @@ impl Fit {
         self.coalesce(id)
     }
 
-    /// Makes `bytes` at `offset` of the free span `id` a hole, and returns the free span that remains behind them, or
-    /// [`NIL`].
+    /// Makes `bytes` at `offset` of the free span `id` a hole. Returns the free span that remains behind them, or [`NIL`].
     pub(super) fn unmap(&mut self, id: u32, offset: u64, bytes: u64) -> u32 {
         self.unlist(id);
         let node = self.spans.at_mut(id);
@@ -313,7 +314,7 @@ impl Fit {
         }
     }
 
-    /// Lets the hole `right` swallow its neighbour `left`.
+    /// Merges the hole `left` into its neighbour `right`.
     fn absorb(&mut self, left: u32, right: u32) {
         let Node { offset, bytes, .. } = *self.spans.at(left);
         self.spans.unlink_hole(left);
@@ -323,20 +324,20 @@ impl Fit {
         node.bytes += bytes;
     }
 
-    /// A new chunk, free as a whole.
+    /// Adds a new chunk, which is one free span.
     pub(super) fn add_chunk(&mut self, offset: u64, bytes: u64) -> u32 {
         let id = self.spans.alone(RangeSpan { offset, bytes, state: SpanState::Free });
         self.list(id);
         id
     }
 
-    /// Takes away a chunk that is free as a whole.
+    /// Removes a chunk that is one free span.
     pub(super) fn remove_chunk(&mut self, id: u32) {
         self.unlist(id);
         self.spans.remove(id);
     }
 
-    /// Files the free span `id` as what its place makes it: the tail, or one for the bins.
+    /// Lists the free span `id`: as the tail if it lies before the last hole, otherwise in the bins.
     #[inline]
     fn list(&mut self, id: u32) {
         if self.spans.at(id).next == END {

@@ -1,8 +1,8 @@
-//! Large blocks from what is idle: pages move to where a block fits, so that what is reserved does not grow.
+//! Large blocks from idle memory: pages move to the place of the block, so the reserved memory does not grow.
 //!
-//! The block goes where the fewest bytes are missing (see `window`). As many bytes are unmapped first as would be too
-//! many then: handles in free spans that the block's place does not meet. Nothing is unmapped if too much would be
-//! reserved even so. What other streams still use can be neither used nor unmapped, and does not count as reserved.
+//! The block lies where the fewest bytes are missing (see `window`). As many bytes as would exceed the limit are unmapped first, from
+//! handles in free spans outside the block's place. If the limit would be exceeded even so, nothing is unmapped. Memory that other streams
+//! still use can be neither used nor unmapped, and does not count as reserved here.
 //!
 //! ```text
 //!   0                    reserved      aim           most    reserved + missing
@@ -23,47 +23,47 @@ use super::window::{self, Window};
 use crate::device::Pages;
 use crate::order::Tag;
 
-/// How much may be reserved once there is a block; as much as before always may.
+/// How much memory may be reserved after the block was made. As much as before is always allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
-    /// Free handles are unmapped for more than this, as long as there are any.
+    /// Free handles are unmapped until the reserved memory is at most this, as long as there are any.
     pub(crate) aim: u64,
-    /// There is no block rather than more than this.
+    /// If more than this would be reserved, there is no block.
     pub(crate) most: u64,
     pub(crate) cut: Cut,
 }
 
 impl Limit {
-    /// No more than `bytes` as long as there are free handles to unmap, and however much it takes then.
+    /// At most `bytes` as long as there are free handles to unmap, and then as much as necessary.
     pub(crate) fn aiming_at(bytes: u64) -> Limit {
         Limit { aim: bytes, most: u64::MAX, cut: Cut::Never }
     }
 
-    /// Whether there may be no block only because a long handle is in use.
+    /// Whether the only obstacle to a block may be a long handle that work still uses.
     pub(super) fn waits(&self) -> bool {
         self.cut == Cut::OrWait
     }
 
-    /// The same for a caller who has waited.
+    /// The same limit for a caller that has waited.
     pub(super) fn at_once(self) -> Limit {
         Limit { cut: self.cut.now(), ..self }
     }
 
-    /// No more than `bytes`.
+    /// At most `bytes`.
     pub(crate) fn at(bytes: u64) -> Limit {
         Limit { aim: bytes, most: bytes, cut: Cut::Never }
     }
 }
 
 impl<P: Pages> Range<P> {
-    /// A block of at least `bytes` from memory that `may_use` says of by its tag, after which what is reserved is within
-    /// `limit`. Free handles are unmapped if it takes that, of memory that `is_idle` by its tag. `None` if all such handles
-    /// are not enough; nothing has changed then.
+    /// A block of at least `bytes` from memory whose tags `may_use` accepts, with the reserved memory within `limit` afterwards. If
+    /// necessary, it unmaps free handles whose memory `is_idle` by its tag. `None` if all such handles do not suffice; nothing has changed
+    /// then.
     ///
     /// # Errors
     ///
-    /// [`RangeError::Pages`] with the device's error, and what was unmapped until then stays so. [`RangeError::Unsettled`] if
-    /// unknown work may use what is to be unmapped; nothing has changed then.
+    /// [`RangeError::Pages`] with the device's error; handles that were unmapped before stay unmapped. [`RangeError::Unsettled`] if unknown
+    /// work may use memory that is to be unmapped; nothing has changed then.
     pub(super) fn gather(
         &mut self,
         bytes: u64,
@@ -89,8 +89,8 @@ impl<P: Pages> Range<P> {
         let Some(idle) = idle else { return Ok(None) };
         self.move_out(&idle)?;
         self.cut_windows(rounded, limit.cut, &may_use, &is_idle).map_err(RangeError::Pages)?;
-        // Looks for a window anew, since holes have merged. The one found before is still there: of what was unmapped it misses less
-        // than that.
+        // Searches for a window again, since holes have merged. The window found before still exists: only a part of the unmapped bytes
+        // lies in it.
         let block = self.grow_exactly(rounded, may_use)?;
         if block.is_some() {
             self.count(rounded);
@@ -98,7 +98,7 @@ impl<P: Pages> Range<P> {
         Ok(block)
     }
 
-    /// What to unmap so that a block of `bytes` can be mapped within `limit`, in order of address.
+    /// The handles to unmap so that a block of `bytes` can be mapped within `limit`, in order of address.
     fn in_exchange(
         &self,
         bytes: u64,
@@ -107,12 +107,12 @@ impl<P: Pages> Range<P> {
         is_idle: impl Fn(Tag) -> bool,
     ) -> Option<Vec<IdleHandle>> {
         let (missing, window) = self.lacking(bytes, may_use)?;
-        // Nothing is unmapped if a handle is to be waited for.
+        // Nothing is unmapped if the caller must first wait for a handle.
         self.cut_at_ends(window, limit.cut, &is_idle)?;
         self.in_exchange_for(missing, window, limit, may_use, is_idle)
     }
 
-    /// What to unmap so that so many `missing` bytes can be mapped within `limit`, outside of `window`, in order of address.
+    /// The handles to unmap, outside of `window`, so that `missing` bytes can be mapped within `limit`. They are in order of address.
     pub(super) fn in_exchange_for(
         &self,
         missing: u64,
@@ -122,17 +122,17 @@ impl<P: Pages> Range<P> {
         is_idle: impl Fn(Tag) -> bool,
     ) -> Option<Vec<IdleHandle>> {
         let reserved = self.stats.reserved - self.barred(may_use);
-        // More than the device has, or may give by its limit, is not to be had however much may be reserved.
+        // The device cannot provide more than it has, or than its limit allows, even if `limit` allows more.
         let all = reserved.saturating_add(self.pages.room());
         let wanted = excess(reserved, missing, limit.aim.min(all));
         if wanted == 0 {
             return Some(Vec::new());
         }
         let required = excess(reserved, missing, limit.most.min(all));
-        // Added up first: an attempt in vain, which a scope may make in each entry, takes no memory of the heap.
+        // The bytes are summed first, so an attempt in vain, which a scope may make in each entry, uses no heap memory.
         let idle = || self.idle_outside(window, &is_idle);
         let settled = bytes_of(idle().filter(|handle| self.is_settled(handle)));
-        // Handles that no unknown work uses, if they are enough.
+        // If the handles that no unknown work uses suffice, only those are chosen.
         let are_enough = settled >= wanted;
         let goal = if are_enough { wanted } else { wanted.min(bytes_of(idle())) };
         let among = || idle().filter(|handle| !are_enough || self.is_settled(handle)).collect();
@@ -143,7 +143,7 @@ impl<P: Pages> Range<P> {
         self.fit.spans.at(handle.span).tag.freed() <= self.settled
     }
 
-    /// Unmaps handles for others, given in order of address.
+    /// Unmaps handles in exchange for others. They are given in order of address.
     ///
     /// # Errors
     /// As for [`gather`](Range::gather).
@@ -154,8 +154,7 @@ impl<P: Pages> Range<P> {
         }
     }
 
-    /// How many bytes have to be mapped for a block of `bytes`, and its window, which a chunk of its own does not have.
-    /// `None` if nowhere so many addresses are free.
+    /// The bytes to map for a block of `bytes`, and its window. A new chunk has no window. `None` if nowhere enough addresses are free.
     pub(super) fn lacking(&self, bytes: u64, may_use: &impl Fn(Tag) -> bool) -> Option<(u64, Option<Window>)> {
         match self.backing {
             Backing::Span => {
@@ -166,23 +165,23 @@ impl<P: Pages> Range<P> {
         }
     }
 
-    /// Whether a handle of at most so many bytes lies in free memory, whoever may still use that.
+    /// Whether a handle of at most `most` bytes lies in free memory, whichever work may still use that memory.
     pub(super) fn has_free_handle(&self, most: u64) -> bool {
         let spans = &self.fit.spans;
         let is_free = |id: &u32| spans.state(*id) == Some(SpanState::Free);
         let mut first = self.fit.free_spans(0).filter(|&id| !is_free(&spans.at(id).prev));
         first.any(|first| {
-            // Free spans side by side of which each waits for other work.
+            // Neighbouring free spans that wait for different work.
             let run = std::iter::successors(Some(first), |&id| Some(spans.at(id).next).filter(is_free));
             let end = run.last().map_or(0, |last| spans.at(last).end());
             self.handles.within(spans.at(first).offset, end).any(|(_, bytes)| bytes <= most)
         })
     }
 
-    /// The handles that lie in a free span whose memory `is_idle`, and have no address of `window`.
+    /// The handles outside `window` that lie in a free span whose memory `is_idle`.
     fn idle_outside(&self, window: Option<Window>, is_idle: impl Fn(Tag) -> bool) -> impl Iterator<Item = IdleHandle> {
         let spans = &self.fit.spans;
-        // Shorter ones hold no handle.
+        // Shorter spans contain no handle.
         let free = self.fit.free_spans(self.granule).filter(move |&id| is_idle(spans.at(id).tag));
         let handles = move |span| {
             let within = self.handles.within(spans.at(span).offset, spans.at(span).end());
@@ -197,17 +196,17 @@ fn bytes_of(handles: impl Iterator<Item = IdleHandle>) -> u64 {
     handles.map(|handle| handle.bytes).sum()
 }
 
-/// How many of the bytes `reserved` have to go so that with those that are `missing` there are no more than `allowed`, or
-/// than before.
+/// How many reserved bytes must be unmapped. Afterwards, with the `missing` bytes mapped, at most `allowed` bytes are reserved, or as many
+/// as before.
 fn excess(reserved: u64, missing: u64, allowed: u64) -> u64 {
     let room = allowed.saturating_sub(reserved);
     missing.saturating_sub(room)
 }
 
-/// The fewest of the handles that make at least `need` bytes, in order of address; `None` if all make less.
+/// The fewest handles that have at least `need` bytes together, in order of address. `None` if all of them have less.
 ///
-/// The longest ones, but for the last, which is the shortest that suffices: the excess is less than that one. Among
-/// equals those at the highest addresses, which best fit uses last, and which leave few holes.
+/// It takes the longest handles. The last one is the shortest that suffices, so the excess is less than that one. Among handles of equal
+/// length it takes those at the highest addresses: best fit uses these last, and they leave few holes.
 fn choose(mut idle: Vec<IdleHandle>, need: u64) -> Option<Vec<IdleHandle>> {
     if need == 0 {
         return Some(Vec::new());
@@ -218,7 +217,7 @@ fn choose(mut idle: Vec<IdleHandle>, need: u64) -> Option<Vec<IdleHandle>> {
         rest -= idle[whole].bytes;
         whole += 1;
     }
-    // The next one would do for the rest, and so would shorter ones: the first of the shortest takes its place.
+    // The next handle suffices for the rest, and shorter ones may too. The first handle of the shortest sufficient length takes its place.
     let enough = idle.partition_point(|handle| handle.bytes >= rest);
     let shortest = idle[..enough].last()?.bytes;
     let last = idle.partition_point(|handle| handle.bytes > shortest);
@@ -232,7 +231,7 @@ fn choose(mut idle: Vec<IdleHandle>, need: u64) -> Option<Vec<IdleHandle>> {
 mod tests {
     use super::{IdleHandle, choose};
 
-    /// What is chosen of handles of these bytes, one behind the other.
+    /// The offsets of the chosen handles, for handles of these bytes that lie one behind the other.
     fn chosen(bytes: &[u64], need: u64) -> Option<Vec<u64>> {
         let offset = |i: usize| bytes[..i].iter().sum();
         let idle = bytes.iter().enumerate().map(|(i, &bytes)| IdleHandle { span: 0, offset: offset(i), bytes });

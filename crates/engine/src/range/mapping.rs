@@ -1,8 +1,7 @@
-//! What the device is asked for, and what is known of it afterwards: handles, free spans and holes change with every
-//! call, and with all of it that was done if it failed half-way.
+//! The calls of the device, and the record of their results. Handles, free spans and holes change with every call. If a call fails
+//! half-way, they change by the part that was done.
 //!
-//! Handles that lie side by side are mapped by one call and unmapped by one, which most devices do at far less than the
-//! cost of a call for each.
+//! Neighbouring handles are mapped with one call and unmapped with one, which costs far less on most devices than a call for each handle.
 
 use super::fit::Fit;
 use super::handles::IdleHandle;
@@ -12,8 +11,8 @@ use super::window::Stretch;
 use crate::device::{Pages, Unfinished};
 
 impl<P: Pages> Range<P> {
-    /// Maps all `stretches` or none, and returns the free span that they lie in. What the device then refuses to take
-    /// back stays as free memory.
+    /// Maps all `stretches` or none, and returns the free span that contains the last of them. If a later stretch fails and the device
+    /// refuses to unmap earlier ones, these stay as free memory.
     pub(super) fn map_all(&mut self, stretches: &[Stretch]) -> Result<Option<u32>, P::Error> {
         for (done, stretch) in stretches.iter().enumerate() {
             if let Err(Unfinished { mapped, error }) = self.map(stretch) {
@@ -28,7 +27,7 @@ impl<P: Pages> Range<P> {
         Ok(stretches.iter().filter_map(|stretch| self.fit.map_first(stretch, stretch.pieces.len())).last())
     }
 
-    /// Unmaps handles, given in order of address, so that in each span what is left lies behind.
+    /// Unmaps handles. They are given in order of address, so in each span the rest lies behind the handles that were unmapped.
     pub(super) fn unmap_idle(&mut self, idle: &[IdleHandle]) -> Result<(), P::Error> {
         let (mut span, mut rest) = (NIL, NIL);
         for run in idle.chunk_by(|left, right| left.span == right.span && left.offset + left.bytes == right.offset) {
@@ -41,7 +40,7 @@ impl<P: Pages> Range<P> {
         Ok(())
     }
 
-    /// Unmaps handles side by side within the free span `id`, and returns the free span behind them.
+    /// Unmaps neighbouring handles within the free span `id`, and returns the free span behind them.
     fn unmap_free(&mut self, id: u32, offset: u64, pieces: &[u64]) -> Result<u32, P::Error> {
         let unmapped = self.unmap(offset, pieces);
         let (left, gone) = pieces.split_at(unmapped.as_ref().err().map_or(0, |left| left.mapped));
@@ -55,7 +54,7 @@ impl<P: Pages> Range<P> {
         unmapped.map(|()| rest).map_err(|unfinished| unfinished.error)
     }
 
-    /// Takes a chunk of `bytes`, and returns where it is.
+    /// Takes a chunk of `bytes`, and returns its address.
     pub(super) fn take_chunk(&mut self, bytes: u64) -> Result<u64, P::Error> {
         let offset = self.pages.chunk(bytes)?;
         self.count_mapped(offset, &[bytes]);
@@ -84,7 +83,7 @@ impl<P: Pages> Range<P> {
 }
 
 impl Fit {
-    /// Makes free memory of the first `count` pieces of a stretch, and returns the free span that they became part of.
+    /// Makes the first `count` pieces of a stretch free memory, and returns the free span that contains them then.
     fn map_first(&mut self, stretch: &Stretch, count: usize) -> Option<u32> {
         (count > 0).then(|| self.map(stretch.hole, stretch.offset, stretch.pieces[..count].iter().sum()))
     }

@@ -1,33 +1,39 @@
-//! One range of device memory: where blocks lie, which pages are behind them, when to ask for more.
+//! The range of a device: it decides where blocks lie, which pages are behind them, and when to request more pages.
 //!
-//! Blocks of every scope and thread are carved from one range per device by best fit, and merge with their free
-//! neighbours the moment they are freed. [`DeviceRange`] is the range of a device; all the rest is arithmetic over plain
-//! numbers, and reaches the device through [`Pages`](crate::device::Pages). Two kinds of memory run under the same logic:
+//! Each device has one range, which serves blocks to all scopes and threads. It uses the best fit, and merges a freed block with its free
+//! neighbours at once. [`DeviceRange`] is the range of a device. The other types compute with plain numbers, and reach the device only
+//! through [`Pages`](crate::device::Pages).
 //!
-//! * a **span**: one stretch of reserved addresses, with pages mapped behind it as it grows and unmapped anywhere in it;
-//! * **chunks**: contiguous pieces that the device places, for devices without virtual memory management. A block never
-//!   reaches across two chunks.
+//! A request takes this way: `DeviceRange::reuse` (`supply`) locks the range and looks for a free span that the request's stream may use
+//! (`ordered`, `fit`, `bins`). If there is none, the caller tries cheaper steps first and then calls `DeviceRange::allocate`, which maps
+//! more pages (`window`, `sizing`, `mapping`). `DeviceRange::free` (`shared`) takes a block back.
 //!
-//! | file | its one matter |
+//! The same code serves two kinds of memory:
+//!
+//! * a **span**: one stretch of reserved addresses. Pages are mapped behind it as it grows, and unmapped anywhere in it.
+//! * **chunks**: contiguous pieces at addresses that the device chooses, for devices without virtual memory management. No block reaches
+//!   across two chunks.
+//!
+//! | file | its subject |
 //! |---|---|
 //! | `shared` | [`DeviceRange`]: the range of a device, behind its lock |
-//! | `ordered` | which stream may have what of the range at once |
-//! | `supply` | what an allocation asks of it first, and where it ends; what a shortage asks of it |
-//! | `wait` | how long a thread waits for other people's work |
-//! | `trim` | pages that go back to the device; the wait for work of which nobody tells |
+//! | `ordered` | which stream may use which memory of the range at once |
+//! | `supply` | the first and the last step of an allocation; the calls for a shortage |
+//! | `wait` | how long a thread waits for other work |
+//! | `trim` | pages that are returned to the device; the wait for work on unknown streams |
 //! | `range` | [`Range`]: allocate, free, trim, counters |
 //! | `fit` | which free span serves a request, how spans split and merge |
 //! | `bins` | free spans in order of size |
 //! | `spans` | spans in order of address |
-//! | `window` | where pages are missing least, when no mapped span is long enough |
-//! | `gather` | how pages move under a large block, so that no more are reserved |
-//! | `clearing` | which blocks are to be moved so that free memory lies side by side |
-//! | `cut` | long handles of which a block needs a part only |
-//! | `split` | how a block is taken apart |
-//! | `room` | blocks with room to grow |
+//! | `window` | where the fewest pages are missing, if no mapped span is long enough |
+//! | `gather` | how pages move to make room for a large block without more reserved memory |
+//! | `clearing` | which blocks must move so that free memory lies side by side |
+//! | `cut` | long handles of which a block needs only a part |
+//! | `split` | how a block is divided |
+//! | `room` | blocks with addresses to grow into |
 //! | `sizing` | how much to map at a time |
-//! | `mapping` | what the device is asked for, and what is known of it afterwards |
-//! | `handles` | which pieces the device was asked for |
+//! | `mapping` | calls of the device, and the record of their results |
+//! | `handles` | which pieces the device has mapped |
 
 mod bins;
 mod clearing;
@@ -73,7 +79,7 @@ use {
     spans::{RangeSpan, SpanState},
 };
 
-/// Every block starts at a multiple of this many bytes, and its size is rounded up to one.
+/// Every block starts at a multiple of this many bytes, and its size is rounded up to such a multiple.
 ///
-/// CUDA promises 256 for its own allocations, and vector loads and most libraries' kernels count on it.
+/// CUDA promises 256 for its own allocations. Vector loads and kernels of most libraries rely on it.
 const ALIGN: u64 = 256;

@@ -1,7 +1,8 @@
-//! A range with the streams that use its memory: who may have what of it at once, and who has to come behind whom.
+//! A range with the streams that use its memory. It decides which stream may use which memory at once, and which stream must wait for which
+//! work.
 //!
-//! Invariant: the stream of a block that is handed out comes behind whatever work used its memory before. Everything here is
-//! done under the lock of [`DeviceRange`](super::DeviceRange), and waits for nobody.
+//! Invariant: the stream of a block that is handed out is ordered behind all work that used its memory before. All of this happens under
+//! the lock of [`DeviceRange`](super::DeviceRange), and no call waits.
 
 use super::fit::EVERY_SPAN;
 use super::range::Backing;
@@ -10,17 +11,17 @@ use crate::base::error::{Error, Result};
 use crate::device::{Pages, Source, Stream};
 use crate::order::{Streams, Tag};
 
-/// Memory carved out of a range.
+/// Memory that was carved out of a range.
 #[derive(Debug)]
 pub(crate) struct Carved {
     pub(crate) block: RangeBlock,
     pub(crate) address: u64,
-    /// Handles that were mapped for it, and unmapped elsewhere.
+    /// The number of handles that were mapped for it and unmapped elsewhere.
     pub(crate) calls: u64,
     pub(crate) taken: Obtained,
 }
 
-/// How often the device was asked for memory, and gave it.
+/// How often the device was asked for memory and provided it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Obtained {
     /// Calls of its allocator.
@@ -38,35 +39,37 @@ impl Obtained {
     }
 }
 
-/// How much of a range is in use, in bytes.
+/// The state of a range, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct RangeState {
-    /// Held from the device.
+    /// Bytes reserved from the device.
     pub reserved: u64,
-    /// In blocks.
+    /// Bytes in blocks.
     pub live: u64,
-    /// The most in blocks at once that is expected again.
+    /// The peak of bytes in blocks that is expected again.
     pub(crate) peak_live: u64,
-    /// The most that was ever held from the device.
+    /// The peak of bytes reserved from the device.
     pub(crate) peak_reserved: u64,
-    /// How often something was freed.
+    /// How often memory was freed.
     pub(crate) frees: u64,
-    /// Calls by which pages moved though the range could have grown.
+    /// Calls that moved pages although the range could have grown.
     pub(crate) exchanged: u64,
-    /// The least that can be mapped.
+    /// The unit of mapping.
     pub(crate) granule: u64,
-    /// How much more there can be at most, as far as is known of the device and its limit.
+    /// How many more bytes can be reserved, as far as is known of the device and its limits.
     pub(crate) room: u64,
     /// Whether several streams share the memory.
     pub(crate) is_shared: bool,
 }
 
-/// What carves a block out of a range, given what its stream may use at once and what nobody uses.
+/// A function that carves a block out of a range. It is given two predicates for tags: which memory the stream may use at once, and which
+/// memory nobody uses.
 pub(super) type Carve<'a> = dyn Fn(&mut Range<Source>, &dyn Fn(Tag) -> bool, &dyn Fn(Tag) -> bool) -> Result<Option<RangeBlock>, RangeError<Error>>
     + 'a;
 
-/// Free spans that a supply looks at for one that the stream may use at once. More of them find memory where many streams share a
-/// range, at a question to the device for each stream whose memory is met; the range looks at all before it grows.
+/// The number of free spans that a supply examines for one that the stream may use at once. A larger number finds memory more often if many
+/// streams share a range, but may cost one query to the device for each stream whose memory is examined. The range examines all spans
+/// before it grows.
 pub(super) const CANDIDATES: usize = 16;
 
 #[derive(Debug)]
@@ -75,7 +78,7 @@ pub(super) struct Ordered {
     pub(super) streams: Streams,
     /// Calls that [`exchange`](super::DeviceRange::exchange) made.
     pub(super) exchanged: u64,
-    /// What a call met that could not return it.
+    /// A failure of a call that could not return it.
     pub(super) failure: Option<Error>,
 }
 
@@ -100,7 +103,7 @@ impl Ordered {
         failure.map_or(Ok(()), |error| Err(error.deferred()))
     }
 
-    /// Asks all streams how far they are, and merges what they have done with.
+    /// Asks all streams how far they are, and merges memory whose users are done.
     pub(super) fn look(&mut self) -> Result<()> {
         let Ordered { range, streams, .. } = self;
         streams.look(false)?;
@@ -118,7 +121,7 @@ impl Ordered {
         Ok(block.map(|block| self.carved(block, 0, 0)))
     }
 
-    /// Memory for `bytes` that is free, where blocks of no scope lie.
+    /// Free memory for `bytes`, at the place for blocks outside scopes.
     pub(super) fn reuse_at_its_end(&mut self, stream: &Stream, bytes: u64) -> Option<Carved> {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
@@ -126,7 +129,7 @@ impl Ordered {
         Some(self.carved(block, 0, 0))
     }
 
-    /// Memory for `bytes` that is free, or else for which the device gives the pages that are missing.
+    /// Memory for `bytes`: free memory, or else free memory together with newly mapped pages.
     pub(super) fn extend(&mut self, stream: &Stream, bytes: u64) -> Result<Carved> {
         if let Some(carved) = self.reuse(stream, bytes, EVERY_SPAN)? {
             return Ok(carved);
@@ -140,7 +143,7 @@ impl Ordered {
         }
     }
 
-    /// Memory for `bytes` that is free, behind those who still use it.
+    /// Free memory for `bytes` that other work may still use. The stream waits for that work.
     pub(super) fn reuse_behind(&mut self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
         let Ordered { range, streams, .. } = self;
         let block = range.reuse_if(bytes, CANDIDATES, |tag| match streams.claim(stream, tag) {
@@ -150,8 +153,8 @@ impl Ordered {
         Ok(block.map(|block| self.carved(block, 0, 0)))
     }
 
-    /// Memory for `bytes` in spite of those who still use it: behind those of one free span, or else behind all. What the
-    /// device said before is returned where neither helps.
+    /// Memory for `bytes` that other work still uses. The stream waits for the users of one free span, or else for those of all. If neither
+    /// helps, this returns the device's error.
     pub(super) fn seize(&mut self, stream: &Stream, bytes: u64, error: Error) -> Result<Carved> {
         if let Some(carved) = self.reuse_behind(stream, bytes)? {
             return Ok(carved);
@@ -164,8 +167,8 @@ impl Ordered {
         self.extend(stream, bytes)
     }
 
-    /// What `carve` makes of the range for `stream`, with the calls that it took. If it `leaves_unsettled`, pages stay that unknown work
-    /// may use.
+    /// Runs `carve` on the range for `stream`, and counts the calls that it made. If it `leaves_unsettled`, pages that unknown work may use
+    /// stay mapped.
     pub(super) fn carve(
         &mut self,
         stream: &Stream,
@@ -184,7 +187,7 @@ impl Ordered {
         Ok(block.map(|block| self.carved(block, mapped, unmapped)))
     }
 
-    /// What is reserved, and in use.
+    /// The reserved bytes and the bytes in use.
     pub(super) fn occupancy(&self) -> RangeState {
         let stats = self.range.stats;
         RangeState {
@@ -200,7 +203,7 @@ impl Ordered {
         }
     }
 
-    /// A block for which so many handles were mapped, and unmapped.
+    /// A block for which this many handles were mapped and unmapped.
     pub(super) fn carved(&self, block: RangeBlock, mapped: u64, unmapped: u64) -> Carved {
         let taken = match self.range.backing {
             Backing::Span => Obtained { allocations: 0, pieces: mapped },
@@ -210,7 +213,7 @@ impl Ordered {
     }
 }
 
-/// There are not so many addresses side by side: fewer than the device has memory for, or fewer than were reserved.
+/// The error for a lack of contiguous addresses: the device has less memory, or the range has fewer addresses.
 pub(super) fn exhausted(bytes: u64, source: &Source) -> Error {
     let short = |of: &str| Error::out_of_memory(of, bytes as usize, "no free stretch of addresses is as long");
     match (source.capacity(), source.span()) {

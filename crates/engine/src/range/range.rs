@@ -1,9 +1,9 @@
-//! The range of one device: serves blocks, asks the device for more when nothing fits, gives back what is free.
+//! The range of one device. It serves blocks, maps more memory if nothing fits, and returns free memory.
 //!
 //! Invariants:
-//! * Behind every block and every free span there are pages; `stats.reserved` is the sum of the handles' bytes, and
-//!   `stats.live` that of the blocks'.
-//! * A call that fails leaves everything as it was, counters of calls aside.
+//! * Every block and every free span has pages behind it. `stats.reserved` is the sum of the handles' bytes, and `stats.live` the sum of
+//!   the blocks' bytes.
+//! * A call that fails changes nothing except counters of calls.
 
 use std::convert::Infallible;
 
@@ -18,57 +18,57 @@ use super::{ALIGN, sizing};
 use crate::device::Pages;
 use crate::order::{FreeMoment, Tag};
 
-/// Blocks of at least 1/4 of a granule count as large: they decide how many pages there are, while many smaller ones share one.
+/// Blocks of at least 1/4 of a granule count as large. They determine how many pages there are; many smaller ones share a page.
 const LARGE_BLOCK_SHARE: u64 = 4;
-/// Blocks of no scope of at least this share of what is reserved lie at the upper end.
+/// Blocks outside scopes of at least this share of the reserved memory lie at the upper end.
 const AT_THE_END: u64 = 32;
-/// A span that is longer than a block by this share of it fits nearly as well as one of its length.
+/// A span that is longer than a block by at most this share fits nearly as well as one of the block's length.
 const NEAR: u64 = 8;
 
-/// Counters of a range. Sizes in bytes, blocks rounded up to [`ALIGN`].
+/// Counters of a range. Sizes are in bytes, and blocks are rounded up to [`ALIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stats {
-    /// Mapped now.
+    /// Mapped bytes now.
     pub(super) reserved: u64,
-    /// In blocks now.
+    /// Bytes in blocks now.
     pub(super) live: u64,
     /// The largest `reserved` so far.
     pub(super) peak_reserved: u64,
     /// The largest `live` since the last trim: the high-water mark.
     pub(super) peak_live: u64,
-    /// Blocks now of at least 1/4 of a granule.
+    /// The number of blocks now that have at least 1/4 of a granule.
     pub(super) large_blocks: u64,
-    /// Handles mapped so far: as many calls on a device that has none for several.
+    /// Handles mapped so far. A device without calls for several handles needs this many calls.
     pub(super) map_calls: u64,
     /// Handles unmapped so far.
     pub(super) unmap_calls: u64,
 }
 
-/// Why a request was not served.
+/// The reason why a request was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub(super) enum RangeError<E> {
-    /// No stretch of addresses is long enough, with pages or without.
+    /// No stretch of addresses is long enough, with or without pages.
     Exhausted {
-        /// What was asked for.
+        /// The requested bytes.
         bytes: u64,
     },
-    /// The device refused to map what was missing.
+    /// The device refused to map the missing pages.
     Pages(E),
-    /// Pages are to move that work may use of which nobody tells.
+    /// Pages would have to move that work on unknown streams may use.
     Unsettled,
 }
 
-/// How the device gives memory to a range.
+/// How the device provides memory to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backing {
     /// Pages behind one span of reserved addresses.
     Span,
-    /// Contiguous pieces where the device likes.
+    /// Contiguous pieces at addresses that the device chooses.
     Chunks,
 }
 
-/// Blocks of one device's memory, best fit, over pages that are mapped when needed.
+/// Blocks of one device's memory by best fit, over pages that are mapped on demand.
 #[derive(Debug)]
 pub(super) struct Range<P> {
     pub(super) pages: P,
@@ -77,20 +77,19 @@ pub(super) struct Range<P> {
     pub(super) fit: Fit,
     pub(super) handles: Handles,
     pub(super) stats: Stats,
-    /// The holes of rooms that nobody has.
+    /// The holes of rooms that no block uses now.
     pub(super) closed_rooms: Vec<u32>,
-    /// Work of which nobody tells uses nothing that was freed at this moment or before.
+    /// Work on unknown streams uses no memory that was freed at this moment or before.
     pub(super) settled: FreeMoment,
 }
 
 impl<P: Pages> Range<P> {
-    /// A range over a reserved span of `capacity` bytes of addresses, rounded down to whole granules; nothing is mapped
-    /// yet.
+    /// A range over a reserved span of `capacity` bytes of addresses, rounded down to whole granules. Nothing is mapped yet.
     pub(super) fn span(pages: P, capacity: u64) -> Self {
         Self::new(pages, Backing::Span, capacity)
     }
 
-    /// A range over chunks that the device places where it likes; none is taken yet.
+    /// A range over chunks at addresses that the device chooses. It has no chunk yet.
     pub(super) fn chunks(pages: P) -> Self {
         Self::new(pages, Backing::Chunks, 0)
     }
@@ -104,13 +103,13 @@ impl<P: Pages> Range<P> {
 
     /// A block of at least `bytes`, and never less than [`ALIGN`].
     ///
-    /// The smallest mapped free span that fits serves it, the lowest among equals. If none fits, pages are mapped where
-    /// the fewest are missing: in a hole, behind the last block, or as a new chunk.
+    /// The smallest mapped free span that fits serves the block; among spans of equal size, the one at the lowest address. If none fits,
+    /// pages are mapped where the fewest are missing: in a hole, behind the last block, or as a new chunk.
     ///
     /// # Errors
     ///
-    /// [`RangeError::Exhausted`] if the addresses do not suffice, [`RangeError::Pages`] if the device refused. Either
-    /// way nothing has changed; after blocks were freed or memory was trimmed a retry can help.
+    /// [`RangeError::Exhausted`] if the addresses do not suffice, [`RangeError::Pages`] if the device refused. In both cases nothing has
+    /// changed, and a retry can help after blocks were freed or memory was trimmed.
     #[cfg(test)]
     pub(super) fn allocate(&mut self, bytes: u64) -> Result<RangeBlock, RangeError<P::Error>> {
         if let Some(block) = self.reuse(bytes) {
@@ -119,8 +118,8 @@ impl<P: Pages> Range<P> {
         self.extend(bytes, |_| true)
     }
 
-    /// A block for which pages are mapped, where nothing that is mapped already serves: beside what is free, as far as `may_use`
-    /// says so of its tag.
+    /// A block for which pages are mapped, if no mapped memory serves it. The block may also use free neighbours if `may_use` accepts their
+    /// tags.
     pub(super) fn extend(
         &mut self,
         bytes: u64,
@@ -132,18 +131,17 @@ impl<P: Pages> Range<P> {
         Ok(block)
     }
 
-    /// As [`allocate`](Range::allocate), from what is mapped already.
+    /// Like [`allocate`](Range::allocate), from mapped memory only.
     #[cfg(test)]
     pub(super) fn reuse(&mut self, bytes: u64) -> Option<RangeBlock> {
         let Ok(block) = self.reuse_if(bytes, super::fit::EVERY_SPAN, |_| Ok::<_, Infallible>(true));
         block
     }
 
-    /// A block from memory that is mapped already and whose tag `accepts`: of the `most` smallest spans that fit the first
-    /// that does.
+    /// A block from mapped memory whose tag `accepts` returns `true` for: the first of the `most` smallest spans that fit.
     ///
     /// # Errors
-    /// The first that `accepts` returned; nothing has changed then.
+    /// The first error of `accepts`; nothing has changed then.
     #[inline]
     pub(super) fn reuse_if<E>(
         &mut self,
@@ -159,11 +157,11 @@ impl<P: Pages> Range<P> {
         Ok(block)
     }
 
-    /// As [`reuse_if`](Range::reuse_if), but what the asking stream itself freed comes first if it fits nearly as well: nobody
-    /// is asked for it, and nobody who works at the same time lacks it.
+    /// Like [`reuse_if`](Range::reuse_if), but prefers memory that the requesting stream freed itself, if it fits nearly as well. No stream
+    /// has to be asked for this memory, and other working streams do not miss it.
     ///
     /// # Errors
-    /// The first that `accepts` returned; nothing has changed then.
+    /// The first error of `accepts`; nothing has changed then.
     pub(super) fn reuse_own_first<E>(
         &mut self,
         bytes: u64,
@@ -185,8 +183,8 @@ impl<P: Pages> Range<P> {
         }
     }
 
-    /// A block of what is free and `accepts` its node: at the upper end if it is a large part of what is reserved, and at the lower end
-    /// otherwise. What large blocks leave so serves the next ones, as smaller ones do not lie between them.
+    /// A block from a free span whose node `accepts`. A block that is a large share of the reserved memory lies at the upper end, any other
+    /// at the lower end. So smaller blocks do not lie between large ones, and the gaps that large blocks leave serve the next large ones.
     pub(super) fn reuse_at_its_end(&mut self, bytes: u64, accepts: impl Fn(&Node) -> bool) -> Option<RangeBlock> {
         let rounded = self.rounded(bytes)?;
         let is_high = rounded >= self.stats.reserved / AT_THE_END;
@@ -195,7 +193,7 @@ impl<P: Pages> Range<P> {
         Some(block)
     }
 
-    /// `bytes` as a block has them, unless they overflow or there are as many nodes as can be.
+    /// `bytes` rounded up to the size of a block. `None` if that overflows, or if no more nodes can be made.
     #[inline]
     pub(super) fn rounded(&self, bytes: u64) -> Option<u64> {
         bytes.max(1).checked_next_multiple_of(ALIGN).filter(|_| self.fit.spans.has_room())
@@ -208,14 +206,14 @@ impl<P: Pages> Range<P> {
         self.stats.peak_live = self.stats.peak_live.max(self.stats.live);
     }
 
-    /// What a block of `bytes` adds to the number of large ones.
+    /// 1 if a block of `bytes` counts as large, otherwise 0.
     #[inline]
     pub(super) fn large(&self, bytes: u64) -> u64 {
         u64::from(bytes >= self.granule / LARGE_BLOCK_SHARE)
     }
 
-    /// Takes a block back, whose memory the work that `tag` names may still use, and returns its bytes; 0, and nothing
-    /// happens, if it is a block of another range.
+    /// Takes back a block. The work that `tag` names may still use its memory. Returns its bytes. For a block of another range it changes
+    /// nothing and returns 0.
     #[inline]
     pub(super) fn free(&mut self, block: RangeBlock, tag: Tag) -> u64 {
         let Some(bytes) = self.fit.bytes(&block) else { return 0 };
@@ -226,17 +224,18 @@ impl<P: Pages> Range<P> {
         bytes
     }
 
-    /// Gives handles back in which no block lies and whose memory `is_idle` by its tag, as long as `keep` bytes stay
-    /// reserved, and returns their bytes.
+    /// Unmaps handles that contain no block and whose memory `is_idle` by its tag, as long as `keep` bytes stay reserved. Returns their
+    /// bytes.
     ///
     /// # Errors
     ///
-    /// The device's, at the first handle that it refused to unmap. What was given back before stays so.
+    /// The device's error, at the first handle that it refused to unmap. Handles unmapped before stay unmapped.
     pub(super) fn trim(&mut self, keep: u64, is_idle: impl Fn(Tag) -> bool) -> Result<u64, P::Error> {
         let before = self.stats.reserved;
-        // What was needed before it is not expected again, but for what is kept.
+        // Memory needed before the trim is not expected to be needed again, except for `keep` bytes.
         self.stats.peak_live = self.stats.live.max(self.stats.peak_live.min(keep));
-        // From the shortest that can hold a handle, in order: what is left of one comes before it.
+        // The loop starts at the shortest span that can hold a handle, and goes up by size. The rest of a trimmed span comes before it in
+        // this order.
         let mut last = (self.granule, 0);
         while let Some(id) = self.fit.bins.next(&self.fit.spans, last) {
             let span = self.fit.spans.at(id);
@@ -252,25 +251,25 @@ impl<P: Pages> Range<P> {
         Ok(before - self.stats.reserved)
     }
 
-    /// Bytes that are free and of which `may_use` says by their tag that they may not be used now.
+    /// Free bytes whose tags `may_use` rejects, so they may not be used now.
     pub(super) fn barred(&self, may_use: impl Fn(Tag) -> bool) -> u64 {
         let nodes = self.fit.free_spans(0).map(|id| self.fit.spans.at(id));
         nodes.filter(|node| !may_use(node.tag)).map(|node| node.bytes).sum()
     }
 
-    /// Whether free memory of `bytes` lies side by side, whoever uses it.
+    /// Whether `bytes` of free memory lie side by side, whichever work may still use them.
     pub(super) fn is_long_enough(&self, bytes: u64) -> bool {
         let tail = self.fit.tail;
         let is_tail_long = tail != NIL && self.fit.spans.at(tail).bytes >= bytes;
         is_tail_long || self.fit.bins.find(&self.fit.spans, bytes.max(ALIGN)).is_some()
     }
 
-    /// The longest free stretch.
+    /// The length of the longest free stretch.
     pub(super) fn longest_free(&self) -> u64 {
         self.fit.free_spans(0).map(|id| self.fit.spans.at(id).bytes).max().unwrap_or(0)
     }
 
-    /// Every stretch of addresses, in no particular order: blocks, free spans, holes.
+    /// All stretches of addresses, in no particular order: blocks, free spans and holes.
     #[cfg(test)]
     pub(super) fn spans(&self) -> impl Iterator<Item = RangeSpan> + '_ {
         self.fit.spans.iter()
@@ -286,7 +285,7 @@ impl<P: Pages> Range<P> {
         grown.map_err(RangeError::Pages)
     }
 
-    /// Maps what a block of `bytes` bytes lacks, and no more.
+    /// Maps the pages that a block of `bytes` bytes lacks, and no more.
     pub(super) fn grow_exactly(
         &mut self,
         bytes: u64,
@@ -300,7 +299,7 @@ impl<P: Pages> Range<P> {
         grown.map_err(RangeError::Pages)
     }
 
-    /// Maps what the best window lacks, at least `step` bytes if the device and the hole have as many.
+    /// Maps the pages that the best window lacks, but at least `step` bytes if the device and the hole have that many.
     fn grow_span(
         &mut self,
         bytes: u64,
@@ -317,7 +316,7 @@ impl<P: Pages> Range<P> {
         }
     }
 
-    /// How long the handles are that are mapped for a block of `bytes`.
+    /// The length of the handles that are mapped for a block of `bytes`.
     pub(super) fn handle_of(&self, bytes: u64) -> u64 {
         let mean = self.stats.live.saturating_add(bytes) / (self.stats.large_blocks + 1);
         let capacity = self.pages.capacity().min(self.pages.limit());
@@ -342,7 +341,7 @@ impl<P: Pages> Range<P> {
         Ok(Some(self.fit.carve(id, offset, bytes)))
     }
 
-    /// The high-water mark when `bytes` more are alive.
+    /// The high-water mark if `bytes` more are live.
     fn high_water(&self, bytes: u64) -> u64 {
         self.stats.peak_live.max(self.stats.live.saturating_add(bytes))
     }

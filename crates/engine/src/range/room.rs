@@ -1,10 +1,10 @@
-//! Blocks with room to grow: addresses behind them that are kept free for them alone.
+//! Blocks with room to grow: the addresses behind them stay free for them alone.
 //!
-//! The room is cut off the far end of the last hole, and has a list of its own there. Its hole is private, so that
-//! nobody else's window lies in it; free memory before it is everyone's. Addresses cost nothing; pages are mapped as the block
-//! grows. A room that is closed is opened again once nothing lies in it, so that there are as many as were needed at once.
+//! A room is taken from the far end of the last hole and has its own list. Its hole is private, so no window of another block lies in it.
+//! Free memory before the hole may serve any block. Addresses cost nothing, and pages are mapped as the block grows. A closed room is
+//! opened again once nothing lies in it, so there are only as many rooms as were needed at one time.
 //!
-//! Invariants: a room's hole is the last node of its list, and is never mapped whole, so that the node stays for good.
+//! Invariants: a room's hole is the last node of its list. It is never mapped as a whole, so the node always exists.
 
 use super::Limit;
 use super::fit::RangeBlock;
@@ -14,23 +14,23 @@ use super::window::Window;
 use crate::device::Pages;
 use crate::order::Tag;
 
-/// The hole behind a block, for whoever has the block.
+/// The hole behind a block. The owner of the block keeps it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct GrowthRoom {
     hole: u32,
 }
 
-/// Of the addresses that are left a room takes at most this share, so that many scopes have one.
+/// A room takes at most this share of the remaining addresses, so many scopes can have one.
 const ROOM_SHARE: u64 = 64;
 
 impl<P: Pages> Range<P> {
-    /// Cuts `room` bytes of addresses off, or fewer where there are few, for one block of at least `bytes` that grows. `None`
-    /// where addresses are scarce, or memory comes in chunks.
+    /// Takes `room` bytes of addresses, or fewer if addresses are scarce, for one growing block of at least `bytes`. `None` if too few are
+    /// left, or if memory comes in chunks.
     pub(super) fn open_room(&mut self, bytes: u64, room: u64) -> Option<GrowthRoom> {
         if self.backing == Backing::Chunks || !self.fit.spans.has_room() {
             return None;
         }
-        // What is not mapped at last is a granule.
+        // At least one granule always stays unmapped.
         let least = bytes.checked_add(self.granule)?;
         let is_empty = |hole: &u32| self.fit.spans.at(*hole).prev == NIL && self.fit.spans.at(*hole).bytes >= least;
         if let Some(place) = self.closed_rooms.iter().position(is_empty) {
@@ -52,9 +52,9 @@ impl<P: Pages> Range<P> {
         self.closed_rooms.push(room.hole);
     }
 
-    /// A block of at least `bytes` at the beginning of a room, or as many more of `block`, whose room it is, with the bytes that it
-    /// was given; after that what is reserved is within `limit`, as for [`gather`](Range::gather). `None` if that cannot be.
-    /// All are whole granules, so that nobody else comes to lie where it is to grow.
+    /// A block of at least `bytes` at the beginning of a room; or `bytes` more for `block`, whose room it is. Returns the block and the
+    /// bytes that were added. Afterwards the reserved memory is within `limit`, as for [`gather`](Range::gather). `None` if that is not
+    /// possible. The added bytes are whole granules, so no other block comes to lie where this one is to grow.
     ///
     /// # Errors
     /// As for [`gather`](Range::gather).
@@ -95,7 +95,7 @@ impl<P: Pages> Range<P> {
         Ok(Some((whole, rounded)))
     }
 
-    /// Where so many bytes lie that begin at the end of a block, or at the room's beginning.
+    /// The window of `bytes` that begins at the end of a block, or at the room's beginning.
     fn window_in(
         &self,
         room: &GrowthRoom,

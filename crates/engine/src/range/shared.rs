@@ -1,7 +1,7 @@
-//! The range of a device, shared by all scopes, threads and streams of the process, behind a lock.
+//! The range of a device behind a lock. All scopes, threads and streams of the process share it.
 //!
-//! The lock is taken when a scope's lists have nothing, never by a hit; nobody waits for a device's work while he has it,
-//! and a drop never waits for it. What is decided under the lock stands in `ordered`.
+//! A thread takes the lock if the lists of a scope have no block, never for a cache hit. No thread waits for a device's work while it holds
+//! the lock, and a drop never waits for the lock. `ordered` has the code that runs under the lock.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -20,34 +20,34 @@ use crate::order::{Epoch, Streams, Unknown};
 #[derive(Debug)]
 pub struct DeviceRange {
     inner: Mutex<Ordered>,
-    /// Blocks that came back while another thread had the lock; it is held for a moment only.
+    /// Blocks that came back while another thread held the lock. This lock is held only for a moment.
     late: Mutex<Vec<(Stream, RangeBlock)>>,
     has_late: AtomicBool,
 }
 
-/// Blocks for which there is room from the start that come back while another thread has the lock, so that the drop of one does
-/// not allocate on the host: it is held for a moment, and few threads drop in that.
+/// The capacity of the list of late blocks, so that dropping one of them does not allocate on the host. The lock is held only for a moment,
+/// and few threads drop blocks in that time.
 const LATE_BLOCKS: usize = 64;
-/// Blocks may lie apart in a range that reserves 1/5 more than ever was in use at once. Pages that move cost calls, and best fit
-/// alone reserves 1.057 times the live peak of seven traces on average: gaps beyond 1/5 are those that few large blocks leave.
+/// A range may reserve 1/5 more than its peak of live memory before pages move. Moving pages costs calls. Best fit alone reserves 1.057
+/// times the live peak of seven traces on average; gaps beyond 1/5 come from a few large blocks.
 const APART_SHARE: u64 = 5;
-/// Granules that a range may reserve more than ever was in use at once, where that is more than [`APART_SHARE`]: in a range of
-/// few granules a single gap is a large share.
+/// The granules that a range may reserve beyond its peak of live memory, if that is more than [`APART_SHARE`]. In a range of few granules,
+/// a single gap is a large share.
 const APART_GRANULES: u64 = 4;
-/// Calls by which pages may move before the range grows, whatever is freed: twice as many as the 1024 handles of a range that
-/// has grown step by step.
+/// The number of calls that may move pages before the range grows, however many blocks were freed. It is twice the 1024 handles of a range
+/// that has grown step by step.
 const FREE_CALLS: u64 = 2048;
-/// Frees that earn one more call by which pages move before the range grows, so that a scope whose sizes never repeat ends up
-/// with more memory, and not with calls for most of its allocations.
+/// The number of frees that allow one more call that moves pages before the range grows. So a scope whose sizes never repeat gets more
+/// memory, instead of calls for most of its allocations.
 const FREES_PER_CALL: u64 = 16;
 
 impl DeviceRange {
-    /// The range of a device, if there is one by now.
+    /// The range of a device, if it exists already.
     pub fn known(memory: &Memory) -> Option<&DeviceRange> {
         memory.known_range()
     }
 
-    /// The range of the device that `stream` is of, made the first time; `None` if it is to have none.
+    /// The range of the device of `stream`, which is made at the first call. `None` if the device has no range.
     #[inline]
     pub fn of(stream: &Stream) -> Option<&DeviceRange> {
         let memory = stream.memory();
@@ -72,14 +72,14 @@ impl DeviceRange {
     pub(super) fn inner(&self) -> MutexGuard<'_, Ordered> {
         let mut inner = lock(&self.inner);
         if self.has_late.swap(false, SeqCst) {
-            // In its place, so that its memory serves the next ones.
+            // The list is drained in place, so its memory serves the next blocks.
             lock(&self.late).drain(..).for_each(|(stream, block)| inner.free(&stream, block));
         }
         inner
     }
 
-    /// As [`reuse`](DeviceRange::reuse), where several streams share the range, and it is to grow otherwise: looks at all that is free,
-    /// and waits a moment for those who may be done with it.
+    /// Like [`reuse`](DeviceRange::reuse), for a range that several streams share and that would grow otherwise. It looks at all free
+    /// spans, and waits a moment for streams that may be done with them.
     ///
     /// # Errors
     /// As for [`reuse`](DeviceRange::reuse).
@@ -97,10 +97,10 @@ impl DeviceRange {
         Ok(found.flatten())
     }
 
-    /// Memory for `bytes`, contiguous in addresses, after which what is reserved is within `limit`: free pages are
-    /// unmapped for those that it lacks. Waits for the work of `stream`, without the lock, where its pages are needed for
-    /// that, and for no other stream's, but for unknown work. `None`, and nothing has changed, if the free pages that no work
-    /// uses are not enough.
+    /// Memory for `bytes` at contiguous addresses, with the reserved memory within `limit` afterwards. It unmaps free pages in exchange for
+    /// the pages that the block lacks. If pages of `stream` are needed for that, it waits for the work of `stream`, without the lock. It
+    /// waits for unknown work too, and for no other stream. `None` if the free pages that no work uses do not suffice; nothing has changed
+    /// then.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
@@ -112,14 +112,14 @@ impl DeviceRange {
         }
     }
 
-    /// As [`gather`](DeviceRange::gather), but waits for no work except that of which nobody tells.
+    /// Like [`gather`](DeviceRange::gather), but waits for no work except work on unknown streams.
     pub(super) fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
         self.settling(stream, &|range, may_use, is_idle| range.gather(bytes, limit, may_use, is_idle))
     }
 
-    /// Waits for the work of `stream` so far, without the lock, if memory that it freed or used is not known to be idle: for a
-    /// bounded time, as it may itself wait for the caller. Not for streams that run closures, which may want what the
-    /// caller has locked, nor for those that are captured. Returns whether it is done now, and was not before.
+    /// Waits for the present work of `stream`, without the lock, if memory that it freed or used is not known to be idle. The wait has a
+    /// limit, since the work may itself wait for the caller. It does not wait for streams that run closures, which may need a lock of the
+    /// caller, nor for streams that are being captured. Returns whether the work is done now and was not before.
     fn finish_own(&self, stream: &Stream) -> Result<bool> {
         if stream.runs_closures() || stream.is_capturing() || self.inner().streams.pending(stream).is_none() {
             return Ok(false);
@@ -135,15 +135,15 @@ impl DeviceRange {
         Ok(is_done.is_some())
     }
 
-    /// Memory for `bytes` if the range would have to reserve far more than was in use at once: free pages make up for
-    /// those that are missing, as far as they can. `None` if by what was `seen` it may grow without that, or pages moved too often.
+    /// Memory for `bytes`, if the range would otherwise have to reserve far more than its peak of live memory. Free pages replace missing
+    /// ones, as far as possible. `None` if the state in `seen` allows the range to grow without that, or if pages moved too often.
     ///
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
     pub(crate) fn exchange(&self, stream: &Stream, bytes: u64, seen: &RangeState) -> Result<Option<Carved>> {
         let RangeState { reserved, live, peak_live, frees, exchanged, granule, .. } = *seen;
         let due = peak_live.max(live.saturating_add(bytes));
-        // Where there is little memory, blocks and pages are of like size, and lie apart by whole pages.
+        // In a small range, blocks and pages have similar sizes, and the gaps between blocks are whole pages.
         let aim = due.saturating_add((due / APART_SHARE).max(APART_GRANULES * granule));
         if reserved.saturating_add(bytes) <= aim || exchanged > FREE_CALLS + frees / FREES_PER_CALL {
             return Ok(None);
@@ -153,9 +153,8 @@ impl DeviceRange {
         Ok(carved)
     }
 
-    /// A block of at least `bytes` that can grow up to `room`, and its bytes; with what is reserved within `limit`, as for
-    /// [`gather`](DeviceRange::gather), but only unknown work is waited for. `None` if there is none to be had, or memory comes in
-    /// chunks.
+    /// A block of at least `bytes` that can grow up to `room`, and its bytes. The reserved memory is within `limit`, as for
+    /// [`gather`](DeviceRange::gather), but it waits only for unknown work. `None` if there is no such block, or if memory comes in chunks.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
@@ -176,8 +175,8 @@ impl DeviceRange {
         }
     }
 
-    /// At least `bytes` more at the end of a block, in its room: the block then, and the bytes that it got. Otherwise as
-    /// [`allocate_in_room`](DeviceRange::allocate_in_room); the block stays as it is then.
+    /// At least `bytes` more at the end of a block, in its room. Returns the whole block, and the bytes that were added. Otherwise it is
+    /// like [`allocate_in_room`](DeviceRange::allocate_in_room); if it fails, the block is unchanged.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
@@ -200,39 +199,40 @@ impl DeviceRange {
         Ok(carved.map(|carved| (carved, added.get())))
     }
 
-    /// Nothing grows in a room any more: its addresses are the next one's, once nothing lies there.
+    /// Closes a room: no block grows in it any more. Another room can use its addresses once nothing lies there.
     pub(crate) fn close_room(&self, room: GrowthRoom) {
         self.inner().range.close_room(room);
     }
 
-    /// Takes a block apart that `stream` orders: each of `pieces`, given by its offset in the block and its bytes,
-    /// becomes a block; the rest is free. Pieces are in order, apart from each other and within the block, at multiples
-    /// of 256. The first that is not so ends them: only those before it are returned, one block each.
+    /// Divides a block whose work `stream` orders. Each of `pieces`, given by its offset in the block and its bytes, becomes a block, and
+    /// the rest becomes free. Pieces must be in order, must not overlap, and must lie within the block at multiples of 256. The first piece
+    /// that breaks these rules ends the list: only the blocks of the pieces before it are returned, one each.
     pub(crate) fn split(&self, stream: &Stream, block: RangeBlock, pieces: &[(u64, u64)]) -> Vec<RangeBlock> {
         let inner = &mut *self.inner();
         let tag = inner.streams.free(stream);
         inner.range.split(block, pieces, tag)
     }
 
-    /// What is reserved, and in use.
+    /// The reserved bytes and the bytes in use.
     pub fn occupancy(&self) -> RangeState {
         self.inner().occupancy()
     }
 
-    /// The point in the work of `stream` that is now, for [`order`](DeviceRange::order). Calls no device.
+    /// The present point in the work of `stream`, for [`order`](DeviceRange::order). Calls no device.
     pub(crate) fn used(&self, stream: &Stream) -> Epoch {
         self.inner().streams.used(stream)
     }
 
-    /// Orders later work of `stream` behind that of `other` up to a point that [`used`](DeviceRange::used) gave.
+    /// Makes later work of `stream` wait for the work of `other` up to a point that [`used`](DeviceRange::used) returned.
     ///
     /// # Errors
-    /// A failure of the device, or a capture on either stream; `stream` must not touch then what `other` used.
+    /// A failure of the device, or a capture on either stream. `stream` must then not touch memory that `other` used.
     pub(crate) fn order(&self, stream: &Stream, other: &Stream, epoch: Epoch) -> Result<()> {
         self.inner().streams.order(stream, other, epoch)
     }
 
-    /// Takes memory back that `stream` orders. Never waits: where another thread has the lock, that one takes it.
+    /// Takes back memory whose work `stream` orders. It never waits: if another thread holds the lock, the next thread that takes the lock
+    /// frees the block.
     pub(crate) fn free(&self, stream: &Stream, block: RangeBlock) {
         match self.inner.try_lock() {
             Ok(mut inner) => inner.free(stream, block),
@@ -244,18 +244,18 @@ impl DeviceRange {
         }
     }
 
-    /// What `stream` freed is not reserved any more: others may have it once all work that is on its queue now is done.
+    /// Ends the reservation of memory that `stream` freed: others may use it once all work that is on its queue now is done.
     #[cfg(any(feature = "cuda", test))]
     pub(crate) fn release(&self, stream: &Stream) {
         self.inner().streams.release(stream);
     }
 
-    /// Ends the epoch of `stream` now, by one event.
+    /// Ends the epoch of `stream` now, with one event.
     pub(crate) fn seal(&self, stream: &Stream) {
         self.inner().streams.seal(stream);
     }
 
-    /// The calling thread works on `stream`, whose open epoch another one wants to end.
+    /// Lets the calling thread, which works on `stream`, end the open epoch that another thread wants to end.
     #[cold]
     pub(crate) fn attend(&self, stream: &Stream) {
         self.inner().streams.attend(stream);
@@ -266,7 +266,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The devices that have a range, while the list is not locked.
+/// The devices that have a range. The lock of the list is released before this returns.
 pub(super) fn memories() -> Vec<Arc<Memory>> {
     devices().iter().filter_map(Weak::upgrade).collect()
 }

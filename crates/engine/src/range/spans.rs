@@ -1,25 +1,25 @@
-//! Spans in order of address: nodes of a slab, linked in lists, so that a neighbour is one step away.
+//! Spans in order of address. They are nodes of a slab, linked in lists, so a neighbour is one step away.
 //!
 //! Invariants:
-//! * Along one list, each node begins where the one before it ends.
-//! * The list of the reserved span tiles it whole and ends with the node [`END`], always a hole, perhaps of 0 bytes.
-//!   Each chunk has a list of its own, so that nothing can merge across the border of a chunk.
-//! * Holes hang in a second list through `left` and `right`, which a hole does not need otherwise (see `bins`).
-//! * A slot, once made, is used again before another is made: a steady load allocates nothing on the host.
+//! * In a list, each node begins where the previous one ends.
+//! * The list of the reserved span covers all of it. It ends with the node [`END`], which is always a hole, perhaps of 0 bytes. Each chunk
+//!   has its own list, so nothing can merge across the border of a chunk.
+//! * Holes are also in a second list through `left` and `right`, which a hole does not need otherwise (see `bins`).
+//! * A free slot is used again before another one is made, so a steady load allocates nothing on the host.
 
 use crate::order::Tag;
 
-/// No node.
+/// The number that stands for no node.
 pub(super) const NIL: u32 = u32::MAX;
 /// The node of the last hole, which no merge removes.
 pub(super) const END: u32 = 0;
-/// Stands in `left` of a hole that is no part of the list of holes: a room's, which nobody else may lie in.
+/// The mark in `left` of a private hole, which belongs to a room and is not in the list of holes. No other block may lie in it.
 const PRIVATE: u32 = NIL - 1;
 
-/// What stands behind a stretch of addresses, and who has it.
+/// The state of a stretch of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpanState {
-    /// Given to a block.
+    /// In use by a block.
     Live,
     /// Free, with pages behind all of it.
     Free,
@@ -27,20 +27,20 @@ pub(super) enum SpanState {
     Hole,
 }
 
-/// A stretch of addresses in one state, as long as it goes.
+/// A stretch of addresses in one state, as long as possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RangeSpan {
-    /// Where it begins, in bytes: from the start of the reserved span, or the device's address of memory in a chunk.
+    /// Its first byte: an offset from the start of the reserved span, or in a chunk the device's address.
     pub(super) offset: u64,
     /// Its length in bytes.
     pub(super) bytes: u64,
-    /// What it is.
+    /// Its state.
     pub(super) state: SpanState,
 }
 
 #[cfg(test)]
 impl RangeSpan {
-    /// Where it ends: the first byte behind it.
+    /// The first byte behind it.
     pub(super) fn end(&self) -> u64 {
         self.offset + self.bytes
     }
@@ -54,9 +54,9 @@ pub(super) struct Node {
     pub(super) next: u32,
     pub(super) left: u32,
     pub(super) right: u32,
-    /// `None`: the slot is spare, and `next` leads to another.
+    /// `None` for a spare slot; `next` then leads to the next spare one.
     pub(super) state: Option<SpanState>,
-    /// Whose work may still use the memory, if it is free.
+    /// The work that may still use the memory, if it is free.
     pub(super) tag: Tag,
 }
 
@@ -82,7 +82,7 @@ impl Spans {
         spans
     }
 
-    /// Node `id`, which the caller knows to be in use.
+    /// The node `id`, which must be in use.
     #[inline]
     pub(super) fn at(&self, id: u32) -> &Node {
         &self.nodes[id as usize]
@@ -93,24 +93,24 @@ impl Spans {
         &mut self.nodes[id as usize]
     }
 
-    /// The state of node `id`; `None` for a spare slot, for [`NIL`] and for a number that is no slot.
+    /// The state of node `id`. `None` for a spare slot, for [`NIL`], and for a number without a slot.
     #[inline]
     pub(super) fn state(&self, id: u32) -> Option<SpanState> {
         self.nodes.get(id as usize).and_then(|node| node.state)
     }
 
-    /// Number of slots: every node in use is below it.
+    /// The number of slots. All nodes in use have smaller numbers.
     pub(super) fn slots(&self) -> u32 {
         self.nodes.len() as u32
     }
 
-    /// Whether as many nodes as one operation can need are left to be made.
+    /// Whether as many nodes can still be made as one operation may need.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.nodes.len() < (NIL - 4) as usize
     }
 
-    /// Every span in use, in order of slots.
+    /// All spans in use, in order of slots.
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = RangeSpan> + '_ {
         self.nodes
@@ -119,7 +119,7 @@ impl Spans {
             .filter(|span| span.bytes > 0)
     }
 
-    /// A list of its own with one node.
+    /// Makes a new list with one node.
     pub(super) fn alone(&mut self, span: RangeSpan) -> u32 {
         self.place(span, NIL, NIL)
     }
@@ -135,7 +135,7 @@ impl Spans {
         new
     }
 
-    /// Takes node `id` out of its list and keeps the slot for later.
+    /// Removes node `id` from its list and keeps the slot for later.
     #[inline]
     pub(super) fn remove(&mut self, id: u32) {
         let spare = self.spare;
@@ -166,14 +166,14 @@ impl Spans {
         id
     }
 
-    /// A hole in a list of its own that is found by nobody: those who know its number alone have it.
+    /// Makes a hole in its own list, outside the list of holes. Only the code that knows its number can find it.
     pub(super) fn private_hole(&mut self, offset: u64, bytes: u64) -> u32 {
         let id = self.alone(RangeSpan { offset, bytes, state: SpanState::Hole });
         self.at_mut(id).left = PRIVATE;
         id
     }
 
-    /// Whether the node is a hole that only those have who know its number.
+    /// Whether the node is such a private hole.
     pub(super) fn is_private(&self, id: u32) -> bool {
         self.state(id) == Some(SpanState::Hole) && self.at(id).left == PRIVATE
     }
@@ -184,7 +184,7 @@ impl Spans {
         (0..).zip(&self.nodes).filter(is_head).map(|(id, _)| id)
     }
 
-    /// The holes, latest first.
+    /// The holes, the latest first.
     pub(super) fn holes(&self) -> impl Iterator<Item = u32> + '_ {
         let first = Some(self.holes).filter(|&id| id != NIL);
         std::iter::successors(first, |&id| Some(self.at(id).right).filter(|&id| id != NIL))

@@ -1,4 +1,4 @@
-//! A block taken apart: pieces of it live on as blocks of their own, and the rest is free.
+//! Divides a block: pieces of it become blocks of their own, and the rest becomes free.
 
 use super::fit::{Fit, RangeBlock};
 use super::range::Range;
@@ -7,12 +7,12 @@ use super::{ALIGN, Tag};
 use crate::device::Pages;
 
 impl<P: Pages> Range<P> {
-    /// Takes a block apart: each of `pieces`, given by its offset in the block and its bytes, becomes a block, rounded
-    /// as all are; the rest is freed, and the work that `tag` names may still use it.
+    /// Divides a block. Each of `pieces`, given by its offset in the block and its bytes, becomes a block, rounded like all blocks. The
+    /// rest is freed, and the work that `tag` names may still use it.
     ///
-    /// The pieces are in order, apart from each other and within the block, their offsets multiples of [`ALIGN`]. The
-    /// first that is not so ends them: it and those behind it count as the rest, so that the blocks returned are those
-    /// of the first pieces, one each. A block of another range changes nothing and has no pieces.
+    /// The pieces must be in order, must not overlap, and must lie within the block at multiples of [`ALIGN`]. The first piece that breaks
+    /// these rules ends the list: it and all later ones count as the rest. So the returned blocks are those of the first pieces, one each.
+    /// For a block of another range, nothing changes and no block is returned.
     pub(super) fn split(&mut self, block: RangeBlock, pieces: &[(u64, u64)], tag: Tag) -> Vec<RangeBlock> {
         let Some(whole) = self.fit.bytes(&block) else { return Vec::new() };
         self.fit.spans.at_mut(block.node).tag = tag;
@@ -31,14 +31,14 @@ impl<P: Pages> Range<P> {
     }
 }
 
-/// Where a piece ends, if it may begin where it does.
+/// The end of a piece. `None` if it overflows, or if the piece may not begin at this offset.
 fn end_of(offset: u64, bytes: u64) -> Option<u64> {
     offset.checked_add(bytes).filter(|_| offset.is_multiple_of(ALIGN))
 }
 
 impl Fit {
-    /// Frees the first `gap` bytes of node `id`, which is live, and makes a block of the `bytes` behind them. The node
-    /// is what is left, perhaps 0 bytes.
+    /// Frees the first `gap` bytes of the live node `id`, and makes a block of the next `bytes`. The node keeps the rest, which may be 0
+    /// bytes.
     fn detach(&mut self, id: u32, gap: u64, bytes: u64) -> RangeBlock {
         if gap > 0 {
             let gap = self.cut(id, gap);
@@ -48,7 +48,7 @@ impl Fit {
         RangeBlock { node, offset: self.spans.at(node).offset }
     }
 
-    /// Makes a live node of its own of the first `bytes` of node `id`, which is live.
+    /// Makes a separate live node of the first `bytes` of the live node `id`.
     fn cut(&mut self, id: u32, bytes: u64) -> u32 {
         let node = self.spans.at_mut(id);
         let (offset, tag) = (node.offset, node.tag);
@@ -59,7 +59,7 @@ impl Fit {
         front
     }
 
-    /// Frees what [`detach`](Fit::detach) left of a node.
+    /// Frees the rest of a node that [`detach`](Fit::detach) left.
     fn free_rest(&mut self, id: u32) {
         if self.spans.at(id).bytes > 0 {
             self.coalesce(id);

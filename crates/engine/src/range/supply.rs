@@ -1,5 +1,5 @@
-//! What an allocation asks of a device's range first, and where it ends: what is free, and more from the device; and what a shortage
-//! asks of the range. Nobody is waited for while the range is locked.
+//! The first and the last step of an allocation in a device's range: free memory, and more memory from the device. Also the calls that a
+//! shortage makes. No thread waits while the range is locked.
 
 use super::Limit;
 use super::ordered::{CANDIDATES, Carved, Ordered, RangeState};
@@ -10,18 +10,18 @@ use crate::base::error::Result;
 use crate::base::held::assert_nothing_held;
 use crate::device::Stream;
 
-/// What a range has for a request without more memory from the device.
+/// The answer of a range to a request that must not take more memory from the device.
 pub(crate) enum Reused {
     Carved(Carved),
-    /// Nothing is long enough that the stream may use at once.
+    /// No free span that the stream may use at once is long enough.
     Nothing(RangeState),
 }
 
 impl DeviceRange {
-    /// Memory for `bytes` from what the device has given already, or else how much of it is in use.
+    /// Memory for `bytes` from memory that is already reserved. If there is none, the state of the range.
     ///
     /// # Errors
-    /// What the work of those met who use the rest.
+    /// An error of the work that uses the other memory.
     pub(crate) fn reuse(&self, stream: &Stream, bytes: u64) -> Result<Reused> {
         self.supply(|inner| {
             inner.check()?;
@@ -30,7 +30,8 @@ impl DeviceRange {
         })
     }
 
-    /// As [`reuse`](DeviceRange::reuse), or behind whoever still uses what is free: for those who know that they are done in time.
+    /// Like [`reuse`](DeviceRange::reuse), or memory that other work still uses. The stream then waits for that work. It is for callers who
+    /// know that the work is done in time.
     ///
     /// # Errors
     /// As for [`reuse`](DeviceRange::reuse).
@@ -47,8 +48,8 @@ impl DeviceRange {
         })
     }
 
-    /// Memory for `bytes`, with more from the device if need be. If it `insists`, and the device has no more, what other
-    /// streams still use, behind which `stream` comes then.
+    /// Memory for `bytes`, with more memory from the device if necessary. If the device has no more and the caller `insists`, this takes
+    /// memory that other streams still use, and `stream` waits for their work.
     ///
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if neither memory nor addresses suffice; a failure of the device.
@@ -62,13 +63,13 @@ impl DeviceRange {
         })
     }
 
-    /// Drops the backends of streams that ended, as a supply does.
+    /// Drops the backends of streams that ended, as every supply does.
     pub(crate) fn drop_ended(&self) {
         self.supply(|_| ());
     }
 
-    /// Does what an allocation asks for. The backends of streams that ended are dropped behind the lock: the destructor of one may be code
-    /// of the program.
+    /// Runs a step of an allocation under the lock. The backends of streams that ended are dropped after the lock is released, since their
+    /// destructors may be code of the program.
     fn supply<R>(&self, act: impl FnOnce(&mut Ordered) -> R) -> R {
         let mut inner = self.inner();
         let answer = act(&mut inner);
@@ -81,15 +82,15 @@ impl DeviceRange {
         answer
     }
 
-    /// Memory for `bytes` for which free pages move, as few as do. Waits for no work except that of which nobody tells. `None`
-    /// if the pages that no work uses are not enough.
+    /// Memory for `bytes`, for which free pages are moved, as few as possible. It waits for no work except work on unknown streams. `None`
+    /// if the pages that no work uses do not suffice.
     ///
     /// # Errors
-    /// A failure of the device other than that it has no memory, or of work on it.
+    /// A failure of the device other than out of memory, or of work on it.
     pub(crate) fn move_pages(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        // As many go as what the device has by all that is known, and by its limit, is short of.
+        // The first attempt unmaps only as much as the device lacks by its limit and by all that is known.
         match self.try_gather(stream, bytes, Limit::aiming_at(u64::MAX)) {
-            // Others have some of it: as many have to go as come.
+            // Other programs hold some of that memory. The second attempt unmaps as many bytes as it maps.
             Err(error) if error.is_out_of_memory() => {}
             moved => return moved,
         }
@@ -99,7 +100,8 @@ impl DeviceRange {
         }
     }
 
-    /// Gives free pages of so many bytes back to the device, or all that no work uses where those of that length are not enough.
+    /// Returns free pages of `bytes` bytes to the device. If the handles of at most that length do not suffice, it returns all pages that
+    /// no work uses.
     ///
     /// # Errors
     /// As for [`trim`](DeviceRange::trim).
@@ -108,7 +110,7 @@ impl DeviceRange {
         Ok(given + if given < bytes { self.trim(0, WaitFor::UnknownWork)? } else { 0 })
     }
 
-    /// Gives all free pages back to the device, with those of which it is found out now that no work uses them.
+    /// Returns all free pages to the device. It first asks all streams how far they are, so pages whose work is done are included.
     ///
     /// # Errors
     /// As for [`trim`](DeviceRange::trim).
@@ -117,27 +119,27 @@ impl DeviceRange {
         self.trim(0, wait_for)
     }
 
-    /// The device has no memory left: ends the epochs of all streams, so that it can be found out what they still use.
+    /// Ends the epochs of all streams, because the device has no memory left. The streams can then be asked which memory they still use.
     ///
     /// # Errors
-    /// What the streams' work met.
+    /// An error of the streams' work.
     fn end_epochs(&self) -> Result<()> {
         self.inner().streams.look(true)
     }
 
-    /// The longest stretch that is free.
+    /// The length of the longest free stretch.
     pub fn longest_free(&self) -> u64 {
         self.inner().range.longest_free()
     }
 }
 
-/// Gives free pages of so many bytes back to their devices, of whatever device but one; or all that no work uses. Returns the bytes.
-/// A failure is the device's, which the next call there meets as well.
+/// Returns free pages of `bytes` bytes to all devices except one, or all pages that no work uses. Returns the number of bytes. A failure is
+/// ignored: the next call on that device meets it too.
 pub(crate) fn give_back_elsewhere(but: u64, bytes: u64) -> u64 {
     elsewhere(but, bytes, DeviceRange::give_back)
 }
 
-/// As [`give_back_elsewhere`], with `wait_for` for the work that uses pages, until so many bytes went back.
+/// Like [`give_back_elsewhere`], but waits for the work that uses pages as `wait_for` says, until `bytes` bytes were returned.
 pub(crate) fn await_elsewhere(but: u64, bytes: u64, wait_for: WaitFor) -> u64 {
     elsewhere(but, bytes, |range, _| range.give_all_back(wait_for))
 }
@@ -154,7 +156,7 @@ fn elsewhere(but: u64, bytes: u64, give_back: impl Fn(&DeviceRange, u64) -> Resu
     given
 }
 
-/// The devices that have a range, but one.
+/// The devices that have a range, except one.
 pub(crate) fn devices_but(but: u64) -> impl Iterator<Item = u64> {
     memories().into_iter().map(|memory| memory.id()).filter(move |&id| id != but)
 }

@@ -1,6 +1,7 @@
-//! Pages that go back to the device, and the wait for work of which nobody tells, before pages go or move.
+//! Pages that are returned to the device, and the wait for unknown work before pages are unmapped or moved.
 //!
-//! Nobody waits while the range is locked, and nobody for longer than a quarter of a second.
+//! *Unknown work* is work on streams of which this crate is not told. No thread waits while the range is locked, and none waits for longer
+//! than a quarter of a second.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,16 +14,16 @@ use crate::base::error::Result;
 use crate::device::{Memory, Source, Stream};
 use crate::order::{Due, FreeMoment};
 
-/// Kept of a device whose range a trim is to leave alone.
+/// The `keep` of a device whose range a trim must leave alone.
 const EVERYTHING: u64 = u64::MAX;
 
-/// Who keeps pages that a trim left, and can be waited for: streams, and work of which nobody tells, on memory that was freed until some
-/// moment.
+/// The work that keeps pages mapped after a trim, and that a thread can wait for. The first value says whether work of streams does. The
+/// second is the moment up to which memory was freed that unknown work may use.
 type Keepers = (bool, Option<FreeMoment>);
 
 impl DeviceRange {
-    /// Gives pages in which no block lies and that no work uses back to the device, as long as `keep` bytes stay reserved,
-    /// and returns the bytes. With `wait_for` for the work that uses others it asks again and again, without the lock.
+    /// Unmaps pages that contain no block and that no work uses, as long as `keep` bytes stay reserved. Returns the bytes. `wait_for` says
+    /// for which work it waits; it then tries repeatedly, without the lock between attempts.
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
@@ -46,7 +47,7 @@ impl DeviceRange {
         Ok(bytes)
     }
 
-    /// Trims once, and once more if that shows that unknown work has kept pages and is done.
+    /// Trims once. If unknown work has kept pages and is found to be done, it trims once more.
     fn trim_settled(&self, keep: u64, wait_for: WaitFor) -> Result<(u64, Keepers)> {
         let (bytes, (is_of_streams, unknown)) = self.trim_once(keep, wait_for)?;
         let Some(moment) = unknown else { return Ok((bytes, (is_of_streams, None))) };
@@ -77,11 +78,11 @@ impl DeviceRange {
         Ok((bytes, (streams.can_wait(), is_left.then(|| streams.unknown.now()))))
     }
 
-    /// What `carve` makes of the range for `stream`, where pages may move. If work of which nobody tells may use them, it is waited for
-    /// first, for a bounded time. A second attempt does without the pages that it may use then.
+    /// Runs `carve` on the range for `stream`, in which pages may move. If unknown work may use these pages, this first waits for it, for a
+    /// limited time. A second attempt then leaves out pages that unknown work may still use.
     ///
     /// # Errors
-    /// A failure of the device; what that work met.
+    /// A failure of the device, or an error of that work.
     pub(super) fn settling(&self, stream: &Stream, carve: &Carve<'_>) -> Result<Option<Carved>> {
         let attempt = |leaves_unsettled| {
             let inner = &mut *self.inner();
@@ -101,7 +102,7 @@ impl DeviceRange {
         Ok(attempt(true)?.flatten())
     }
 
-    /// Waits, for a bounded time, until no unknown work uses what is free now.
+    /// Waits, for a limited time, until no unknown work uses memory that is free now.
     fn settle(&self) -> Result<()> {
         let moment = self.inner().streams.unknown.now();
         let is_over = poll(LONG, || Ok((!matches!(self.settle_now(moment)?, Due::Wait)).then_some(())))?;
@@ -111,11 +112,12 @@ impl DeviceRange {
         Ok(())
     }
 
-    /// What is due for unknown work that may use what was freed until `moment`, once a mark was put where that was due: never a mark.
+    /// The next step for unknown work that may use memory freed up to `moment`. If a mark is due, this sets it, so it never returns
+    /// [`Due::Mark`].
     fn settle_now(&self, moment: FreeMoment) -> Result<Due> {
         let due = self.inner().streams.unknown.due(moment)?;
         let Due::Mark(work, marked) = due else { return Ok(due) };
-        // Without the lock, as handles of streams may end in this.
+        // Not under the lock, since this may drop handles of streams.
         let Some(is_reached) = work.mark()? else { return Ok(Due::GiveUp) };
         let inner = &mut *self.inner();
         inner.streams.unknown.marked(marked, is_reached);
@@ -124,24 +126,24 @@ impl DeviceRange {
     }
 }
 
-/// Whether a trim by so many bytes at most asks how far work is. That takes an event, and a scope looks at the range after warm entries.
-/// Who waits for work may also want memory that is no whole page.
+/// Whether a trim of at most `bytes` bytes is worth asking streams how far they are. The question costs an event, and a scope trims the
+/// range even after warm entries. A caller who waits for work may also want memory of less than a page.
 fn is_worth_asking(range: &Range<Source>, bytes: u64, wait_for: WaitFor) -> bool {
     bytes > 0 && (wait_for != WaitFor::Nothing || range.has_free_handle(bytes))
 }
 
-/// Gives free pages of every device's range back, as long as what `keep` says of the device stays reserved. A failure is
-/// kept for the next call on that range; not where nobody waits, as in a drop within a callback of the driver, which
-/// refuses all calls there: the pages stay for the next trim, which meets what is wrong as well.
+/// Unmaps free pages of every device's range, as long as `keep` bytes of the device stay reserved. A failure is kept for the next call on
+/// that range, but only if the trim waits for work. A trim that does not wait may run in a drop within a callback of the driver, which
+/// refuses all calls there. The pages then stay for the next trim, which meets the same failure if it persists.
 ///
-/// Returns the devices that nobody else has by now. Their destructors may be code of the program: the caller drops them where it holds
-/// no lock.
+/// Returns the devices that nobody else refers to any more. Their destructors may be code of the program, so the caller must drop them
+/// while it holds no lock.
 pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, wait_for: WaitFor) -> Vec<Arc<Memory>> {
     let mut ended = Vec::new();
-    // Not under the lock of the list, as this may take some time.
+    // Not under the lock of the list, since this may take some time.
     for memory in memories() {
         let keep = keep(memory.id());
-        // Nor under a lock of devices that keep everything.
+        // The range of a device that keeps everything is not locked at all.
         if keep < EVERYTHING
             && let Some(range) = memory.known_range::<DeviceRange>()
             && let Err(error) = range.trim(keep, wait_for)

@@ -1,34 +1,32 @@
-//! Waiting for other people's work: always without a lock, and for a bounded time.
+//! Waits for other work: always without a lock, and for a limited time.
 
 use std::time::{Duration, Instant};
 
 use crate::base::error::Result;
 
-/// Which work a trim waits for.
+/// The work for which a trim waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
-    /// None: it returns at once.
+    /// No work.
     Nothing,
-    /// Work of which nobody tells, for a bounded time.
+    /// Work on unknown streams, for a limited time.
     UnknownWork,
-    /// That work's and any stream's, for a bounded time.
+    /// Work on unknown streams and on all known ones, for a limited time.
     AnyWork,
 }
 
-/// The longest wait for pages: longer than a step of most programs takes, and short enough for a thread whose stream waits, in
-/// turn, for that thread.
+/// The longest wait for pages. It is longer than a step of most programs. It is short enough for a thread whose stream in turn waits for
+/// that thread.
 pub(super) const LONG: Duration = Duration::from_millis(250);
-/// The longest wait before a range grows: as long as a growth takes, and longer than a GPU takes to tell that a stream had
-/// nothing left to do.
+/// The longest wait before a range grows. A growth takes as long. It is longer than a GPU takes to report that a stream has no work left.
 pub(super) const SHORT: Duration = Duration::from_micros(100);
 
-/// The first time between two questions, a tenth of [`SHORT`]; each next one is twice as long.
+/// The first pause between two queries, a tenth of [`SHORT`]. Each later pause is twice as long.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(10);
-/// The longest time between two questions: what has taken long is found to be done 2 ms late at most, at 125 questions in
-/// all of [`LONG`].
+/// The longest pause between two queries. So the end of long work is noticed at most 2 ms late, with 125 queries during all of [`LONG`].
 const LONGEST_SLEEP: Duration = Duration::from_millis(2);
 
-/// Asks again and again until there is an answer, for no longer than `most`.
+/// Repeats a query until there is an answer, for at most `most`.
 pub(super) fn poll<T>(most: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
     let (start, mut pause) = (Instant::now(), SHORTEST_SLEEP);
     loop {

@@ -1,17 +1,16 @@
-//! Where pages are missing least, when no mapped free span is long enough for a request.
+//! Finds the place where the fewest pages are missing, if no mapped free span is long enough for a request.
 //!
-//! A window is a stretch of holes and of free spans that may be used, side by side, as long as the request, with a page to
-//! map in it. It starts with free spans that a hole follows, or ends with some that a hole precedes, or starts with a hole.
-//! The last hole is one among the others: a window there extends the free tail, or appends. Least missing wins, then the
-//! lowest address.
+//! A window is a stretch as long as the request, with at least one page to map. It consists of neighbouring holes and free spans that may
+//! be used. It starts with free spans before a hole, ends with free spans behind a hole, or starts with a hole. The last hole is treated
+//! like the others: a window there extends the free tail, or appends to the range. The window with the fewest missing bytes wins; among
+//! equals, the lowest address.
 //!
-//! The search visits every hole. It runs only when pages have to be mapped, which costs far more; a range that was
-//! never trimmed has one hole.
+//! The search visits every hole. It runs only if pages must be mapped, which costs far more. A range that was never trimmed has one hole.
 
 use super::spans::{NIL, SpanState, Spans};
 use crate::order::Tag;
 
-/// The place of a block, and what it takes to put pages behind all of it.
+/// The place of a block, and the bytes to map so that all of it has pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) offset: u64,
@@ -20,21 +19,21 @@ pub(super) struct Window {
     pub(super) missing: u64,
     /// The node in which it starts.
     pub(super) first: u32,
-    /// Which of its ends lies within a hole and may move: the far one, or the near one.
+    /// `true` if the upper end of the window may move further into a hole, `false` if the lower end may.
     forward: bool,
 }
 
-/// A part of a hole, in whole granules, to be mapped at once.
+/// A part of a hole, in whole granules, that is mapped with one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) hole: u32,
     pub(super) offset: u64,
-    /// The bytes of the handles that it is cut into.
+    /// The bytes of the handles into which it is divided.
     pub(super) pieces: Vec<u64>,
 }
 
-/// The window of `bytes` with the fewest bytes to map, of what `may_use` lets be used by its tag; `None` if nowhere that
-/// much is free side by side.
+/// The window of `bytes` with the fewest bytes to map. It contains only memory whose tags `may_use` accepts. `None` if there is no such
+/// window.
 pub(super) fn best(spans: &Spans, bytes: u64, granule: u64, may_use: impl Fn(Tag) -> bool) -> Option<Window> {
     let search = Search { spans, bytes, granule, may_use };
     let at = |hole| [search.forward(hole), search.backward(hole)];
@@ -49,14 +48,14 @@ struct Search<'a, F> {
 }
 
 impl<F: Fn(Tag) -> bool> Search<'_, F> {
-    /// From the free spans before `hole`, or from the hole itself, to the right.
+    /// The window that starts with the free spans before `hole`, or with the hole itself, and goes up.
     fn forward(&self, hole: u32) -> Option<Window> {
         let first = self.border(hole, |id| self.spans.at(id).prev);
         let (missing, _) = self.walk(first, |id| self.spans.at(id).next)?;
         Some(Window { offset: self.spans.at(first).offset, bytes: self.bytes, missing, first, forward: true })
     }
 
-    /// From the free spans behind `hole` to the left.
+    /// The window that starts with the free spans behind `hole` and goes down.
     fn backward(&self, hole: u32) -> Option<Window> {
         let last = self.border(hole, |id| self.spans.at(id).next);
         if last == hole {
@@ -67,7 +66,7 @@ impl<F: Fn(Tag) -> bool> Search<'_, F> {
         Some(Window { offset, bytes: self.bytes, missing, first, forward: false })
     }
 
-    /// The last of the free spans beside `hole` in one direction that are not long enough without it.
+    /// The farthest of the usable free spans beside `hole` in one direction, as long as they are not long enough without the hole.
     fn border(&self, hole: u32, towards: impl Fn(u32) -> u32) -> u32 {
         let (mut border, mut bytes) = (hole, 0);
         loop {
@@ -83,7 +82,7 @@ impl<F: Fn(Tag) -> bool> Search<'_, F> {
         }
     }
 
-    /// Steps from node `at` until all bytes are covered: what is to be mapped on the way, and the last node.
+    /// Steps from node `at` until all bytes are covered. Returns the bytes to map on the way, and the last node.
     fn walk(&self, mut at: u32, next: impl Fn(u32) -> u32) -> Option<(u64, u32)> {
         let (mut rest, mut missing) = (self.bytes, 0);
         loop {
@@ -94,7 +93,7 @@ impl<F: Fn(Tag) -> bool> Search<'_, F> {
                 SpanState::Free if !(self.may_use)(node.tag) => return None,
                 SpanState::Free => {}
                 SpanState::Hole if self.spans.is_private(at) => return None,
-                // Cannot overflow: a hole is a whole number of granules.
+                // This cannot overflow, since a hole is a whole number of granules.
                 SpanState::Hole => missing += rest.min(node.bytes).next_multiple_of(self.granule),
             }
             if rest <= node.bytes {
@@ -107,18 +106,18 @@ impl<F: Fn(Tag) -> bool> Search<'_, F> {
 }
 
 impl Window {
-    /// The one that begins at `offset`, in node `first`, where so many bytes are missing at its far end.
+    /// A window that begins at `offset`, in node `first`, and lacks `missing` bytes at its upper end.
     pub(super) fn ahead(offset: u64, bytes: u64, missing: u64, first: u32) -> Window {
         Window { offset, bytes, missing, first, forward: true }
     }
 
-    /// Whether it has addresses of these `bytes` at `offset`.
+    /// Whether the window overlaps these `bytes` at `offset`.
     pub(super) fn meets(&self, offset: u64, bytes: u64) -> bool {
         self.offset < offset + bytes && offset < self.offset + self.bytes
     }
 
-    /// What to map: all of each hole that the window meets, in order of address, and up to `extra` bytes more of the
-    /// hole in which its movable end lies; cut into handles of `handle` bytes.
+    /// The stretches to map, in order of address: all parts of holes within the window, and up to `extra` more bytes of the hole that
+    /// contains its movable end. They are divided into handles of `handle` bytes.
     pub(super) fn stretches(&self, spans: &Spans, granule: u64, handle: u64, extra: u64) -> Vec<Stretch> {
         let (start, end) = (self.offset, self.offset + self.bytes);
         let (low, high) = match self.forward {
@@ -140,7 +139,7 @@ impl Window {
     }
 }
 
-/// These bytes as handles of `handle` bytes, the last one of up to twice as many.
+/// Divides these bytes into handles of `handle` bytes. The last one may have up to twice as many.
 fn cut(bytes: u64, handle: u64) -> Vec<u64> {
     let count = (bytes / handle).max(1);
     let mut pieces = vec![handle; count as usize];

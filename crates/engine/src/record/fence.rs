@@ -1,42 +1,43 @@
-//! Points in a stream's work, and how another stream is put behind them.
+//! Points in a stream's work, for which another stream can be made to wait.
 
 use crate::base::error::{Error, Result};
 use crate::device::Stream;
 use crate::order::Epoch;
 use crate::range::DeviceRange;
 
-/// A point in a stream's work that others can be put behind.
+/// A point in a stream's work for which other streams can wait.
 pub struct Fence {
     stream: Stream,
-    /// `None` on a device without a range, which knows of no epochs.
+    /// `None` on a device without a range, where epochs are not counted.
     epoch: Option<Epoch>,
 }
 
 impl Fence {
-    /// Now. Calls no device.
+    /// The present point. Calls no device.
     pub(crate) fn now(stream: &Stream) -> Fence {
         let epoch = DeviceRange::of(stream).map(|range| range.used(stream));
         Fence { stream: stream.clone(), epoch }
     }
 
-    /// Now, and no later: whoever is put behind it waits for nothing that comes to the stream afterwards. Costs an event.
+    /// The present point, with the end of its epoch. A stream that waits for it does not wait for later work of this stream. Costs an
+    /// event.
     pub(crate) fn sealed(stream: &Stream) -> Fence {
         let fence = Fence::now(stream);
         DeviceRange::of(stream).into_iter().for_each(|range| range.seal(stream));
         fence
     }
 
-    /// The end of an epoch that the stream told.
+    /// The end of an epoch that the stream reported.
     pub(crate) fn at(stream: &Stream, epoch: u64) -> Fence {
         Fence { stream: stream.clone(), epoch: Some(Epoch::numbered(epoch)) }
     }
 
-    /// The end of an epoch that the stream told; now, if it told none.
+    /// The end of an epoch that the stream reported; the present point if it reported none.
     pub(crate) fn told(stream: &Stream, epoch: u64) -> Fence {
         if epoch == 0 { Fence::now(stream) } else { Fence::at(stream, epoch) }
     }
 
-    /// Moves on to where another fence of the same stream is, if that is later.
+    /// Moves forward to another fence of the same stream, if that one is later.
     pub(crate) fn extend(&mut self, other: Fence) {
         self.epoch = self.epoch.max(other.epoch);
     }
@@ -45,7 +46,7 @@ impl Fence {
         &self.stream
     }
 
-    /// Orders later work of `stream` behind it.
+    /// Makes later work of `stream` wait for this point.
     ///
     /// # Errors
     /// A failure of the device, or a capture on either stream.
@@ -60,7 +61,7 @@ impl Fence {
     }
 }
 
-/// Orders later work of `stream` behind all that is on `other` now.
+/// Makes later work of `stream` wait for all work that is on `other` now.
 ///
 /// # Errors
 /// [`is_unavailable`](crate::Error::is_unavailable) for streams of two devices; otherwise as for [`Fence::precede`].

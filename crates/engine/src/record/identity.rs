@@ -1,14 +1,15 @@
-//! What a record belongs to, by number: an arena, a generation of its cache, the list of a key; and what its drop has to do, as one
-//! number that the fast path compares once.
+//! The numbers of an arena, of a cache's generation, and of a key's list. Also the kind of a record's drop, as one number that the fast
+//! path compares once.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Names the arena that a cache's plans lie in: one block of the device's range, among all that the process ever had.
+/// The number of the arena in which a cache's plans lie. An arena is one block of the device's range. No two arenas of the process have the
+/// same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ArenaId(NonZeroU64);
 
-/// One of the times between two invalidations of a cache. Blocks of an older one are released when they return.
+/// The time between two invalidations of a cache. When a block of an older generation returns, it is released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Generation(pub(crate) u64);
 
@@ -21,10 +22,10 @@ pub(crate) struct ListPlace {
 }
 
 impl ArenaId {
-    /// The least number of an arena, far above those that stand for something else where arenas are named.
+    /// The lowest number of an arena. It is far above the numbers for the other kinds of drops.
     pub(super) const FIRST_ARENA: u64 = 1 << 63;
 
-    /// Another one than all before.
+    /// A number that no arena had before.
     pub(crate) fn next() -> ArenaId {
         static NEXT: AtomicU64 = AtomicU64::new(ArenaId::FIRST_ARENA);
         ArenaId(NonZeroU64::MIN.saturating_add(NEXT.fetch_add(1, Relaxed)))
@@ -36,25 +37,25 @@ impl ArenaId {
 }
 
 impl Generation {
-    /// Of blocks that no list keeps, whatever is invalidated.
+    /// The generation of blocks that no list keeps, whatever is invalidated.
     pub(crate) const NEVER_KEPT: Generation = Generation(u64::MAX);
 }
 
-/// Which way a record goes when it is dropped: a live position of a plan is known by its arena's number.
+/// The way of a record when it is dropped. For a live position of a plan, this is its arena's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DropPath(pub(super) u64);
 
 const _: () = assert!(DropPath::UNPLANNED.0 < ArenaId::FIRST_ARENA);
 
 impl DropPath {
-    /// No record's, and the default: what a planner compares with that takes none back the fast way.
+    /// The default, which no record has. A planner that compares with it takes no record back on the fast path.
     pub(crate) const NOBODYS: DropPath = DropPath(0);
-    /// The drop has more to do than to give the memory back: there is a view, other streams use it, or a device watches.
+    /// The drop has more to do than to return the memory: there is a view, other streams use the memory, or a device watches.
     pub(super) const CARE: DropPath = DropPath(1);
     /// The memory goes back to a list, to the range or to the device.
     pub(super) const UNPLANNED: DropPath = DropPath(2);
 
-    /// Of a live position in this arena.
+    /// The way of a live position in this arena.
     pub(crate) fn of_arena(arena: ArenaId) -> DropPath {
         DropPath(arena.number())
     }

@@ -1,28 +1,28 @@
-//! When work of a block's own stream wrote it last, as far as that is known, and whether the end of that work is told of
-//! elsewhere. One word, which any thread may set.
+//! When work of a block's own stream last wrote it, as far as known, and whether the outcome of that work is kept elsewhere. It is one
+//! word, which any thread may set.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A life begins with the default: whoever had the bare address in the one before has it no more.
+/// A life begins with the default: nobody uses the bare address of the previous life any more.
 #[derive(Default)]
 pub(super) struct LastWrite(AtomicU32);
 
-/// When a block was written last.
+/// When a block was last written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// Nobody said, or it was told of by a number that a word has no room for.
+    /// The write was not announced, or its epoch is too large for the word.
     Unknown,
-    /// Somebody has the bare address in this life: work of the block's own stream may write it at any time, and nobody tells.
+    /// Other code has the bare address in this life. Work of the block's own stream may write it at any time, without an announcement.
     Anytime,
     /// In this epoch of its stream.
     In(u64),
 }
 
-/// Stands for an epoch that is not known. The first epoch of a stream is 1.
+/// The word for an unknown epoch. The first epoch of a stream is 1.
 const UNKNOWN: u32 = 0;
-/// Stands for any time: somebody has the bare address.
+/// The word for a write at any time: other code has the bare address.
 const ANYTIME: u32 = u32::MAX >> 1;
-/// Set beside one of these words where an outcome is kept for this life.
+/// This bit is set in addition if an outcome is kept for this life.
 const OUTCOME: u32 = 1 << 31;
 
 impl LastWrite {
@@ -34,7 +34,7 @@ impl LastWrite {
         }
     }
 
-    /// Notes an epoch, or that it is not known; what may be written at any time stays so.
+    /// Notes an epoch, or that it is unknown. A block that may be written at any time stays so.
     #[inline]
     pub(super) fn note(&self, epoch: Option<u64>) {
         let old = self.0.load(Relaxed);

@@ -1,7 +1,7 @@
-//! How a record's lives begin and end, and where its memory goes when there are no more.
+//! How a record's lives begin and end, and where its memory goes after the last one.
 //!
-//! Invariants: a record is owned by exactly one of a `Block`, an idle list, a plan, or a return stack; its memory is
-//! released once, when the record goes. Its `shape` is that of the request it serves.
+//! Invariants: exactly one of a `Block`, an idle list, a plan, or a return stack owns a record. Its memory is released once, at the end of
+//! the record. Its `shape` is that of the request that it serves.
 #![allow(unsafe_code)]
 
 use std::any::TypeId;
@@ -42,7 +42,7 @@ impl Record {
         }
     }
 
-    /// A record for what a plan serves in this arena, without memory yet.
+    /// A record for a plan's allocations in this arena, without memory yet.
     #[cold]
     pub(crate) fn of_arena(stream: &Stream, door: Option<&'static Door>, arena: ArenaId) -> Box<Record> {
         let nothing = Request { dtype: TypeId::of::<()>(), type_name: "", dims: &[0], bytes: 0, site: None };
@@ -52,7 +52,7 @@ impl Record {
         record
     }
 
-    /// Gives a record without memory another one, for another request.
+    /// Gives new memory to a record without memory, for another request.
     pub(crate) fn refill(&mut self, stream: &Stream, request: &Request<'_>, address: u64, origin: Origin) {
         self.address = address;
         self.bytes = request.bytes;
@@ -67,21 +67,21 @@ impl Record {
         }
     }
 
-    /// Lets a record without memory serve positions of this arena.
+    /// Makes a record without memory serve positions of this arena.
     pub(super) fn join(&mut self, arena: ArenaId) {
         self.origin = Origin::Arena(arena);
         self.set_path(path_on(&self.stream, DropPath::of_arena(arena)));
     }
 
-    /// Lets a record of an arena go its own way: from now on it has memory of the range.
+    /// Separates a record from its arena: from now on it has memory of the range.
     pub(crate) fn leave_arena(&mut self, block: range::RangeBlock, generation: Generation) {
         self.origin = Origin::Range(block);
         self.generation = generation;
     }
 
-    /// Orders the stream behind what the view knows of foreign uses, since the next life may begin with work that looks at no
-    /// view. Where the next life may be an array of another type or length, the view goes: a record of an arena serves any
-    /// position, and one without bytes any array without bytes.
+    /// Makes the stream wait for the foreign uses that the view knows of, since the next life may begin with work that asks no view. If the
+    /// next life may be an array of another type or length, the view is dropped. That is so for a record of an arena, which serves any
+    /// position, and for one without bytes, which serves any array without bytes.
     #[inline(always)]
     pub(crate) fn leave_view(&mut self) {
         if self.view.get().is_some() {
@@ -94,7 +94,7 @@ impl Record {
         if let Some(view) = self.view.get_mut()
             && let Err(error) = view.follow_uses()
         {
-            // Not even waiting was possible: the device is lost, and runs nothing any more.
+            // Even a wait was not possible. So the device is lost, and runs no work any more.
             self.stream.keep(error);
         }
         if self.arena().is_some() || self.bytes == 0 {
@@ -103,27 +103,27 @@ impl Record {
         }
     }
 
-    /// Ends a life beside a plan: whoever had the bare address has it no more.
+    /// Ends a life outside plans: nobody uses the bare address any more.
     #[inline]
     pub(crate) fn end_life(&mut self) {
         self.last_write = LastWrite::default();
     }
 
-    /// Gives the memory back where it came from; the record has none from then on.
+    /// Returns the memory to its origin. The record has none from then on.
     pub(crate) fn vacate(&mut self) {
         let origin = std::mem::replace(&mut self.origin, Origin::Nowhere);
         if process_exits() {
             return std::mem::forget(self.view.take());
         }
         if let Err(error) = self.end_uses().or_else(|error| self.outwait_users(error)) {
-            // Who uses it cannot be waited for: it is nobody's then.
+            // The users of the memory cannot be waited for, so it is never used again.
             std::mem::forget(self.view.take());
             return self.stream.keep(error);
         }
         drop(self.view.take());
         match origin {
-            // SAFETY: `allocate` of this stream gave `bytes` at `address`, and the origin is taken once. A record is
-            // vacated when neither a block nor a list has it, so no later work uses the memory.
+            // SAFETY: `allocate` of this stream returned `bytes` at `address`, and the origin is taken only once. A record is vacated when
+            // neither a block nor a list owns it, so no later work uses the memory.
             Origin::Device => unsafe { self.stream.release(self.address, self.bytes) },
             Origin::Range(block) => {
                 if let Some(range) = DeviceRange::of(&self.stream) {
@@ -134,7 +134,7 @@ impl Record {
         }
     }
 
-    /// A drop has no more to do than to give the memory back, unless a device watches.
+    /// Notes that a drop only has to return the memory, unless a device watches it or the cache's planner does.
     pub(super) fn take_no_care(&mut self) {
         let own = self.arena().map_or(DropPath::UNPLANNED, DropPath::of_arena);
         self.set_path(self.path_or_care(own));
@@ -144,14 +144,14 @@ impl Record {
         if self.is_watched { DropPath::CARE } else { path_on(&self.stream, own) }
     }
 
-    /// Keeps the memory out of the cache that served it, for good.
+    /// Makes the cache that served the memory never keep it again.
     #[cfg(feature = "cuda")]
     pub(crate) fn leave_home(&mut self) {
         self.generation = Generation::NEVER_KEPT;
     }
 }
 
-/// The way of a drop on this stream, where there is no view.
+/// The way of a drop on this stream, if there is no view.
 fn path_on(stream: &Stream, otherwise: DropPath) -> DropPath {
     if stream.watches() { DropPath::CARE } else { otherwise }
 }

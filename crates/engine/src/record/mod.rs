@@ -1,4 +1,9 @@
-//! A block of device memory through all its lives: where its memory comes from, who uses it, and who takes it back.
+//! A block of device memory through all its lives: where its memory comes from, which streams use it, and which cache takes it back.
+//!
+//! A life begins when a cache or the range serves a request with the record, and ends when the array is dropped. A request takes this way:
+//! `Record::new` or `refill` (`lives`) gives the record memory, or `serve_position` (`record`) gives it a place in a plan's arena. While
+//! the array lives, `sharing` notes other streams that use it. The drop looks at the record's [`DropPath`]. The record then waits in a
+//! list, a plan or a return stack for its next life, or `vacate` (`lives`) returns its memory.
 //!
 //! ```text
 //!                  supply                       hand out                      drop
@@ -12,20 +17,20 @@
 //!                  (vacated)                                              return stack from other threads
 //! ```
 //!
-//! A [`Record`] knows its memory ([`Origin`]), what its drop has to do ([`DropPath`]), and the [`Door`] of the cache that
-//! takes it back; it knows no cache. Whoever serves records is a [`Keeper`], above this room.
+//! A [`Record`] knows its memory ([`Origin`]), the actions of its drop ([`DropPath`]), and the [`Door`] of the cache that takes it back; it
+//! knows no cache. A cache that serves records is a [`Keeper`], in a folder above this one.
 //!
-//! | file | its one matter |
+//! | file | its subject |
 //! |---|---|
 //! | `record` | [`Record`], and what each allocation and drop does with one |
 //! | `lives` | how its lives begin and end, and where the memory goes |
-//! | `request` | what a block is asked for |
-//! | `identity` | the numbers by which arenas, generations and lists are known, and what a drop has to do |
-//! | `sharing`, `uses` | other streams that use a block, and how its own is put behind them |
-//! | `last_write` | when its own stream wrote it |
-//! | `outcome` | how late work of the host ended that wrote it |
+//! | `request` | the properties of a requested block |
+//! | `identity` | the numbers of arenas, generations and lists, and what a drop has to do |
+//! | `sharing`, `uses` | other streams that use a block, and how its own stream waits for them |
+//! | `last_write` | when its own stream last wrote it |
+//! | `outcome` | whether the late work of the host that wrote it failed |
 //! | `fence` | points in a stream's work |
-//! | `view` | what a front end keeps with the memory |
+//! | `view` | the front end's object for the memory |
 
 mod fence;
 mod identity;
@@ -48,17 +53,17 @@ pub(crate) use record::{Dims, Origin, Record, RecordStack};
 pub use request::Request;
 pub use view::View;
 
-/// Who served a record and takes it back.
+/// A cache that serves records and takes them back.
 pub(crate) trait Keeper: Sync {
-    /// Takes back what was dropped, on any thread.
+    /// Takes back a dropped record, on any thread.
     fn take_back(&'static self, record: Box<Record>);
 
-    /// What it served was freed on another stream than its own.
+    /// Notes that a record of this cache was freed on another stream than its own.
     #[cfg(feature = "foreign")]
     fn note_freed_elsewhere(&self);
 }
 
-/// Where records find their keeper: a thin address, for which a record has room, and by which keepers are told apart.
+/// The way from a record to its keeper. A record has room for this thin address, and records compare it to tell keepers apart.
 pub(crate) struct Door(OnceLock<&'static dyn Keeper>);
 
 impl Door {
@@ -66,18 +71,18 @@ impl Door {
         Door(OnceLock::new())
     }
 
-    /// Leads to this keeper from now on. Before that it leads nowhere.
+    /// Makes the door lead to this keeper. Before that it leads nowhere.
     pub(crate) fn lead_to(&self, keeper: &'static dyn Keeper) {
         self.0.get_or_init(|| keeper);
     }
 
-    /// Tells the keeper that what it served was freed on another stream than its own.
+    /// Tells the keeper that a record was freed on another stream than its own.
     #[cfg(feature = "foreign")]
     pub(crate) fn note_freed_elsewhere(&self) {
         self.0.get().into_iter().for_each(|keeper| keeper.note_freed_elsewhere());
     }
 
-    /// Hands a record to its keeper.
+    /// Returns a record to its keeper.
     pub(crate) fn take_back(&self, record: Box<Record>) {
         if let Some(keeper) = self.0.get() {
             keeper.take_back(record);

@@ -1,7 +1,7 @@
-//! How late work of the host ended that wrote a block, for whoever reads the block afterwards.
+//! The outcome of late host work that wrote a block, for later readers of the block.
 //!
-//! One outcome stands for all that one piece of work was lent to be written. A block keeps that of the work that was put on a
-//! stream last, so that it is of what the block will contain; it is known once that work is done.
+//! One outcome stands for all blocks that one piece of work borrowed to write. A block keeps the outcome of the last such work that was put
+//! on a stream, so the outcome is that of the block's future contents. It is known once the work is done.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::base::error::{Error, panic_text};
 use crate::base::sync::OnceLock;
 
-/// How work ended: with a failure, whose text this is, or well, or not yet.
+/// The outcome of work: the text of its failure, or none if it succeeded or is not done yet.
 #[derive(Default)]
 pub struct Outcome(OnceLock<String>);
 
@@ -23,17 +23,17 @@ impl From<Failure> for Error {
 }
 
 impl Outcome {
-    /// Does the work, unless that returns the failure of other work before it began. A failure is kept here, and goes on as a
-    /// panic for the stream to keep.
+    /// Does the work. If an array that the work reads has failed, `work` returns that failure at its beginning. A failure is kept here, and
+    /// continues as a panic so that the stream keeps it too.
     pub fn settle(&self, work: impl FnOnce() -> Result<(), Failure>) {
-        // What it leaves half done is lost to whoever asks for it.
+        // Readers of the outcome get the failure, so none of them sees a half-written result.
         let failure: Box<dyn Any + Send> = match catch_unwind(AssertUnwindSafe(work)) {
             Ok(Ok(())) => return,
             Ok(Err(Failure(text))) => Box::new(text),
             Err(payload) => payload,
         };
         self.0.get_or_init(|| panic_text(&*failure).into());
-        // Without a message: if there was a panic, it had one.
+        // This prints no message: if there was a panic, it has printed one.
         resume_unwind(failure);
     }
 

@@ -1,7 +1,7 @@
 //! A record, and what each allocation and drop does with one.
 //!
-//! A [`Dims`] keeps up to [`INLINE`] dimensions in place, and more in memory of its own, which it keeps for the next long
-//! one: a place that has had a shape as long before takes any other on without an allocation.
+//! A [`Dims`] keeps up to [`INLINE`] dimensions in place. More dimensions lie in heap memory, which it keeps for the next long shape. So a
+//! `Dims` that has had a shape of some length takes any other shape up to this length without an allocation.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
@@ -14,13 +14,13 @@ use crate::base::sync::{Mutex, OnceLock};
 use crate::device::Stream;
 use crate::range;
 
-/// A block of memory through all its lives. What a life of a plan's changes lies together, most of it in one line of the
-/// processor's cache.
+/// A block of memory through all its lives. The fields that a life in a plan changes lie together, most of them in one cache line of the
+/// processor.
 #[repr(C, align(64))]
 pub(crate) struct Record {
     pub(crate) address: u64,
     pub(crate) bytes: usize,
-    /// A [`DropPath`].
+    /// A [`DropPath`] as a number.
     pub(super) path: AtomicU64,
     /// The record under it in a [`RecordStack`].
     pub(super) below: Option<Box<Record>>,
@@ -29,36 +29,36 @@ pub(crate) struct Record {
     pub(super) last_write: LastWrite,
     pub(crate) shape: Dims,
     pub(super) is_reshaped: bool,
-    /// Whether the planner of its cache wants to know of its drop.
+    /// Whether the planner of its cache wants to be told of its drop.
     pub(super) is_watched: bool,
-    /// Its place in its home's lists, with `key`.
+    /// Its place in its home's lists, together with `key`.
     pub(super) list: u32,
-    /// Where it returns to.
+    /// The door of the cache to which it returns.
     pub(crate) door: Option<&'static Door>,
-    /// The cache's generation that allocated it: what is of an older one when it returns was invalidated. A position of a plan
-    /// has none of its own, as long as its arena is there.
+    /// The cache's generation that allocated it. If an older generation's record returns, it was invalidated. A position of a plan has no
+    /// generation of its own, as long as its arena exists.
     pub(crate) generation: Generation,
     pub(super) stream: Stream,
-    /// What the front end made of the memory and wants to find again in the next life.
+    /// The front end's object over the memory, kept for the next life.
     pub(crate) view: OnceLock<Box<dyn View>>,
-    /// What other streams do with the memory, as far as they said so.
+    /// The uses of the memory by other streams, as far as they were announced.
     pub(super) uses: OnceLock<Box<Mutex<Uses>>>,
     /// The next record of a return stack.
     pub(crate) next: AtomicPtr<Record>,
     pub(super) key: u64,
     /// When it came into an idle list, counted by the list's owner.
     pub(crate) seen: u64,
-    /// The entry that recorded its allocation last, and the allocation's number there.
+    /// The last entry that recorded its allocation, and the number of the allocation in that entry.
     pub(crate) recorded: (u32, u32),
     pub(crate) origin: Origin,
 }
 
-// A record of any other size shares lines with its neighbours on the heap, which other threads may write. What is written
-// when a plan serves one lies in its first two lines. Where a pointer has 32 bits it is smaller.
+// A record of any other size would share cache lines with its neighbours on the heap, which other threads may write. The fields that are
+// written when a plan serves a record lie in its first two lines. With 32-bit pointers a record is smaller.
 #[cfg(all(not(gpucache_tsan), target_pointer_width = "64"))]
 const _: () = assert!(size_of::<Record>() == 256 && std::mem::offset_of!(Record, is_reshaped) <= 128);
 
-/// Where a block's memory goes when the block does.
+/// Where a block's memory goes at the end of the block.
 #[derive(Debug)]
 pub(crate) enum Origin {
     /// Back to the stream's backend.
@@ -66,7 +66,7 @@ pub(crate) enum Origin {
     Range(range::RangeBlock),
     /// It is a position in an arena.
     Arena(ArenaId),
-    /// It has none, or somebody else has it.
+    /// The record has no memory, or other code owns the memory.
     Nowhere,
 }
 
@@ -76,19 +76,19 @@ pub(crate) enum Origin {
 pub(crate) struct Dims {
     rank: usize,
     dims: [usize; INLINE],
-    /// All dimensions of a shape that has no room in place; room for the next such one until then.
+    /// All dimensions of a shape that is too long for `dims`. Otherwise this memory is kept for the next such shape.
     long: Box<[usize]>,
 }
 
-/// Records without memory, the one that came last on top: its lines are the likeliest to be in the processor's cache.
+/// Records without memory, the last one on top: its cache lines are the most likely to be in the processor's cache.
 #[derive(Default)]
 pub(crate) struct RecordStack(Option<Box<Record>>);
 
-/// Dimensions kept in place: as many as any array of a model has; a record with them is four lines of the processor's cache.
+/// The number of dimensions in place: as many as any array of a model has. A record with them has four cache lines.
 const INLINE: usize = 8;
 
 impl Record {
-    /// Gives a record of an arena its position for the life that begins, all but the shape.
+    /// Gives a record of an arena its position for the next life: all but the shape.
     #[inline]
     pub(crate) fn serve_position(&mut self, bytes: usize, address: u64, position: u32) {
         self.address = address;
@@ -106,18 +106,18 @@ impl Record {
         DropPath(self.path.load(Relaxed))
     }
 
-    /// Whether a drop has more to do than to give the memory back.
+    /// Whether a drop has more to do than to return the memory.
     #[inline]
     pub(crate) fn needs_care(&self) -> bool {
         self.drop_path() == DropPath::CARE
     }
 
-    /// A drop has more to do than to give the memory back.
+    /// Notes that a drop has more to do than to return the memory.
     pub(crate) fn take_care(&self) {
         self.path.store(DropPath::CARE.0, Relaxed);
     }
 
-    /// The cache that served it is told of its drop, in this life.
+    /// Makes the drop tell the record's cache, in this life.
     pub(crate) fn watch(&mut self) {
         self.is_watched = true;
         self.take_care();
@@ -139,7 +139,7 @@ impl Record {
     /// Whether it returns by this door.
     #[inline(always)]
     pub(crate) fn returns_to(&self, door: &Door) -> bool {
-        // As addresses: one comparison, none of which is a door's if there is none.
+        // Compares addresses: one comparison, since null is no door's address.
         self.door.map_or(std::ptr::null(), std::ptr::from_ref) == std::ptr::from_ref(door)
     }
 
@@ -155,7 +155,7 @@ impl Record {
         self.position
     }
 
-    /// The place in its home's lists, for a record of no arena.
+    /// Its place in its home's lists, for a record of no arena.
     #[inline]
     pub(crate) fn place(&self) -> ListPlace {
         ListPlace { list: self.list, key: self.key }
@@ -165,13 +165,13 @@ impl Record {
         (self.door, self.generation, self.list, self.key) = (Some(door), generation, place.list, place.key);
     }
 
-    /// Serves another shape of as many bytes; the next life has its list's again.
+    /// Gives it another shape of as many bytes. The next life has its list's shape again.
     pub(crate) fn reshape(&mut self, dims: &[usize]) {
         self.shape.assign(dims);
         self.is_reshaped = true;
     }
 
-    /// Has its list's shape again, if it was given another one.
+    /// Gives it its list's shape again, if it had another one.
     #[inline(always)]
     pub(crate) fn restore_shape(&mut self, shape: &Dims) {
         if self.is_reshaped {
@@ -185,7 +185,7 @@ impl RecordStack {
     #[inline]
     pub(crate) fn push(&mut self, mut record: Box<Record>) {
         let nothing = std::mem::replace(&mut record.below, self.0.take());
-        // None is under a record that is on no stack; to forget that costs nothing, to drop it would.
+        // A record that is on no stack has none below. To forget the empty value costs nothing; to drop it would.
         std::mem::forget(nothing);
         self.0 = Some(record);
     }
@@ -202,7 +202,7 @@ impl RecordStack {
         Some(top)
     }
 
-    /// Lets all of them serve positions of this arena.
+    /// Makes all of them serve positions of this arena.
     pub(crate) fn join(&mut self, arena: ArenaId) {
         let mut next = &mut self.0;
         while let Some(record) = next {
@@ -214,7 +214,7 @@ impl RecordStack {
 
 impl Drop for RecordStack {
     fn drop(&mut self) {
-        // One by one, not one within the other.
+        // One after the other, since a recursive drop could overflow the stack.
         while self.pop().is_some() {}
     }
 }
@@ -226,7 +226,7 @@ impl Dims {
         shape
     }
 
-    /// Becomes another shape; allocates if it is longer than any that it was before.
+    /// Takes another shape. Allocates if it is longer than all shapes before.
     #[inline]
     pub(crate) fn assign(&mut self, dims: &[usize]) {
         if !self.set(dims) {
@@ -243,7 +243,7 @@ impl Dims {
         self.rank = dims.len();
     }
 
-    /// Becomes another shape, if there is room for it in place.
+    /// Takes another shape if that fits in place. Returns whether it did.
     #[inline(always)]
     pub(crate) fn set(&mut self, dims: &[usize]) -> bool {
         let has_room = Dims::has_room(dims);
@@ -254,7 +254,7 @@ impl Dims {
         has_room
     }
 
-    /// Whether a shape of these dimensions needs no memory of its own.
+    /// Whether a shape of these dimensions fits in place.
     #[inline(always)]
     pub(crate) fn has_room(dims: &[usize]) -> bool {
         dims.len() <= INLINE

@@ -1,9 +1,9 @@
-//! What a block is asked for.
+//! The request for a block.
 
 use std::any::TypeId;
 use std::panic::Location;
 
-/// A dtype, the dimensions, and the bytes that they come to.
+/// A dtype, the dimensions, and their bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The type of the elements.
@@ -14,6 +14,6 @@ pub struct Request<'a> {
     pub dims: &'a [usize],
     /// The size of all elements in bytes.
     pub bytes: usize,
-    /// The line of the program that asks, if it is known.
+    /// The line of the program that makes the request, if it is known.
     pub site: Option<&'static Location<'static>>,
 }

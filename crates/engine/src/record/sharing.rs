@@ -1,6 +1,6 @@
-//! What a record knows of others that use its memory, and how its own stream is put behind them.
+//! The uses of a record's memory by others, as far as known, and how the record's own stream waits for them.
 //!
-//! Invariant: the outcome that is kept is of the present life if `last_write` says that there is one.
+//! Invariant: the kept outcome is of the present life if `last_write` says that there is one.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -28,18 +28,19 @@ impl Record {
         })
     }
 
-    /// Work that is on another stream of the device now may use the memory: its next life comes behind that.
+    /// Notes that present work of another stream of the device may use the memory. The next life then waits for it.
     #[cfg(feature = "foreign")]
     pub(crate) fn used_by(&self, stream: &Stream) {
         self.uses().note(stream);
     }
 
-    /// Orders its own stream behind what the view knows of foreign writes.
+    /// Makes its own stream wait for the foreign writes that the view knows of.
     fn follow_view(&self) -> Result<()> {
         self.view.get().map_or(Ok(()), |view| view.follow_writes())
     }
 
-    /// Somebody gets the bare address, for work of its own stream, which comes behind uses that others announced so far.
+    /// Notes that other code gets the bare address, for work of the record's own stream. That work waits for all uses that others have
+    /// announced so far.
     pub(crate) fn bare(&self) -> Result<()> {
         self.last_write.set_anytime();
         if !self.needs_care() {
@@ -52,18 +53,18 @@ impl Record {
             .try_for_each(|user| fence::order(self.stream(), user))
     }
 
-    /// Whether somebody got the bare address in this life.
+    /// Whether other code got the bare address in this life.
     #[cfg(feature = "cuda")]
     pub(crate) fn is_bare(&self) -> bool {
         self.last_write.get() == Written::Anytime
     }
 
-    /// Its own stream has written it, by work that is there already.
+    /// Notes that work which is already on its own stream writes it.
     pub(crate) fn note_write(&self) {
         self.last_write.note(Some(self.stream().epoch()));
     }
 
-    /// It may be written by work that nobody tells of.
+    /// Notes that unannounced work may write it.
     #[inline]
     pub(crate) fn forget_write(&self) {
         self.last_write.note(None);
@@ -72,7 +73,7 @@ impl Record {
     /// Lets later work of another stream write the memory.
     pub(crate) fn write_on(&mut self, stream: &Stream) -> Result<()> {
         if let Some(view) = self.view.get_mut() {
-            // The block's own stream is behind the view's uses then, and this one behind that.
+            // Now the block's own stream waits for the view's uses, and below `stream` waits for the block's own stream.
             view.follow_uses()?;
         }
         let home = self.stream().clone();
@@ -85,27 +86,27 @@ impl Record {
         uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The streams that may still use the memory, as far as they said so.
+    /// The streams that may still use the memory, as far as uses were announced.
     pub(crate) fn users(&mut self) -> impl Iterator<Item = &Stream> {
         self.known_uses().into_iter().flat_map(|uses| uses.users())
     }
 
-    /// The array was dropped: whoever uses the memory then is who its next life waits for, up to the work of that moment. Calls
-    /// no device. Returns whether there is anybody.
+    /// Notes that the array was dropped: the next life waits only for the present work of its users. Calls no device. Returns whether there
+    /// are any.
     pub(crate) fn note_last_uses(&mut self) -> bool {
         let Some(uses) = self.known_uses() else { return false };
         uses.end();
         uses.users().next().is_some()
     }
 
-    /// Asks the streams that may still use the memory to end their epochs before they do anything else: what is put behind
-    /// them then does not wait for that. Calls no device.
+    /// Asks the streams that may still use the memory to end their epochs before they do anything else. A stream that waits for them then
+    /// does not wait for their later work. Calls no device.
     pub(crate) fn ask_users(&mut self) {
         self.users().for_each(|user| user.wanted_cell().store(true, Relaxed));
     }
 
-    /// The streams that may still use the memory, as of its array's drop, each with the epoch in which the last use is at the
-    /// latest; 0 if that was not counted.
+    /// The streams that may still use the memory, at the time of its array's drop. Each has the latest epoch that may contain its last use;
+    /// 0 if epochs were not counted.
     pub(crate) fn last_uses(&mut self) -> impl Iterator<Item = (&Stream, u64)> {
         self.known_uses().into_iter().flat_map(|uses| uses.ends())
     }
@@ -114,10 +115,10 @@ impl Record {
         Some(self.uses.get_mut()?.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Orders the memory's own stream behind uses by others, up to fences that cover them.
+    /// Makes the memory's own stream wait for uses by others, up to the fences that cover them.
     ///
     /// # Errors
-    /// A failure of the device, or a capture. The uses go on then.
+    /// A failure of the device, or a capture. The uses then continue.
     pub(crate) fn follow_uses(&mut self, fences: &[Fence]) -> Result<()> {
         let home = self.stream().clone();
         let Some(uses) = self.known_uses() else { return Ok(()) };
@@ -133,28 +134,28 @@ impl Record {
         Ok(())
     }
 
-    /// Has the block kept for a reservation when it is dropped.
+    /// Makes the drop keep the block for a reservation.
     #[cold]
     pub(crate) fn keep_for(&self, reservation: &Stream) {
-        // Work of the reservation writes it at any time.
+        // Work of the reservation may write it at any time.
         self.last_write.set_anytime();
         self.uses().keep_for(reservation);
     }
 
-    /// The reservations that the block is to be kept for, once.
+    /// Takes out the reservations for which the block is to be kept.
     pub(crate) fn take_reservations(&mut self) -> Option<Vec<Stream>> {
         let taken = std::mem::take(self.known_uses()?.reservations());
         self.take_no_more_care();
         Some(taken).filter(|taken| !taken.is_empty())
     }
 
-    /// The cache that served it knows of its drop.
+    /// Notes that the cache that served it has been told of its drop.
     pub(crate) fn unwatch(&mut self) {
         self.is_watched = false;
         self.take_no_more_care();
     }
 
-    /// A drop has no more to do than to give the memory back, unless there is more.
+    /// Notes that a drop only has to return the memory, unless there are a view, uses or reservations.
     fn take_no_more_care(&mut self) {
         let has_view = self.view.get().is_some();
         let has_uses = |uses: &mut Uses| !uses.reservations().is_empty() || uses.users().next().is_some();
@@ -163,7 +164,7 @@ impl Record {
         }
     }
 
-    /// As [`follow_uses`](Record::follow_uses), now, and behind what the view knows.
+    /// Makes the memory's own stream wait for all present uses, those that the view knows of included.
     pub(crate) fn end_uses(&mut self) -> Result<()> {
         if let Some(view) = self.view.get_mut() {
             view.follow_uses()?;
@@ -171,12 +172,12 @@ impl Record {
         self.follow_uses(&[])
     }
 
-    /// Has the thread wait for the streams that may still use the memory, as its own stream could not be told to, and keeps that
+    /// Makes the thread wait for the streams that may still use the memory, because its own stream could not be made to wait. Keeps that
     /// failure.
     ///
     /// # Errors
-    /// The failure, if nobody can wait here: it is one of a capture, which a wait would end, the work is code of this process, or the
-    /// device fails that too.
+    /// The failure, if a wait is not possible here. That is so if a stream is being captured, since a wait would end the capture; if the
+    /// work is code of this process; or if the device fails the wait too.
     #[cold]
     pub(super) fn outwait_users(&mut self, failure: Error) -> Result<()> {
         let can_wait = |user: &Stream| !user.runs_closures() && !user.is_capturing() && user.synchronize().is_ok();
@@ -190,7 +191,7 @@ impl Record {
         Ok(())
     }
 
-    /// The outcome of the work that writes the memory last, if that is late work.
+    /// The outcome of the last work that writes the memory, if that is late work.
     #[inline]
     pub(crate) fn outcome(&self) -> Option<Arc<Outcome>> {
         if self.last_write.has_outcome() { self.kept_outcome() } else { None }
@@ -201,7 +202,7 @@ impl Record {
         self.uses.get()?.lock().unwrap_or_else(PoisonError::into_inner).outcome.clone()
     }
 
-    /// From now on the memory contains what this work writes; without it, what no late work wrote.
+    /// Notes that the memory will contain what the work with this outcome writes. `None` if no late work writes it.
     #[inline]
     pub(crate) fn set_outcome(&mut self, outcome: Option<Arc<Outcome>>) {
         if outcome.is_some() || self.last_write.has_outcome() {

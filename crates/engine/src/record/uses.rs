@@ -1,8 +1,10 @@
-//! Uses of a block by streams that are not its own: who is behind whom, and for whom its memory's next life waits.
+//! Uses of a block by streams that are not its own: which stream waits for which, and for which uses the memory's next life waits.
 //!
-//! Work that is put on a stream is not seen, so that a use lasts from when it was announced until the block is dropped,
-//! which calls no device. Invariants: every stream in `readers` is behind `writer`, or behind the block's own stream
-//! where there is none; `writer` is behind all that used the block before.
+//! The crate does not see work that is put on a stream. So a use lasts from its announcement until the block is dropped. The drop calls no
+//! device.
+//!
+//! Invariants: every stream in `readers` waits for `writer`, or for the block's own stream if there is no writer. `writer` waits for all
+//! uses of the block before it.
 
 use std::sync::Arc;
 
@@ -10,24 +12,24 @@ use super::outcome::Outcome;
 use crate::base::error::Result;
 use crate::device::Stream;
 
-/// What other streams do with a block in this life.
+/// The uses of a block by other streams in this life.
 #[derive(Default)]
 pub(super) struct Uses {
-    /// Whose work wrote the block last, if that is not its own stream.
+    /// The stream whose work wrote the block last, if that is not its own stream.
     writer: Option<Stream>,
-    /// Who reads what was written last.
+    /// The streams that read the last written contents.
     readers: Vec<Stream>,
-    /// The epoch that each of [`users`](Uses::users) was in, in their order, when the block was dropped; none before.
+    /// The epoch of each of [`users`](Uses::users), in their order, when the block was dropped. Empty before the drop.
     until: Vec<u64>,
-    /// For whom the block is kept when it is dropped.
+    /// The reservations for which the block is kept when it is dropped.
     reservations: Vec<Stream>,
-    /// How late work ends that wrote the block last, in the life that it was lent to it in.
+    /// The outcome of the late work that last wrote the block, in the life in which the block was lent to this work.
     pub(super) outcome: Option<Arc<Outcome>>,
 }
 
 impl Uses {
-    /// Lets later work of `stream` read the block, which is on `home`, once `order` has put it behind the last write; and
-    /// behind what is on `home` each time, where that may write without a word (`is_bare`).
+    /// Lets later work of `stream` read the block, whose own stream is `home`. `order` first makes `stream` wait for the last write. If
+    /// work of `home` may write without an announcement (`is_bare`), each call also makes `stream` wait for the present work of `home`.
     pub(super) fn read(
         &mut self,
         home: &Stream,
@@ -37,7 +39,7 @@ impl Uses {
     ) -> Result<()> {
         let writer = self.writer.as_ref().unwrap_or(home);
         let is_known = self.knows(writer, stream);
-        // Where it is put behind the home stream below, once is enough.
+        // If the order below already makes it wait for the home stream, once is enough.
         if is_bare && stream.queue() != home.queue() && (is_known || writer.queue() != home.queue()) {
             order(stream, home)?;
         }
@@ -49,7 +51,7 @@ impl Uses {
         Ok(())
     }
 
-    /// Work that is on `stream` now may use the block, which somebody else has ordered.
+    /// Notes that present work of `stream` may use the block. Other code has ordered this work.
     #[cfg(feature = "foreign")]
     pub(super) fn note(&mut self, stream: &Stream) {
         if !self.users().any(|user| user.queue() == stream.queue()) {
@@ -57,13 +59,13 @@ impl Uses {
         }
     }
 
-    /// Whether a stream is behind what was written last: it wrote that, or has read it.
+    /// Whether a stream waits for the last write: it made that write, or has read it.
     fn knows(&self, writer: &Stream, stream: &Stream) -> bool {
         let is_same = |other: &Stream| other.queue() == stream.queue();
         is_same(writer) || self.readers.iter().any(is_same)
     }
 
-    /// Lets later work of `stream` write the block, which is on `home`, once `order` has put it behind all uses.
+    /// Lets later work of `stream` write the block, whose own stream is `home`, once `order` has made it wait for all uses.
     pub(super) fn write(
         &mut self,
         home: &Stream,
@@ -82,31 +84,31 @@ impl Uses {
         self.writer.iter().chain(&self.readers)
     }
 
-    /// The block was dropped: what its users have to do by now is all that its next life waits for. Calls no device.
+    /// Notes that the block was dropped. Its next life then waits only for the present work of its users. Calls no device.
     pub(super) fn end(&mut self) {
         let Uses { writer, readers, until, .. } = self;
         until.clear();
         until.extend(writer.iter().chain(&*readers).map(Stream::epoch));
     }
 
-    /// The users, each with the epoch in which its last use is at the latest; 0 if that was not counted.
+    /// The users, each with the latest epoch that may contain its last use; 0 if epochs were not counted.
     pub(super) fn ends(&self) -> impl Iterator<Item = (&Stream, u64)> {
         self.users().zip(self.until.iter().copied().chain(std::iter::repeat(0)))
     }
 
-    /// Has the block kept for a reservation.
+    /// Makes the drop keep the block for a reservation.
     pub(super) fn keep_for(&mut self, reservation: &Stream) {
         if self.reservations.iter().all(|known| known.id() != reservation.id()) {
             self.reservations.push(reservation.clone());
         }
     }
 
-    /// For whom the block is to be kept.
+    /// The reservations for which the block is to be kept.
     pub(super) fn reservations(&mut self) -> &mut Vec<Stream> {
         &mut self.reservations
     }
 
-    /// Forgets who used it: the block's own stream is behind them.
+    /// Forgets the users, because the block's own stream waits for them.
     pub(super) fn clear(&mut self) {
         self.writer = None;
         self.readers.clear();

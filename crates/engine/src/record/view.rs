@@ -1,18 +1,18 @@
-//! What a front end keeps with a block's memory.
+//! The object of a front end for a block's memory.
 
 use std::any::Any;
 
 use crate::base::error::Result;
 
-/// A front end's own object over a block's memory, which knows of uses by streams that the engine has no handle of.
+/// A front end's own object over a block's memory. It knows of uses on streams for which the engine has no handle.
 pub trait View: Any + Send + Sync {
-    /// Orders later work of the block's own stream behind what others wrote, as far as the view knows of it.
+    /// Makes later work of the block's own stream wait for the writes of others, as far as the view knows of them.
     ///
     /// # Errors
-    /// A failure to order; then nothing may be done with the memory.
+    /// A failure to order the streams. The memory must then not be used.
     fn follow_writes(&self) -> Result<()>;
 
-    /// As [`follow_writes`](View::follow_writes), behind all that others do with it. Nothing that the view lent is borrowed.
+    /// Like [`follow_writes`](View::follow_writes), but waits for all uses by others. Nothing that the view lent is borrowed any more.
     ///
     /// # Errors
     /// As for [`follow_writes`](View::follow_writes).

@@ -1,4 +1,4 @@
-//! The file of a trace: lines of comma-separated fields. The first five are those that the program `replay` needs.
+//! The file of a trace: lines of comma-separated fields. The program `replay` needs the first five.
 
 use std::io::{self, Write};
 
@@ -9,29 +9,29 @@ const HEADER: &str =
     "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device,scope_site,stack";
 
 impl Trace {
-    /// Writes the trace as a text of comma-separated fields, a line for each event.
+    /// Writes the trace as text with comma-separated fields, one line for each event.
     ///
     /// | field | meaning |
     /// |---|---|
-    /// | `step` | how often a thread had entered a scope while it was in none |
-    /// | `op` | `a` allocated, `f` freed, `enter` and `leave` a scope, `short` of memory, `reserve` where what is held from a device changed; first a line `device` for each device; a last line `lost`, if events were |
-    /// | `id` | names an allocation, in its free too; 0 otherwise |
-    /// | `bytes` | of the array; what is held from then on (`reserve`); of a page (`device`); how many events were `lost` |
+    /// | `step` | how many times a thread has entered a scope from outside all scopes |
+    /// | `op` | `a` (allocated), `f` (freed), `enter` and `leave` (of a scope), `short` (no memory found), `reserve` (the reserved memory of a device changed); the first lines are `device`, one for each device; if events were lost, the last line is `lost` |
+    /// | `id` | identifies an allocation and its free; 0 for other events |
+    /// | `bytes` | the size of the array; for `reserve`, the reserved bytes from then on; for `device`, the size of its pages; for `lost`, the number of lost events |
     /// | `stream`, `thread` | by number |
-    /// | `time_ns` | since the trace began, in nanoseconds: [`TraceEvent::time`] |
-    /// | `scope` | entered or left, or the innermost one; empty for none |
-    /// | `served` | what served an allocation: `plan`, `list`, `range` or `device` |
-    /// | `address` | as `0x` and hexadecimal digits |
-    /// | `dtype`, `shape` | of an allocation, as `f32` and `2x3` |
+    /// | `time_ns` | nanoseconds since the trace began: [`TraceEvent::time`] |
+    /// | `scope` | the scope that was entered or left, or the innermost one; empty if there is none |
+    /// | `served` | the part that served an allocation: `plan`, `list`, `range` or `device` |
+    /// | `address` | `0x` and hexadecimal digits |
+    /// | `dtype`, `shape` | of an allocation, such as `f32` and `2x3` |
     /// | `site` | the source line that allocated the array |
     /// | `device` | by number: [`TraceEvent::device`] |
     /// | `scope_site` | where the scope is named in the program |
     /// | `stack` | the callers of that source line, with the feature `backtrace` |
     ///
-    /// A `%`, a comma, a quotation mark and what does not print is written as `%` and two hexadecimal digits for each of its bytes.
+    /// A `%`, a comma, a quotation mark or a control character is written as `%` and two hexadecimal digits for each of its bytes.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*, trace};
@@ -98,7 +98,7 @@ fn escaped(text: &str) -> String {
     plain
 }
 
-/// Counts the entries of threads that were in no scope.
+/// Counts how often threads entered a scope from outside all scopes.
 #[derive(Default)]
 struct Steps {
     number: u64,
@@ -117,7 +117,7 @@ impl Steps {
                 self.number += u64::from(*depth == 0);
                 *depth += 1;
             }
-            // What was entered before the trace began may be left in it.
+            // A scope that was entered before the trace began may be left in it.
             Action::Left => *depth = depth.saturating_sub(1),
             Action::Allocated | Action::Freed | Action::Short | Action::Reserved => {}
         }

@@ -1,4 +1,4 @@
-//! A trace of a whole run, without a change of code: `GPUCACHE_TRACE` names its file.
+//! Traces a whole run without a change of code: `GPUCACHE_TRACE` names the file.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::base::sync::OnceLock;
 
 const VARIABLE: &str = "GPUCACHE_TRACE";
 
-/// Events that each thread keeps: 64 MB of a thread that has as many.
+/// The number of events that each thread keeps. A thread with so many takes 64 MB.
 const CAPACITY: usize = 1 << 20;
 
-/// The file, if there is to be one.
+/// The file, if the environment names one.
 static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
 
 /// Begins a trace at the first call, if the environment asks for one.
@@ -25,7 +25,8 @@ pub(crate) fn start_from_environment() {
     });
 }
 
-/// Writes the trace that the environment asked for, as the process exits. A failure is told on stderr, as nobody else is left.
+/// Writes the trace that the environment asked for, while the process exits. Prints a failure to stderr, since no caller is left to
+/// get it.
 pub(crate) fn write_at_exit() {
     let Some(Some(path)) = PATH.get() else { return };
     let Some((session, unwritten)) = session::end() else { return };

@@ -1,11 +1,10 @@
-//! What a trace tells: one event each for what was allocated and freed, for what a device gave and took back, and for scopes
-//! that were entered and left.
+//! The events of a trace: allocations and frees, memory that a device gave or took back, and scopes that were entered and left.
 
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Something that happened to memory or to a scope.
+/// An event of memory or of a scope.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
@@ -27,40 +26,40 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TraceEvent {
-    /// Since the trace began. The clock is read where a scope is entered or left, where a device gives or takes memory back, and at
-    /// each 64th event of a thread: the times of those between are spread evenly.
+    /// The time since the trace began. The clock is read when a scope is entered or left, when a device gives or takes memory back,
+    /// and at each 64th event of a thread. The events between two readings get evenly spread times.
     pub time: Duration,
-    /// The thread, by a number that counts the threads of the trace from 0.
+    /// The thread, as a number that counts the threads of the trace from 0.
     pub thread: u32,
-    /// What happened.
+    /// The kind of this event.
     pub action: Action,
-    /// Names one allocation and its free, from 1; 0 for what is neither.
+    /// Identifies an allocation and its free, from 1; 0 for all other events.
     pub id: u64,
-    /// Of the array; for a shortage, what was asked for; what is held from the device from then on, where that changed. 0 for a
-    /// scope.
+    /// The size of the array; for a shortage, the requested bytes; for `Reserved`, the bytes that are reserved from the device from
+    /// then on; 0 for a scope.
     pub bytes: u64,
-    /// Where the array lies; 0 for what has no memory.
+    /// The address of the array; 0 for events without memory.
     pub address: u64,
     /// The number of the stream, as `{:?}` shows a [`Stream`](crate::device::Stream).
     pub stream: u64,
-    /// The device, by a number that counts those of the process from 1, modulo 256; 0 for a scope. An address is in use once at a
-    /// time on each.
+    /// The device, as a number that counts the process's devices from 1, modulo 256; 0 for a scope. At one time, only one array of
+    /// a device has a given address.
     pub device: u8,
-    /// The scope that was entered or left; else the innermost one of the thread, if it was in any.
+    /// The scope that was entered or left. For other events, the thread's innermost scope, if it was in any.
     pub scope: Option<Arc<str>>,
-    /// Where that scope is named in the program.
+    /// The place in the program that names the scope.
     pub scope_site: Option<&'static Location<'static>>,
     /// The source line that allocated an array, or tried to: the call of its constructor. `None` for other events, and for what other
     /// crates allocate.
     pub site: Option<&'static Location<'static>>,
     /// With the feature `backtrace`: the functions that led to that line, the innermost first, one in each line of the text.
     pub stack: Option<Arc<str>>,
-    /// The type of the elements of what was allocated; empty for other events.
+    /// The element type of an allocation; empty for other events.
     pub dtype: &'static str,
-    /// The shape of what was allocated. Where it has more than six dimensions, or one of 2³² or more among more than three,
-    /// the first of them are multiplied.
+    /// The shape of an allocation. If it has too many dimensions, the first ones are multiplied into one. That is so with more than
+    /// six dimensions, and with more than three if one of them is 2³¹ or more.
     pub shape: Vec<usize>,
-    /// What served an allocation.
+    /// The part that served an allocation.
     pub served_by: Option<ServedBy>,
 }
 
@@ -84,7 +83,7 @@ pub struct TraceDevice {
     pub page_bytes: u64,
 }
 
-/// What an event tells of.
+/// The kind of an event.
 ///
 /// ```
 /// use gpucache::{device::Virtual, prelude::*, trace, trace::Action};
@@ -106,11 +105,11 @@ pub enum Action {
     Left,
     /// An allocation found no memory.
     Short,
-    /// The device gave memory, or took it back: `bytes` is what is held from it from then on, in use or idle.
+    /// The device gave memory or took it back. `bytes` is the memory reserved from it from then on, in use or idle.
     Reserved,
 }
 
-/// What served an allocation.
+/// The part of gpucache that served an allocation.
 ///
 /// ```
 /// use gpucache::{prelude::*, trace, trace::ServedBy};
@@ -125,27 +124,27 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServedBy {
-    /// The plan of its scope.
+    /// The plan of the scope.
     Plan,
-    /// The lists of its scope.
+    /// The keyed lists of the scope.
     List,
-    /// The range of addresses that scopes share.
+    /// The range of addresses that all scopes share.
     Range,
     /// The device itself.
     Device,
 }
 
 impl Action {
-    /// All of them, by their numbers in a ring.
+    /// All actions, by their numbers in a ring.
     pub(super) const ALL: [Action; 6] =
         [Action::Allocated, Action::Freed, Action::Entered, Action::Left, Action::Short, Action::Reserved];
 }
 
 impl ServedBy {
-    /// All of them, by their numbers in a ring.
+    /// All values, by their numbers in a ring.
     pub(super) const ALL: [ServedBy; 4] = [ServedBy::Plan, ServedBy::List, ServedBy::Range, ServedBy::Device];
 
-    /// The word for it in a file.
+    /// The word for this value in a file.
     pub(super) fn word(self) -> &'static str {
         match self {
             ServedBy::Plan => "plan",

@@ -1,8 +1,8 @@
-//! The events of several threads in one order.
+//! Puts the events of several threads in one order.
 //!
-//! Each thread's events are in order, and an event happened after its thread read the clock, and before it read it again. Within
-//! that, what one thread allocates and another one frees, or the other way round, is put in the only order that it can have had: an
-//! address is in use once at a time.
+//! Each thread's events are in order already. An event happened after its thread read the clock, and before the thread read it
+//! again. Within these bounds, an array may be allocated by one thread and freed by another, or an address may go from one to the
+//! other. Only one order is then possible, since an address is in use only once at a time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -12,16 +12,16 @@ use std::vec::IntoIter;
 use super::event::Action;
 use super::packed::{Lies, Packed};
 
-/// An event, and the thread that it is of.
+/// An event with the number of its thread.
 pub(super) type Told = (u32, Packed);
 
-/// The events of one thread that are to come, each with the time before which it happened.
+/// The remaining events of one thread, each with the time before which it happened.
 type Source = Peekable<IntoIter<(Packed, u64)>>;
 
-/// The next event of each thread that has one: its time, and the thread. The earliest one comes first.
+/// The next event of each thread that has one: its time, and the thread. The earliest comes first.
 type Heads = BinaryHeap<Reverse<(u64, usize)>>;
 
-/// All events in one order; times never fall.
+/// All events in one order. Times never decrease.
 pub(super) fn merge(threads: Vec<Vec<Packed>>) -> Vec<Told> {
     let all = threads.iter().map(Vec::len).sum();
     let mut coming = Coming::of(threads.iter().flatten());
@@ -48,14 +48,14 @@ fn head(sources: &mut [Source], thread: usize) -> Option<Reverse<(u64, usize)>> 
     sources[thread].peek().map(|(event, _)| Reverse((event.time, thread)))
 }
 
-/// Each event with the time that its thread read next. Its own time is spread evenly between the readings before and after it, as
-/// no more is known.
+/// Adds to each event the time of its thread's next reading. The event's own time is spread evenly between the readings before and
+/// after it, since no more is known.
 fn bounded(events: Vec<Packed>) -> Vec<(Packed, u64)> {
     let mut bounded: Vec<(Packed, u64)> = events.into_iter().map(|event| (event, u64::MAX)).collect();
     let mut next = u64::MAX;
     for group in bounded.chunk_by_mut(|(one, _), (other, _)| one.time == other.time).rev() {
         let (reading, events) = (group[0].0.time, group.len() as u64);
-        // Behind the last reading there is no other one.
+        // After the last reading, there is no other one.
         let step = if next == u64::MAX { 0 } else { next.saturating_sub(reading) / events };
         for ((event, bound), place) in group.iter_mut().zip(0..) {
             (event.time, *bound) = (reading + place * step, next);
@@ -65,8 +65,8 @@ fn bounded(events: Vec<Packed>) -> Vec<(Packed, u64)> {
     bounded
 }
 
-/// The thread whose event comes next: the earliest one, unless its address says that another one came before it, and that one
-/// can have. It no longer stands among the heads.
+/// The thread whose event comes next. This is the earliest event, unless its address shows that another event came before it, and
+/// that event's bounds allow it. The thread no longer stands among the heads.
 fn next(heads: &mut Heads, sources: &mut [Source], fits: impl Fn(&Packed) -> bool) -> Option<usize> {
     let first = heads.pop()?;
     let Reverse((_, thread)) = first;
@@ -87,7 +87,7 @@ fn next(heads: &mut Heads, sources: &mut [Source], fits: impl Fn(&Packed) -> boo
     Some(other.unwrap_or(thread))
 }
 
-/// How often each address is still to be allocated, and freed.
+/// For each address, how many allocations and frees are still to come.
 struct Coming(HashMap<Lies, (u32, u32)>);
 
 impl Coming {
@@ -115,15 +115,16 @@ impl Coming {
         }
     }
 
-    /// Whether another event of this address is still to come, which an event may have to wait for: a free for an allocation.
+    /// Whether an event must possibly wait for another event of its address that is still to come: a free for an allocation, or an
+    /// allocation for a free.
     fn has_other(&self, event: &Packed) -> bool {
         let (allocated, freed) = self.0.get(&event.lies()).copied().unwrap_or_default();
         if event.action == Action::Freed { allocated > 0 } else { freed > 0 }
     }
 }
 
-/// Whether an event can follow while these addresses are in use, or has nothing to wait for: as the free of what was allocated before
-/// the trace, for which all threads would be looked at each time.
+/// Whether an event fits while these addresses are in use, or has nothing to wait for. The free of an array that was allocated
+/// before the trace has nothing to wait for. Without this rule, all threads would be checked for each such free.
 fn fits(event: &Packed, live: &HashSet<Lies>, coming: &Coming) -> bool {
     match event.action {
         Action::Allocated => !live.contains(&event.lies()) || !coming.has_other(event),
@@ -166,14 +167,15 @@ mod tests {
     #[test]
     fn what_was_handed_on_is_allocated_before_it_is_freed_and_freed_before_it_is_allocated() {
         use Action::{Allocated, Freed};
-        // The first thread read its clock at 1 and at 9; the other one freed between what that allocated, and it got it again.
+        // The first thread read its clock at 1 and at 9. In between it allocated address 10 twice, and the other thread freed it in
+        // between.
         let one = vec![event(1, Allocated, 10), event(1, Allocated, 10), event(9, Freed, 30)];
         let other = vec![event(0, Freed, 10), event(8, Freed, 10)];
         let expected = [(0, Allocated, 10), (1, Freed, 10), (0, Allocated, 10), (1, Freed, 10), (0, Freed, 30)];
         assert_eq!(order(vec![one, other]), expected);
     }
 
-    /// Looking at all threads for each event would take minutes.
+    /// If each event had to check all threads, this would take minutes.
     #[test]
     fn many_threads_are_merged_as_fast_as_few() {
         use Action::{Allocated, Freed};

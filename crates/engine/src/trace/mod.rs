@@ -1,8 +1,9 @@
-//! A trace: what was allocated and freed, when, in which scope, what served it, and what was held from each device meanwhile.
+//! Records what a program allocates and frees: when, in which scope, how it was served, and how much memory each device had
+//! reserved.
 //!
-//! [`start`] and [`stop`] are around what is to be seen. Without a change of code the environment has the whole run traced:
-//! `GPUCACHE_TRACE=run.csv` has it written when the process exits, [as text](Trace::write_csv), with the newest 2²⁰ events of
-//! each thread.
+//! Call [`start`] before the part of the program to record, and [`stop`] after it. To trace a whole run without a change of code,
+//! set an environment variable: with `GPUCACHE_TRACE=run.csv`, the process writes the trace when it exits, [as
+//! text](Trace::write_csv). It keeps the newest 2²⁰ events of each thread.
 //!
 //! ```
 //! use gpucache::{cache_scope, prelude::*, trace};
@@ -17,18 +18,18 @@
 //! # Ok::<(), gpucache::Error>(())
 //! ```
 //!
-//! The crate's programs `replay` and `report` read the file: the one finds out what the run would have needed under another policy
-//! or limit, the other writes it in the formats of other tools.
+//! Two programs of the crate read the file. `replay` computes how much memory the run would have needed under another policy or
+//! limit. `report` converts the file to the formats of other tools.
 //!
-//! | file | its one matter |
+//! | file | content |
 //! |---|---|
-//! | `event` | what is told |
-//! | `writer` | a thread's way to its ring: names and the clock |
+//! | `event` | the events of a trace |
+//! | `writer` | how a thread writes an event: its ring, the numbers of names, and the clock |
 //! | `packed`, `ring` | an event as eight words, and the events of a thread |
 //! | `session` | the trace that is on |
-//! | `merge`, `whole` | the order of all threads' events, and which free ends which allocation |
+//! | `merge`, `whole` | the common order of all threads' events, and the allocation that each free ends |
 //! | `sites`, `stack` | the source lines that allocate, and their callers |
-//! | `csv`, `environment` | the file, and who asks for it from outside |
+//! | `csv`, `environment` | the file, and the environment variable that asks for it |
 
 mod csv;
 #[cfg(any(unix, windows))]
@@ -49,12 +50,12 @@ pub use event::{Action, ServedBy, TraceDevice, TraceEvent};
 pub use whole::Trace;
 pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left, reserved};
 
-/// Begins a trace. A thread that has more than `capacity` events keeps the newest; each takes 64 bytes, once it is there.
+/// Begins a trace. Each thread keeps its newest `capacity` events. An event takes 64 bytes once it is recorded.
 ///
-/// A thread that is inside a scope is traced once it enters or leaves one. Arrays without elements have no memory and are left out.
-/// If a trace is on, it is dropped, and another one begins.
+/// A thread that is inside a scope is traced once it enters or leaves a scope. Arrays without elements have no memory and are left
+/// out. If a trace is on already, it is dropped and a new one begins.
 ///
-/// While no trace is on, nothing of this takes time. While one is, a scope's plan serves as before, by a way that takes some
+/// While no trace is on, tracing takes no time. While one is on, a scope's plan serves as before, but on a path that takes some
 /// nanoseconds more.
 ///
 /// ```
@@ -70,7 +71,8 @@ pub fn start(capacity: usize) {
     session::begin(capacity);
 }
 
-/// Ends the trace, and returns what was seen; nothing if none is on. What other threads do meanwhile may or may not be in it.
+/// Ends the trace and returns it. The trace is empty if none was on. It may or may not have the events of other threads during this
+/// call.
 ///
 /// ```
 /// use gpucache::trace;

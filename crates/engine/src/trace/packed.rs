@@ -1,38 +1,38 @@
-//! An event as the eight words that it has in a ring. One of an allocation fills up to all of them, any other one the first three.
+//! An event as eight words of a ring. An allocation fills up to eight of them, and a free or an event of a scope fills three.
 
 use super::event::{Action, ServedBy};
 
 /// The words of an event: one line of the processor's cache.
 pub(super) const WORDS: usize = 8;
-/// Words that are written of an event without a size.
+/// The number of words of an event without a size.
 const SHORT: usize = 3;
-/// Words that are left for a shape.
+/// The number of words for a shape.
 const SHAPE: usize = 3;
-/// Dimensions that have room there if each fits half a word.
+/// The most dimensions that fit there. Each then takes half a word.
 const MOST_DIMS: usize = 2 * SHAPE;
 const NO_SERVER: u64 = 15;
-/// More scopes than this have no number.
+/// Scopes beyond this number have no number of their own.
 pub(super) const MOST_SCOPES: u32 = (1 << 24) - 1;
 /// The bits of a word that a stream has. The rest of the word is the number of a source line.
 const STREAM_BITS: u32 = 40;
 /// More source lines than this have no number.
 pub(super) const MOST_SITES: u32 = (1 << (64 - STREAM_BITS)) - 1;
 
-/// An event with names by number.
+/// An event that has numbers instead of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packed {
     /// Nanoseconds since the trace began.
     pub(super) time: u64,
     pub(super) action: Action,
     pub(super) served_by: Option<ServedBy>,
-    /// 0 for none; else one more than the place in the trace's table.
+    /// 0 for none; otherwise the place in the trace's table, plus one.
     pub(super) dtype: u16,
     /// As `dtype`, in three bytes.
     pub(super) scope: u32,
-    /// The last bits of the device's number, as two devices may have the same addresses.
+    /// The lowest bits of the device's number, since two devices may have the same addresses.
     pub(super) device: u8,
     pub(super) address: u64,
-    /// This, the stream, the source line and the shape are told of allocations, shortages and what is reserved alone.
+    /// Only allocations, shortages and `Reserved` events have this field, the stream, the source line and the shape.
     pub(super) bytes: u64,
     /// Its last 40 bits.
     pub(super) stream: u64,
@@ -41,10 +41,10 @@ pub(super) struct Packed {
     pub(super) shape: Shape,
 }
 
-/// Where an array lies, by device and address: in use by one at a time.
+/// The place of an array: its device and its address. Only one array has this place at a time.
 pub(super) type Lies = (u8, u64);
 
-/// Up to three dimensions in a word each, or up to six in half a word each.
+/// Up to three dimensions, with a word for each, or up to six, with half a word for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     rank: u8,
@@ -81,7 +81,7 @@ impl Shape {
         Shape { rank: dims.len() as u8, words }
     }
 
-    /// With the first dimensions multiplied, which are those of a batch.
+    /// Multiplies the first dimensions, which are usually those of a batch.
     #[cold]
     fn folded(dims: &[usize]) -> Shape {
         let (first, last) = dims.split_at(dims.len() - (SHAPE - 1));
@@ -98,7 +98,7 @@ impl Shape {
 }
 
 impl Packed {
-    /// Of nothing yet.
+    /// An event without content.
     pub(super) const BARE: Packed = Packed {
         time: 0,
         action: Action::Entered,
@@ -117,7 +117,7 @@ impl Packed {
         (self.device, self.address)
     }
 
-    /// How many of its words tell something.
+    /// How many words of the event have content.
     #[inline(always)]
     pub(super) fn length(action: Action) -> usize {
         match action {
@@ -136,7 +136,7 @@ impl Packed {
         [kinds | names, self.time, self.address, self.bytes, stream, one, two, three]
     }
 
-    /// The event of these words; `None` if they are of none.
+    /// The event of these words; `None` if they are not an event.
     pub(super) fn of(words: [u64; WORDS]) -> Option<Packed> {
         let [first, time, address, bytes, stream, shape @ ..] = words;
         let action = *Action::ALL.get((first & 15) as usize)?;
@@ -193,7 +193,7 @@ mod tests {
         for event in [long, Packed { action: Action::Short, served_by: None, ..long }, Packed::BARE] {
             assert_eq!(Packed::of(event.words()), Some(event));
         }
-        // What lies behind the words of a short one is of an older event.
+        // The words behind a short event are those of an older event.
         assert_eq!(
             Packed::of(Packed { action: Action::Freed, ..long }.words()),
             Some(Packed { action: Action::Freed, ..short })

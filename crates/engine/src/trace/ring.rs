@@ -1,7 +1,7 @@
-//! The events of one thread: a ring of words that the thread alone writes, and that is read when the trace ends.
+//! The events of one thread, in a ring of words. Only that thread writes the ring. It is read when the trace ends.
 //!
-//! Invariant: event `n` of all that were ever written lies at `n` modulo the ring's room. A reader leaves out the event that is being
-//! written and those that were overwritten meanwhile.
+//! Invariant: event `n` of all events ever written lies at place `n` modulo the ring's room. A reader leaves out the event that is
+//! being written, and events that are overwritten while it reads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 use std::sync::{Arc, PoisonError};
@@ -9,34 +9,34 @@ use std::sync::{Arc, PoisonError};
 use super::packed::{Packed, WORDS};
 use crate::base::sync::{Mutex, MutexGuard};
 
-/// Events for which memory is taken at once, so that a thread with few events takes little: 16 KB.
+/// The number of events for which a thread takes memory at once. Few, so that a thread with few events takes little: 16 KB.
 const CHUNK: usize = 256;
 
 type Chunk = [AtomicU64; CHUNK * WORDS];
 
 pub(super) struct Ring {
-    /// Those that are there, and how many there are at most. The writer locks them only where it goes on in the next one.
+    /// The chunks so far. Below: the most chunks that there can be. The writer locks `chunks` only when it goes on to the next one.
     chunks: Mutex<Vec<Arc<Chunk>>>,
     most: usize,
-    /// Events ever written.
+    /// The number of events ever written.
     written: AtomicU64,
     capacity: usize,
 }
 
-/// Where the ring's thread writes next.
+/// The place where the ring's thread writes next.
 pub(super) struct Pen {
     ring: Arc<Ring>,
     chunk: Arc<Chunk>,
-    /// The chunk's number, and the place in it.
+    /// The number of the chunk. Below: the place in it.
     number: usize,
     at: usize,
     written: u64,
 }
 
 impl Ring {
-    /// Keeps the newest `capacity` events.
+    /// Makes a ring that keeps the newest `capacity` events.
     pub(super) fn new(capacity: usize) -> Arc<Ring> {
-        // One event more, which is being written.
+        // Room for one more event, the one that is being written.
         let most = capacity / CHUNK + 1;
         Arc::new(Ring { chunks: Mutex::new(Vec::new()), most, written: AtomicU64::new(0), capacity })
     }
@@ -45,7 +45,7 @@ impl Ring {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A chunk that is there, or the next one.
+    /// The chunk with this number. Makes it if it is the next one.
     fn chunk(&self, number: usize) -> Arc<Chunk> {
         let mut chunks = self.lock();
         if number >= chunks.len() {
@@ -54,7 +54,7 @@ impl Ring {
         chunks[number].clone()
     }
 
-    /// The events that are kept, in their order, and the number of those that newer ones have overwritten.
+    /// The events that the ring still has, in order, and the number of lost ones, which newer ones have overwritten.
     pub(super) fn read(&self) -> (Vec<Packed>, u64) {
         let room = self.most.saturating_mul(CHUNK) as u64;
         let written = self.written.load(Acquire);
@@ -75,7 +75,7 @@ impl Ring {
 }
 
 impl Pen {
-    /// For the ring's own thread, once.
+    /// Makes the pen of a ring. Only the ring's own thread calls this, once.
     pub(super) fn new(ring: Arc<Ring>) -> Pen {
         let chunk = ring.chunk(0);
         Pen { ring, chunk, number: 0, at: 0, written: 0 }
@@ -87,7 +87,7 @@ impl Pen {
         if self.at == CHUNK {
             self.turn();
         }
-        // Who reads one of these words then finds `written` as it is before.
+        // A reader that sees one of the following words also sees the value that `written` has now, or a later one.
         fence(Release);
         let place = &self.chunk[self.at * WORDS..][..Packed::length(event.action)];
         place.iter().zip(event.words()).for_each(|(place, word)| place.store(word, Relaxed));
@@ -96,7 +96,7 @@ impl Pen {
         self.ring.written.store(self.written, Release);
     }
 
-    /// Goes on in the next chunk.
+    /// Goes on to the next chunk.
     #[cold]
     #[inline(never)]
     fn turn(&mut self) {
@@ -114,7 +114,7 @@ mod tests {
     use super::super::packed::Shape;
     use super::*;
 
-    /// Every third one is short.
+    /// Writes an event. Every third one is short.
     fn write(pen: &mut Pen, number: u64) {
         let is_short = number.is_multiple_of(3);
         let action = if is_short { Action::Freed } else { Action::Allocated };

@@ -1,6 +1,7 @@
-//! The trace that is on: its rings, and the names that their events have by number.
+//! The trace that is on: its rings, and the numbers of names in its events.
 //!
-//! Invariant: the number of the session is 0 while none is on; whoever finds another number than that of its ring joins anew.
+//! Invariant: the number of the session is 0 while no trace is on. A thread whose ring belongs to another session joins the new
+//! one.
 
 use std::hash::Hash;
 use std::panic::Location;
@@ -14,7 +15,7 @@ use super::packed::{MOST_SCOPES, MOST_SITES};
 use super::ring::{Pen, Ring};
 use crate::base::sync::{Mutex, MutexGuard};
 
-/// A scope, and where it is named.
+/// A scope's name, and the place in the program that names it.
 pub(super) type Title = (Arc<str>, &'static Location<'static>);
 
 /// A source line that allocates, with its callers if the feature `backtrace` is on.
@@ -22,7 +23,7 @@ pub(super) type Site = (&'static Location<'static>, Option<Arc<str>>);
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
-/// Events that no ring took, as their thread had ended.
+/// The number of events that no ring took because their thread was ending.
 static UNWRITTEN: AtomicU64 = AtomicU64::new(0);
 
 pub(super) struct Session {
@@ -37,13 +38,13 @@ pub(super) struct Session {
     pub(super) devices: Vec<(u8, u64)>,
 }
 
-/// Names by number, from 1, found again at a cost that does not grow with how many there are.
+/// Names with numbers from 1. The cost to find a name does not grow with the number of names.
 pub(super) struct Names<T> {
     names: Vec<T>,
     numbers: HashMap<T, usize>,
 }
 
-/// The number of the session that is on; 0 if none is.
+/// The number of the session that is on; 0 if no trace is on.
 #[inline(always)]
 pub(super) fn number() -> u64 {
     NUMBER.load(Relaxed)
@@ -53,7 +54,7 @@ fn lock() -> MutexGuard<'static, Option<Session>> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins a session; what another one had is dropped.
+/// Begins a session. Drops the one before, if a trace was on.
 pub(super) fn begin(capacity: usize) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Relaxed);
@@ -65,14 +66,14 @@ pub(super) fn begin(capacity: usize) {
     NUMBER.store(number, Relaxed);
 }
 
-/// Ends the session that is on, and returns it with the number of events that no ring took.
+/// Ends the session that is on. Returns it with the number of events that no ring took.
 pub(super) fn end() -> Option<(Session, u64)> {
     let mut session = lock();
     NUMBER.store(0, Relaxed);
     Some((session.take()?, UNWRITTEN.swap(0, Relaxed)))
 }
 
-/// If a session is on, its number, when it began, and a ring for the calling thread.
+/// Joins the session, if a trace is on. Returns its number, the time when it began, and a ring for the calling thread.
 #[cold]
 pub(super) fn join() -> Option<(u64, Instant, Pen)> {
     let mut session = lock();
@@ -88,7 +89,7 @@ pub(super) fn note_unwritten() {
     UNWRITTEN.fetch_add(1, Relaxed);
 }
 
-/// The number of a scope in the session `number`; 0 if that has ended.
+/// The number of a scope in the session `number`; 0 if that session has ended.
 #[cold]
 pub(super) fn scope(number: u64, title: &Title) -> u32 {
     let mut session = lock();
@@ -96,7 +97,7 @@ pub(super) fn scope(number: u64, title: &Title) -> u32 {
     u32::try_from(session.scopes.number_of(title)).ok().filter(|number| *number <= MOST_SCOPES).unwrap_or(0)
 }
 
-/// The number of a type's name in the session `number`; 0 if that has ended.
+/// The number of a type's name in the session `number`; 0 if that session has ended.
 #[cold]
 pub(super) fn dtype(number: u64, name: &'static str) -> u16 {
     let mut session = lock();
@@ -128,7 +129,7 @@ impl<T: Clone + Eq + Hash> Names<T> {
         Names { names: Vec::new(), numbers: HashMap::new() }
     }
 
-    /// The number of a name, which is added if it is not there.
+    /// The number of a name. Adds the name if it is new.
     fn number_of(&mut self, name: &T) -> usize {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -138,7 +139,7 @@ impl<T: Clone + Eq + Hash> Names<T> {
         self.names.len()
     }
 
-    /// The name of this number; `None` for 0.
+    /// The name with this number; `None` for 0.
     pub(super) fn of(&self, number: usize) -> Option<&T> {
         self.names.get(number.checked_sub(1)?)
     }

@@ -9,10 +9,10 @@ use super::packed::{Lies, Packed};
 use super::session::{Session, Site, Title};
 use crate::base::amounts::total;
 
-/// What happened while a trace was on: of [`stop`](super::stop).
+/// The events of a trace, as [`stop`](super::stop) returns them.
 ///
-/// What was allocated when the trace was not on has no free in it, and an allocation whose free was lost ends where its address is
-/// allocated anew. So each free comes after its allocation, and no address of a device is in use twice.
+/// Frees of arrays that were allocated before the trace are left out. If the free of an array was lost, the array ends when its
+/// address is allocated again. So each free comes after its allocation, and no address of a device is in use twice.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
@@ -30,9 +30,9 @@ use crate::base::amounts::total;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Trace {
-    /// All events that were kept, in order.
+    /// All events that the trace kept, in order.
     pub events: Vec<TraceEvent>,
-    /// Events that were not: those for which newer ones of the same thread left no room, and those of threads that were ending.
+    /// The number of lost events. Newer events of the same thread overwrote them, or their thread was ending.
     pub lost: u64,
     /// The devices that the events name.
     pub devices: Vec<TraceDevice>,
@@ -53,7 +53,7 @@ impl Trace {
 /// Finds the allocation that each free ends.
 struct Pairing<'s> {
     session: &'s Session,
-    /// By where it lies, the place among the events of what is in use.
+    /// The place in `events` of each allocation in use, by its device and address.
     live: HashMap<Lies, usize>,
     allocations: u64,
     events: Vec<TraceEvent>,
@@ -69,14 +69,14 @@ impl Pairing<'_> {
         self.events.push(unpacked(self.session, thread, &event, id));
     }
 
-    /// A free, which tells no more than where: the allocation tells the rest.
+    /// Adds a free. A free records only its address, so the rest comes from its allocation.
     fn end(&mut self, thread: u32, freed: Packed) {
         let Some(place) = self.live.remove(&freed.lies()) else { return };
         let TraceEvent { id, bytes, stream, .. } = self.events[place];
         self.events.push(unpacked(self.session, thread, &Packed { bytes, stream, ..freed }, id));
     }
 
-    /// An allocation, before which the one is freed whose free was lost.
+    /// Adds an allocation. If the address is still in use, its free was lost and is added first.
     fn begin(&mut self, thread: u32, event: &Packed) -> u64 {
         self.end(thread, Packed { action: Action::Freed, dtype: 0, site: 0, served_by: None, ..*event });
         self.live.insert(event.lies(), self.events.len());
@@ -85,7 +85,7 @@ impl Pairing<'_> {
     }
 }
 
-/// An event with its names.
+/// An event with names instead of numbers.
 fn unpacked(session: &Session, thread: u32, event: &Packed, id: u64) -> TraceEvent {
     let Packed { time, action, served_by, device, address, bytes, stream, .. } = *event;
     let title: Option<&Title> = session.scopes.of(event.scope as usize);

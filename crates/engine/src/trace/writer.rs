@@ -1,4 +1,4 @@
-//! The writing side of a thread: its ring, the names that it has numbers of, and the clock, which it reads now and then.
+//! The writing side of a thread: its ring, its known numbers of names, and the clock, which it reads only now and then.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -13,18 +13,18 @@ use super::ring::Pen;
 use super::session::{self, Title};
 use super::sites::Sites;
 
-/// Events between two looks at the clock, each of which takes longer than all else that an event takes.
+/// The number of events between two readings of the clock. A reading takes longer than all other work for an event.
 const LOOK_IN: u8 = 64;
 
-/// An allocation that was served, or not.
+/// An allocation that was served, or that found no memory.
 pub(crate) struct Allocation<'a> {
     pub(crate) dtype: &'static str,
     pub(crate) dims: &'a [usize],
     pub(crate) bytes: usize,
-    /// 0 if it was not served.
+    /// 0 if the allocation found no memory.
     pub(crate) address: u64,
     pub(crate) stream: u64,
-    /// The number of its device.
+    /// The number of the stream's device.
     pub(crate) device: u64,
     pub(crate) served_by: Option<ServedBy>,
     /// The source line that allocates, if it is known.
@@ -37,10 +37,10 @@ struct Writer {
     session: u64,
     began: Instant,
     pen: Pen,
-    /// The clock when it was read last, and events until it is read again.
+    /// The clock at the last reading. Below: the number of events until the next reading.
     time: u64,
     look_in: u8,
-    /// The innermost scope.
+    /// The number of the innermost scope.
     scope: u32,
     scopes: HashMap<Arc<str>, u32>,
     dtypes: Vec<(&'static str, u16)>,
@@ -53,7 +53,8 @@ thread_local! {
     static WRITER: RefCell<Option<Writer>> = const { RefCell::new(None) };
 }
 
-/// Runs `act` on the thread's side of the trace that is on; counts what a thread that ends has no place for.
+/// Runs `act` on the thread's side of the trace, if a trace is on. If the thread is ending and has no such side any more, counts
+/// the event as unwritten.
 #[inline(always)]
 fn write(act: impl FnOnce(&mut Writer)) {
     if !with(act) {
@@ -61,7 +62,7 @@ fn write(act: impl FnOnce(&mut Writer)) {
     }
 }
 
-/// As [`write()`]. Whether the thread has a side.
+/// As [`write()`]. Returns false if the thread is ending.
 #[inline(always)]
 fn with(act: impl FnOnce(&mut Writer)) -> bool {
     let there = WRITER.try_with(|writer| {
@@ -76,14 +77,14 @@ fn with(act: impl FnOnce(&mut Writer)) -> bool {
     there.is_ok()
 }
 
-/// Joins the session that is on, if one is.
+/// Joins the session that is on, if there is one.
 #[cold]
 #[inline(never)]
 fn rejoin(writer: &mut Option<Writer>) {
     *writer = Writer::join();
 }
 
-/// An array got memory, or none was found.
+/// Records that an array got memory, or that none was found.
 #[inline]
 pub(crate) fn allocated(allocation: &Allocation<'_>) {
     write(|writer| {
@@ -98,7 +99,7 @@ pub(crate) fn allocated(allocation: &Allocation<'_>) {
     });
 }
 
-/// An array was dropped.
+/// Records that an array was dropped.
 #[inline]
 pub(crate) fn freed(address: u64, device: u64) {
     write(|writer| {
@@ -107,12 +108,12 @@ pub(crate) fn freed(address: u64, device: u64) {
     });
 }
 
-/// A scope was entered.
+/// Records that a scope was entered.
 pub(crate) fn entered(title: &Title) {
     turned(Action::Entered, title);
 }
 
-/// A scope was left.
+/// Records that a scope was left.
 pub(crate) fn left(title: &Title) {
     turned(Action::Left, title);
 }
@@ -124,7 +125,7 @@ fn turned(action: Action, title: &Title) {
     });
 }
 
-/// So many bytes are held from a device from now on, by its number.
+/// Records that `bytes` bytes are reserved from a device from now on.
 #[cold]
 pub(crate) fn reserved(bytes: u64, device: u64, page_bytes: u64) {
     write(|writer| {
@@ -135,9 +136,9 @@ pub(crate) fn reserved(bytes: u64, device: u64, page_bytes: u64) {
     });
 }
 
-/// The thread's innermost scope is this one from now on, or none.
+/// Notes the thread's innermost scope from now on, or that there is none.
 pub(crate) fn inside(title: Option<&Title>) {
-    // A thread that ends is inside of nothing.
+    // A thread that is ending is inside no scope.
     let _ = with(|writer| writer.scope = title.map_or(0, |title| writer.number_of(title)));
 }
 

@@ -29,8 +29,8 @@ impl FirstReusers {
         &self.positions[self.starts[position] as usize..self.starts[position + 1] as usize]
     }
 
-    /// Two of the positions before. [`never_live`](FirstReusers::never_live) replaces missing ones. If there are more than two,
-    /// [`always_live`](FirstReusers::always_live) stands for all but the first.
+    /// Two of the positions that `before` returns. [`never_live`](FirstReusers::never_live) replaces missing ones. If there are more
+    /// than two, [`always_live`](FirstReusers::always_live) stands for all but the first.
     pub(super) fn first_two(&self, position: usize) -> [u32; 2] {
         match *self.before(position) {
             [] => [self.never_live(); 2],

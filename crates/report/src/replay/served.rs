@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use gpucache::prelude::*;
+use gpucache::{prelude::*, stats::ScopeStats};
 
 use super::pass::Watch;
 
@@ -89,13 +89,12 @@ impl<D: Device> Watch<D> for Counted<'_> {
 
 /// All zero for scopes that were never entered.
 fn counts(scopes: &[String]) -> Counts {
-    let of_scope = |name: &String| Some((gpucache::stats(name)?, gpucache::plan_stats(name)?));
-    scopes.iter().filter_map(of_scope).fold(Counts::default(), |sum, (stats, plans)| Counts {
-        planned: sum.planned.saturating_add(plans.planned),
-        listed: sum.listed.saturating_add(stats.served.listed.allocations),
-        ranged: sum.ranged.saturating_add(stats.recycled).saturating_add(stats.misses),
-        deviations: sum.deviations.saturating_add(plans.deviations.total()),
-        planning: sum.planning.saturating_add(plans.planning_time),
+    scopes.iter().filter_map(gpucache::stats).fold(Counts::default(), |sum, ScopeStats { served, plan, .. }| Counts {
+        planned: sum.planned.saturating_add(served.planned.allocations),
+        listed: sum.listed.saturating_add(served.listed.allocations),
+        ranged: sum.ranged.saturating_add(served.ranged.allocations).saturating_add(served.direct.allocations),
+        deviations: sum.deviations.saturating_add(plan.deviations.total()),
+        planning: sum.planning.saturating_add(plan.planning_time),
     })
 }
 

@@ -1,17 +1,17 @@
-//! What a block keeps of uses by streams that the engine does not know, in this life.
+//! Tracks uses of a block, in its current life, by streams that the engine does not know.
 //!
-//! A stream that is shown and has a handle needs none of this: the block knows it. The other uses are of three kinds:
+//! A stream that is shown and has a handle needs none of this, because the block knows it. Other uses are of three kinds:
 //!
-//! - A stream that is shown and has no handle may be gone later. It is put behind the block's own stream, and the calling thread waits for
-//!   the stream as soon as the work is there (`SyncOnDrop`). cudarc leaves that out if the stream's context object keeps a failure by then:
-//!   then the context is waited for when the block's own stream has to be behind the use.
-//! - cudarc's kernel launches show no stream, and go by the events of a slice (`slices`).
-//! - Whoever has a slice, or cudarc's view of one, can use it any number of times, of which its events know the last; likewise launches by
-//!   context objects that record no events. Such a loan is *untold*: at its end the block's own stream waits for all that the context was
-//!   given until then, by one event of the driver's.
+//! - A stream that is shown but has no handle may be gone later. It is put behind the block's own stream. The calling thread waits for
+//!   it as soon as the work is queued (`SyncOnDrop`). cudarc skips this wait if the stream's context object keeps a failure at that time.
+//!   In that case, the context is waited for when the block's own stream has to come behind the use.
+//! - cudarc's kernel launches show no stream. They use the events of a slice (`slices`).
+//! - A caller with a slice, or with cudarc's view of one, can use it any number of times, and its events know only the last use. The same
+//!   holds for launches by context objects that record no events. Such a loan is *untold*. At its end, the block's own stream waits
+//!   for all work that the context has by then, by one event of the driver.
 //!
-//! Invariants: what was lent is noted here before it is used. The block's own stream is behind all of it when a write,
-//! or the block's next life, begins; and behind the writes among it when a read begins.
+//! Invariants: each loan is noted here before it is used. When a write or the block's next life begins, the block's own stream is behind
+//! all loans. When a read begins, it is behind all loans that write.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
@@ -27,11 +27,11 @@ use gpucache_engine::device::process_exits;
 use gpucache_engine::record::View;
 use gpucache_engine::{Error, Result};
 
-/// A block's uses by streams that it does not know.
+/// Uses of a block by streams that it does not know.
 pub(super) struct ForeignUses<T: Element> {
     /// The block's own stream.
     home: Cuda,
-    /// Contexts of streams without a handle that were shown.
+    /// Contexts of the streams without a handle that were shown.
     shown: Mutex<Vec<Arc<CudaContext>>>,
     slices: OnceLock<Slices<T>>,
     reads_untold: AtomicBool,
@@ -49,7 +49,7 @@ impl<T: Element> ForeignUses<T> {
         }
     }
 
-    /// With somebody's slice and its memory, behind what its events know of.
+    /// Adopts a slice with its memory. The block's stream comes behind the uses that the slice's events know.
     pub(super) fn adopting(home: &Cuda, slice: CudaSlice<T>) -> ForeignUses<T> {
         let slices = Slices::adopting(slice);
         slices.first().follow(home).unwrap_or_else(|error| home.0.wait_instead(error));
@@ -62,8 +62,8 @@ impl<T: Element> ForeignUses<T> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Orders later work of a stream without a handle behind all that is on the block's own stream. The calling thread waits for the stream
-    /// when the answer is dropped.
+    /// Orders later work of a stream without a handle behind all work on the block's own stream. When the returned guard is dropped, the
+    /// calling thread waits for the stream.
     pub(super) fn wait_around<'a>(&self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
         self.home.0.take_kept(stream.context());
         let led = self.home.0.new_event().and_then(|event| self.home.0.lead(stream, &event));
@@ -78,15 +78,15 @@ impl<T: Element> ForeignUses<T> {
         SyncOnDrop::Sync(Some(stream))
     }
 
-    /// Waits for contexts that keep a failure: a stream of theirs may not have been waited for.
+    /// Waits for contexts that keep a failure, because cudarc may not have waited for one of their streams.
     fn follow_shown(&self) -> Result<()> {
         let failed = |context: &&Arc<CudaContext>| self.home.0.take_kept(context);
         let failed: Vec<_> = self.shown().iter().filter(failed).cloned().collect();
         failed.iter().try_for_each(|context| self.home.0.synchronize_context(context))
     }
 
-    /// After a failure to order: waits for all work, and keeps the failure for the next fallible call. All is in order, but somebody has
-    /// to know what went wrong.
+    /// Called after a failure to order streams: waits for all work, and keeps the failure for the next fallible call. The order
+    /// is then correct, but the program has to learn of the failure.
     fn wait_for_all(&self, error: Error) -> Result<()> {
         self.home.0.synchronize_gpu()?;
         let shown = self.shown().clone();
@@ -95,8 +95,8 @@ impl<T: Element> ForeignUses<T> {
         Ok(())
     }
 
-    /// A slice for reads, behind all that is on the block's own stream: for one use that cudarc tells of, or for any
-    /// number that nobody does.
+    /// A slice for reads, behind all work on the block's own stream: for one use that cudarc reports, or for any
+    /// number of unreported uses.
     pub(super) fn reading(&self, block: &Block, is_untold: bool) -> &TrackedSlice<T> {
         let slices = self.slices(block);
         let slice = slices.reading(&self.home, block.is_bare()).unwrap_or_else(|error| {
@@ -110,7 +110,7 @@ impl<T: Element> ForeignUses<T> {
         slice
     }
 
-    /// What a slice was lent for before happens again, behind all that is on the block's own stream now.
+    /// Notes that the loan of this slice is used again, behind all work that is on the block's own stream now.
     pub(super) fn read_again(&self, slice: &TrackedSlice<T>) {
         slice.announce(&self.home).unwrap_or_else(|error| self.home.0.wait_instead(error));
         self.note_untold_read();
@@ -123,7 +123,7 @@ impl<T: Element> ForeignUses<T> {
         }
     }
 
-    /// The slice for writes, which the block's own stream has to be able to give: it is behind all uses.
+    /// The slice for writes. The block's own stream must be behind all uses.
     pub(super) fn writing(&mut self, is_untold: bool) -> Option<&mut CudaSlice<T>> {
         self.home.0.note_unknown_work();
         let slices = self.slices.get_mut()?;
@@ -138,12 +138,12 @@ impl<T: Element> ForeignUses<T> {
         Some(slices.first_mut().slice_mut())
     }
 
-    /// Makes the slices, if there are none yet.
+    /// The slices, which are created at the first call.
     pub(super) fn slices(&self, block: &Block) -> &Slices<T> {
         self.slices.get_or_init(|| Slices::over(&self.home, block.address(), len_of::<T>(block)))
     }
 
-    /// The memory as a slice that owns it.
+    /// Turns the memory into a slice that owns it.
     pub(super) fn into_slice(mut self) -> Result<Option<CudaSlice<T>>> {
         self.follow_uses()?;
         let slices = self.slices.take();
@@ -157,7 +157,7 @@ impl<T: Element> ForeignUses<T> {
         }
         if self.writes_untold.load(Relaxed) {
             self.home.0.follow_context()?;
-            // Who writes borrows the array exclusively, so that none began meanwhile.
+            // A writer borrows the array exclusively, so no new write began meanwhile.
             self.writes_untold.store(false, Relaxed);
         }
         Ok(())
@@ -183,7 +183,7 @@ impl<T: Element> ForeignUses<T> {
 
 impl<T: Element> View for ForeignUses<T> {
     fn follow_writes(&self) -> Result<()> {
-        // What was lent stays noted: others may be about to use it.
+        // Loans stay noted, because others may still use them.
         self.try_follow_writes().or_else(|error| self.wait_for_all(error))
     }
 
@@ -207,7 +207,7 @@ impl<T: Element> Drop for ForeignUses<T> {
         if let Err(error) = self.follow_uses() {
             self.home.stream_handle().keep(error);
         }
-        // `CudaSlice` frees in whatever context is current, and its waits would meet what is kept.
+        // `CudaSlice` frees in the current context, and its waits would return the failure that the context keeps.
         self.home.0.make_current();
         if let Some(slices) = self.slices.take() {
             slices.release();

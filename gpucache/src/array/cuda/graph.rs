@@ -1,4 +1,4 @@
-//! Work that is captured once and launched again and again, with the memory that it uses.
+//! Work that is captured once and launched many times, together with the memory that it uses.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use gpucache_engine::base::held::assert_nothing_held;
 use gpucache_engine::cache::Reservation;
 use gpucache_engine::{Error, Result};
 
-/// Work of a stream as one launch, made by [`Cuda::capture`], and the memory that this uses: nobody else gets it before the
-/// graph is dropped, whatever scopes are left, invalidated or trimmed meanwhile.
+/// Captured work of a stream that is launched as a whole, created by [`Cuda::capture`]. The graph keeps the memory that the work uses:
+/// nobody else gets that memory before the graph is dropped, even if scopes are left, invalidated or trimmed meanwhile.
 ///
 /// ```no_run
 /// use gpucache::prelude::*;
@@ -21,34 +21,33 @@ use gpucache_engine::{Error, Result};
 /// let input = gpu.zeros::<f32>(1000)?;
 /// let (graph, copy) = gpu.capture(|| input.try_clone())?;
 /// for _ in 0..10 {
-///     graph.launch()?; // copies anew
+///     graph.launch()?; // copies again
 /// }
 /// assert_eq!(copy.to_vec()?, [0.0; 1000]);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub struct Graph {
-    // Destroyed before its memory is anyone else's.
+    // Dropped first, before others can get its memory.
     graph: CudaGraph,
     gpu: Cuda,
     _memory: Reservation,
 }
 
 impl Cuda {
-    /// Captures what `work` puts on this stream into a graph, instead of doing it.
+    /// Captures the work that `work` queues on this stream into a graph, instead of running it.
     ///
-    /// Arrays that are allocated meanwhile on this stream, in scopes or not, are the graph's: what is dropped within the
-    /// capture serves later allocations of the same capture, and what is returned keeps its place, to be read after each
-    /// launch. They come from the device's range, not from the scope's lists or plan, so nothing has to be warm. Arrays of
-    /// before that the work uses, and that are dropped later, are kept for the graph as well: those that this crate is shown
-    /// (arguments of launches, copies, fills, [`address`](crate::Array::address)).
+    /// Arrays that are allocated on this stream during the capture belong to the graph, in scopes or not. The memory of an array that is
+    /// dropped during the capture serves later allocations of the same capture. An array that `work` returns keeps its address, so it can
+    /// be read after each launch. The device's range serves these arrays, not the scope's lists or plan, so the scope need not be warm. The
+    /// graph also keeps earlier arrays that the work uses and that are dropped later. These are the arrays that this crate sees:
+    /// arguments of launches, copies, fills, [`address`](crate::Array::address).
     ///
-    /// The capture is in the relaxed mode, so that the range may grow. Work goes through this one stream: arrays that other
-    /// streams use are refused, unless this stream is behind them already. A launch is behind what is on this stream by then:
-    /// where other streams wrote what it reads, have this one wait for them.
-    ///
+    /// The capture uses the relaxed mode, so that the range may grow. All work has to go through this one stream: arrays that other
+    /// streams use are refused, unless this stream is already ordered behind them. A launch comes behind the work that is on this stream
+    /// at that time. If other streams write its inputs, make this stream wait for them.
     /// # Errors
-    /// What `work` returns; [`is_unavailable`](Error::is_unavailable) if the stream is captured already, or for what no graph
-    /// holds: copies from and to the host, waits; a failure of the driver. The stream is not captured any more then.
+    /// Errors that `work` returns; [`is_unavailable`](Error::is_unavailable) if the stream is already captured, or for an operation that
+    /// a graph cannot contain (copies from and to the host, waits); a failure of the driver. The capture has then ended.
     ///
     /// ```no_run
     /// use gpucache::prelude::*;
@@ -97,13 +96,13 @@ impl Cuda {
     }
 }
 
-/// A capture that is under way, and ends with this, also by a panic.
+/// A capture in progress. It ends when this value is dropped, also by a panic.
 struct Capture<'a>(&'a Cuda);
 
 impl Capture<'_> {
     fn end(self) -> Result<Option<CudaGraph>, cudarc::driver::DriverError> {
         let gpu = std::mem::ManuallyDrop::new(self).0;
-        // It would be taken for the answer, and the stream stay captured.
+        // Otherwise `end_capture` would return the kept failure instead, and the stream would stay captured.
         gpu.0.take_kept(gpu.stream().context());
         gpu.stream().end_capture(CUgraphInstantiate_flags(0))
     }
@@ -111,13 +110,13 @@ impl Capture<'_> {
 
 impl Drop for Capture<'_> {
     fn drop(&mut self) {
-        // There is nobody to be told, and nothing is kept of the graph.
+        // A drop cannot return the error, and the graph is dropped anyway.
         let _ = Capture(self.0).end();
     }
 }
 
 impl Graph {
-    /// Puts the work on the stream once more, behind what is there.
+    /// Queues the work on the stream once more, behind the work that is there.
     ///
     /// # Errors
     /// A failure of the driver.
@@ -130,15 +129,15 @@ impl Graph {
     /// let input = gpu.zeros::<f32>(1000)?;
     /// let (graph, copy) = gpu.capture(|| input.try_clone())?;
     /// graph.launch()?;
-    /// assert_eq!(copy.to_vec()?, [0.0; 1000]); // waits for it
+    // waits for the launch
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn launch(&self) -> Result<()> {
         self.graph.launch().map_err(|error| self.gpu.0.failure("launching a graph", error))
     }
 
-    /// cudarc's object, for calls that are not here. What is launched by it on other streams is for the caller to order, and
-    /// to wait for before the graph is dropped.
+    /// cudarc's object, for calls that this type does not have. If it launches the graph on other streams, the caller orders these
+    /// launches, and waits for them before the graph is dropped.
     ///
     /// ```no_run
     /// use gpucache::prelude::*;

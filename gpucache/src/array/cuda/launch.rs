@@ -1,4 +1,4 @@
-//! Kernel launches that know their stream, and so need no events for arrays of that stream.
+//! Kernel launches that know their stream, and so need no events for arrays of the same stream.
 #![allow(unsafe_code)]
 
 use cudarc::driver::{CudaFunction, LaunchArgs, LaunchConfig, PushKernelArg};
@@ -11,10 +11,10 @@ use gpucache_engine::{Error, Result};
 impl Cuda {
     /// Begins a launch of `function` on this stream.
     ///
-    /// As cudarc's own builder does, it orders the kernel behind other streams' uses of its arrays, and their later uses
-    /// behind the kernel. cudarc's cannot tell an array on which stream it will be used, and so has each array record and
-    /// wait for events once a context has several streams; this one does so only for arrays of other streams, by one
-    /// event for everything that is on a stream.
+    /// Like cudarc's own builder, it orders the kernel behind other streams' uses of its arrays, and later uses by other streams
+    /// behind the kernel. cudarc's builder cannot tell an array on which stream the array will be used. So once a context has
+    /// several streams, each array records and waits for events. This builder does so only for arrays of other streams, with one
+    /// event for all work on a stream.
     ///
     /// ```no_run
     /// # #![allow(unsafe_code)]
@@ -38,12 +38,12 @@ impl Cuda {
     }
 }
 
-/// A kernel's arguments, in order, and the stream that it is launched on; made by [`Cuda::launch_builder`].
+/// A kernel's arguments, in order, and the stream that it is launched on. [`Cuda::launch_builder`] creates it.
 ///
 /// ```no_run
-/// use gpucache::{Launch, prelude::*};
+/// use gpucache::{launch::Launch, prelude::*};
 ///
-/// // Kernels that have an input, an output and a length in common.
+/// // kernels with an input, an output and a length
 /// fn arguments<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a mut Array<f32, Cuda>, n: &'a u32) {
 ///     launch.array(x).array_mut(y).arg(n);
 /// }
@@ -52,17 +52,17 @@ impl Cuda {
 pub struct Launch<'a> {
     arguments: LaunchArgs<'a>,
     device: &'a Cuda,
-    /// The first array that could not be ordered.
+    /// The error of the first array that could not be ordered.
     failure: Option<Error>,
-    /// Arrays of this stream that it writes, where there are several streams to know of it.
+    /// Arrays of this stream that the kernel writes, if the context has several streams.
     written: Vec<&'a Block>,
 }
 
 impl<'a> Launch<'a> {
-    /// An array that the kernel reads.
+    /// Adds an array that the kernel reads.
     ///
     /// ```no_run
-    /// use gpucache::{Launch, prelude::*};
+    /// use gpucache::{launch::Launch, prelude::*};
     ///
     /// fn reading<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a Array<f32, Cuda>) {
     ///     launch.array(x).array(y);
@@ -76,10 +76,10 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// An array that the kernel writes.
+    /// Adds an array that the kernel writes.
     ///
     /// ```no_run
-    /// use gpucache::{Launch, prelude::*};
+    /// use gpucache::{launch::Launch, prelude::*};
     ///
     /// fn writing<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a mut Array<f32, Cuda>) {
     ///     launch.array(x).array_mut(y);
@@ -97,10 +97,10 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Any other argument that cudarc's builder takes: a number, a slice, a view.
+    /// Adds any other argument that cudarc's builder accepts: a number, a slice, a view.
     ///
     /// ```no_run
-    /// use gpucache::{Launch, prelude::*};
+    /// use gpucache::{launch::Launch, prelude::*};
     ///
     /// fn scaling<'a>(launch: &mut Launch<'a>, factor: &'a f32, weights: &'a gpucache::cudarc::driver::CudaSlice<f32>) {
     ///     launch.arg(factor).arg(weights);
@@ -118,11 +118,11 @@ impl<'a> Launch<'a> {
     /// Launches the kernel.
     ///
     /// # Errors
-    /// A failure of the driver; of an array's order, and then nothing was launched.
+    /// A failure of the driver, or a failure to order an array. In the latter case nothing was launched.
     ///
     /// # Safety
-    /// The arguments are those that the kernel declares, in order and type, and it stays within its arrays, and writes
-    /// only those that it was given to write.
+    /// The arguments must be those that the kernel declares, in order and type. The kernel must stay within its arrays, and write
+    /// only those that were passed to be written.
     ///
     /// ```no_run
     /// use gpucache::cudarc::driver::{CudaFunction, LaunchConfig};
@@ -142,8 +142,8 @@ impl<'a> Launch<'a> {
             return Err(error);
         }
         let failed = |error| Error::device_failure(format_args!("{:?}", self.device), "a launch", error);
-        // SAFETY: the caller promises what cudarc's `launch` asks for: the arguments are the kernel's, and it stays
-        // within its arrays. Each is a place that was borrowed for `'a`, and holds the pointer of an array that is
+        // SAFETY: the caller promises what cudarc's `launch` requires: the arguments are the kernel's, and the kernel stays
+        // within its arrays. Each argument is a reference, borrowed for `'a`, to the pointer of an array that is
         // borrowed as long.
         unsafe { self.arguments.launch(config) }.map_err(failed)?;
         self.written.iter().for_each(|block| block.note_write());

@@ -1,15 +1,15 @@
-//! A block's memory as `CudaSlice`s, for cudarc's own kernel launches and for whoever wants a slice.
+//! A block's memory as `CudaSlice`s, for cudarc's own kernel launches and for callers that need a slice.
 //!
-//! A slice has one event for all its reads, of which it knows the last alone. So each read of an array gets a slice of
-//! its own over the same memory, a *tracked slice*, from a ring. What home, the block's own stream, has to do with the
-//! memory is known to no event of a slice; so when one is lent, its event for writes is recorded there, behind
-//! everything, and whoever waits for it, as cudarc's launches do, is behind that. (Where more than [`READERS`] launches
-//! are prepared at once and not launched yet, the first of them is not known.)
+//! A slice has one event for all its reads, and the event knows only the last one. So each read of an array gets a slice of
+//! its own over the same memory, a *tracked slice*, from a ring. The slices' events do not know how the block's own stream, called home,
+//! uses the memory. So when a slice is lent, its event for writes is recorded on home, behind all work there. Everybody who waits
+//! for that event, as cudarc's launches do, is then behind that work. (If more than [`READERS`] launches are prepared at once and not
+//! yet launched, the first of them is not known.)
 //!
-//! The events are waited for and recorded by their handles: cudarc looks at them only while its context object has several
-//! streams, and the last of those may be gone while its work still runs.
+//! The events are waited for and recorded by their handles. cudarc itself looks at them only while its context object has several
+//! streams, and the last of those streams may be gone while its work still runs.
 //!
-//! Invariants: the slices free no memory but what was adopted. Handles are those of the slice beside them, which stays.
+//! Invariants: the slices free no memory, unless it was adopted. Handles belong to the slice beside them, which is not replaced.
 #![allow(unsafe_code)]
 
 use std::mem::{ManuallyDrop, forget};
@@ -23,14 +23,14 @@ use gpucache_engine::Result;
 use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
 use gpucache_engine::device::{EventHandle, EventRef};
 
-/// Reads between two writes that are known apart. Each has a slice with two events of its own. For one more read home
-/// waits for the one that had its slice before, so that with fewer slices it would come to wait for slow readers that
+/// Reads between two writes that are known separately. Each has a slice with two events of its own. Before one more read, home
+/// waits for the read that had its slice before. With fewer slices, home would have to wait for slow readers that
 /// nothing needs yet.
 const READERS: usize = 8;
 
 /// A block's memory as `CudaSlice`s.
 pub(super) struct Slices<T: Element> {
-    /// The slice that writes go by, and the first read. It owns the memory if it was adopted.
+    /// The slice for writes and for the first read. It owns the memory if it was adopted.
     first: TrackedSlice<T>,
     adopted: bool,
     address: u64,
@@ -38,14 +38,14 @@ pub(super) struct Slices<T: Element> {
     loans: Mutex<Loans>,
 }
 
-/// A slice, and the handles of its events; there are none where cudarc was told to track none.
+/// A slice, and the handles of its events. There are no handles if cudarc was told to track no events.
 pub(super) struct TrackedSlice<T> {
-    /// Its own drop would free memory that is somebody else's.
+    // The drop of a `CudaSlice` would free memory that it does not own.
     slice: ManuallyDrop<CudaSlice<T>>,
     events: Option<Events>,
 }
 
-/// Handles of events that a slice owns: behind its last read, and behind its last write.
+/// Handles of events that a slice owns: recorded behind its last read, and behind its last write.
 #[derive(Clone, Copy)]
 struct Events {
     read: EventHandle,
@@ -54,9 +54,9 @@ struct Events {
 
 #[derive(Default)]
 struct Loans {
-    /// Reads since home was behind all of them.
+    /// The number of reads since home was behind all of them.
     reads: usize,
-    /// Whether the first slice was lent to be written, and home is not behind that.
+    /// Whether the first slice was lent for writing, and home is not yet behind that.
     is_written: bool,
 }
 
@@ -66,7 +66,7 @@ impl<T: Element> Slices<T> {
         Slices::new(TrackedSlice::over(home, address, len), false, address)
     }
 
-    /// Somebody's slice, with its memory.
+    /// Adopts a slice with its memory.
     pub(super) fn adopting(mut slice: CudaSlice<T>) -> Slices<T> {
         let (address, events) = Events::of(&mut slice);
         Slices::new(TrackedSlice { slice: ManuallyDrop::new(slice), events }, true, address)
@@ -76,7 +76,7 @@ impl<T: Element> Slices<T> {
         Slices { first, adopted, address, others: Default::default(), loans: Mutex::default() }
     }
 
-    /// A slice for one read, on whatever stream, behind what home did; `is_bare` if home may write the memory in between.
+    /// A slice for one read, on any stream, behind home's work. `is_bare` says that home may write the memory between two reads.
     pub(super) fn reading(&self, home: &Cuda, is_bare: bool) -> Result<&TrackedSlice<T>> {
         let mut loans = self.loans();
         let tracked = match loans.reads % READERS {
@@ -88,24 +88,24 @@ impl<T: Element> Slices<T> {
         let was_lent = loans.reads >= READERS;
         loans.reads += 1;
         if !was_lent || is_bare {
-            // Not each time, as home may be behind slow readers by now that this one need not wait for.
+            // Not for every read: home may be behind slow readers by now, for which this reader need not wait.
             tracked.announce(home)?;
         }
         if was_lent {
-            // Its event is about to tell of another read.
+            // The slice's event is about to be recorded for another read.
             tracked.follow_read(home)?;
         }
         Ok(tracked)
     }
 
-    /// The slice for writes, on whatever stream, once home is behind all uses.
+    /// The slice for writes, on any stream. Home must be behind all uses.
     pub(super) fn writing(&mut self, home: &Cuda) -> Result<&mut TrackedSlice<T>> {
         self.loans_mut().is_written = true;
         self.first.announce(home)?;
         Ok(&mut self.first)
     }
 
-    /// The slice for writes, which was announced as far as that is possible.
+    /// The slice for writes. It was announced before, as far as possible.
     pub(super) fn first_mut(&mut self) -> &mut TrackedSlice<T> {
         &mut self.first
     }
@@ -124,25 +124,25 @@ impl<T: Element> Slices<T> {
         Ok(())
     }
 
-    /// Orders later work of `home` behind all that the slices were lent for.
+    /// Orders later work of `home` behind all uses for which the slices were lent.
     pub(super) fn follow_uses(&mut self, home: &Cuda) -> Result<()> {
         let Loans { reads, is_written } = *self.loans_mut();
         if reads > 0 || is_written {
             self.first.follow(home)?;
         }
         let lent = self.others.iter().take(reads.saturating_sub(1));
-        // None of them is written, so that home alone recorded their events for writes.
+        // None of them is written, so only home recorded their events for writes.
         lent.filter_map(OnceLock::get).try_for_each(|tracked| tracked.follow_read(home))?;
         *self.loans_mut() = Loans::default();
         Ok(())
     }
 
-    /// There is nothing to follow: all work is done.
+    /// Notes that all work is done, so that nothing has to be followed.
     pub(super) fn forget_uses(&mut self) {
         *self.loans_mut() = Loans::default();
     }
 
-    /// The slice with the memory, whose events tell of all that is on `home` now.
+    /// Returns the slice with the memory. Its events are recorded behind all work that is on `home` now.
     pub(super) fn into_slice(self, home: &Cuda) -> Result<CudaSlice<T>> {
         if let Err(error) = self.first.announce(home) {
             self.release();
@@ -154,7 +154,7 @@ impl<T: Element> Slices<T> {
 
     /// Destroys the slices, and frees the memory if it was adopted.
     ///
-    /// Without this call they would be leaked: a drop does nothing, so that none can free memory by mistake.
+    /// Without this call the slices leak: their drop does nothing, so that none can free memory by mistake.
     pub(super) fn release(self) {
         self.others.into_iter().filter_map(OnceLock::into_inner).for_each(TrackedSlice::release);
         match self.adopted {
@@ -176,7 +176,7 @@ impl<T> TrackedSlice<T> {
     fn over(home: &Cuda, address: u64, len: usize) -> TrackedSlice<T> {
         let mut slice = upgrade(home, address, len);
         let (_, events) = Events::of(&mut slice);
-        // What cudarc met there concerns nobody but this array.
+        // If cudarc met a failure there, it concerns only this array.
         home.0.take_kept(home.stream().context());
         TrackedSlice { slice: ManuallyDrop::new(slice), events }
     }
@@ -189,12 +189,12 @@ impl<T> TrackedSlice<T> {
         &mut self.slice
     }
 
-    /// Whether cudarc's launches tell of their uses by it.
+    /// Whether cudarc's launches record their uses in the slice's events.
     pub(super) fn has_events(&self) -> bool {
         self.events.is_some()
     }
 
-    /// Lets whoever waits for the slice's last write wait for all that is on `home` now.
+    /// Makes everybody who waits for the slice's last write also wait for all work that is on `home` now.
     pub(super) fn announce(&self, home: &Cuda) -> Result<()> {
         self.with(|events| events.write, |event| home.0.record_event(event))
     }
@@ -203,21 +203,21 @@ impl<T> TrackedSlice<T> {
         self.with(|events| events.read, |event| home.0.follow_event(event))
     }
 
-    /// Orders later work of `home` behind what the events know of.
+    /// Orders later work of `home` behind the uses that the events know.
     pub(super) fn follow(&self, home: &Cuda) -> Result<()> {
         self.follow_read(home)?;
         self.with(|events| events.write, |event| home.0.follow_event(event))
     }
 
-    /// Does something with one of the events, if there are any.
+    /// Applies `act` to one of the events, if there are any.
     fn with(&self, which: fn(Events) -> EventHandle, act: impl FnOnce(EventRef<'_>) -> Result<()>) -> Result<()> {
-        // SAFETY: they are the handles of the events that `slice` owns, and destroys when it goes. It stays here,
-        // the same one, for as long as `self` is borrowed: it is private, and lent mutably only as a launch's
-        // argument or for its views, by neither of which it can be replaced.
+        // SAFETY: these are the handles of events that `slice` owns, and destroys when it is dropped. It stays here,
+        // the same slice, as long as `self` is borrowed: it is private, and it is lent mutably only as a launch's
+        // argument or for its views, neither of which can replace it.
         self.events.map_or(Ok(()), |events| act(unsafe { which(events).borrow() }))
     }
 
-    /// Destroys the slice's events, and leaves the memory alone.
+    /// Destroys the slice's events, and does not free the memory.
     fn release(self) {
         let _ = ManuallyDrop::into_inner(self.slice).leak();
     }
@@ -234,7 +234,7 @@ impl Events {
     }
 }
 
-/// The event that would be recorded now, and is not.
+/// The event that cudarc would record now. It is not recorded.
 fn handle(recorded: SyncOnDrop<'_>) -> Option<EventHandle> {
     let event = match &recorded {
         SyncOnDrop::Record(Some((event, _))) => Some(EventRef::of(event).handle()),
@@ -244,17 +244,17 @@ fn handle(recorded: SyncOnDrop<'_>) -> Option<EventHandle> {
     event
 }
 
-/// A `CudaSlice` over memory. cudarc panics if it cannot make the slice's events, so this sees first whether it can; if
-/// not, the context is lost, the slice has no events, and the next fallible call says so.
+/// A `CudaSlice` over memory. cudarc panics if it cannot create the slice's events, so this function first tries to create one. If
+/// that fails, the context is lost, the slice gets no events, and the next fallible call returns the failure.
 pub(super) fn upgrade<T>(home: &Cuda, address: u64, len: usize) -> CudaSlice<T> {
     let (stream, context) = (home.stream(), home.stream().context());
-    // It would be taken for a failure of the next call, whatever that is.
+    // Otherwise the next call would report this older failure as its own.
     home.0.take_kept(context);
     let lost = context.is_event_tracking().then(|| context.new_event(None).err()).flatten();
-    // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice, which its owner never
-    // drops but to free memory that was adopted (`Slices`), or that it just allocated (`copied`). Where events cannot
-    // be made, the context is lost: its streams run nothing any more that this slice, or one that another thread makes
-    // while events are off, could be out of order with. They are on again before anybody is told of the failure.
+    // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice. The owner drops the slice
+    // only to free memory that it adopted (`Slices`) or just allocated (`copied`). If events cannot be created, the context is
+    // lost. Its streams then run nothing any more that could be out of order with this slice, or with one that another thread creates
+    // while events are off. Events are on again before anybody learns of the failure.
     let slice = unsafe {
         lost.inspect(|_| context.disable_event_tracking());
         let slice = stream.upgrade_device_ptr(address, len);

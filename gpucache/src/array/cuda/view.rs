@@ -1,4 +1,4 @@
-//! Parts of an array, shared, for calls that take views: each use is noticed as one of the array.
+//! Shared parts of an array, for calls that take views. Each use counts as a use of the array.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -13,9 +13,9 @@ use crate::array::{Array, Element};
 use crate::device::Cuda;
 use gpucache_engine::base::sync::OnceLock;
 
-/// A part of an array, as cudarc's `CudaView` is of a slice: an argument of its copies, of cuBLAS and of kernels.
+/// A part of an array, as cudarc's `CudaView` is a part of a slice. cudarc's copies, cuBLAS and kernels take it as an argument.
 ///
-/// It may be read on any number of streams; the array's memory is written and used again behind all of them.
+/// Any number of streams may read it. The array's memory is written and reused only behind all of these reads.
 ///
 /// ```no_run
 /// use gpucache::prelude::*;
@@ -29,11 +29,11 @@ use gpucache_engine::base::sync::OnceLock;
 /// ```
 pub struct ArrayView<'a, T: Element> {
     array: &'a Array<T, Cuda>,
-    /// Where the part begins in the device's memory.
+    /// The address of the part in the device's memory.
     address: u64,
     start: usize,
     len: usize,
-    /// For launches by cudarc's own builder, which keeps a reference to its event.
+    /// The slice and view for launches by cudarc's own builder, which keeps a reference to the view's event.
     lent: OnceLock<(&'a TrackedSlice<T>, CudaView<'a, T>)>,
 }
 
@@ -153,7 +153,7 @@ impl<'a, T: Element> ArrayView<'a, T> {
     ///
     /// let gpu = Cuda::new(0)?;
     /// let array = gpu.zeros::<f32>(100)?;
-    /// let middle = array.slice(25..).slice(..50); // the elements 25 to 74
+    /// let middle = array.slice(25..).slice(..50); // elements 25 to 74
     /// assert_eq!(middle.len(), 50);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -200,8 +200,8 @@ impl<T: Element> DevicePtr<T> for ArrayView<'_, T> {
     }
 }
 
-// SAFETY: pushes the place that holds the part's device pointer, which stays where it is for as long as the view is borrowed,
-// as the launch needs it; or leaves this to cudarc's view of the same part, which the view keeps for as long as it lives.
+// SAFETY: this pushes a reference to the field that has the part's device pointer. The field stays at its place as long as the view is
+// borrowed, as the launch requires. Or cudarc's view of the same part does this, which this view keeps as long as it lives.
 unsafe impl<'a, 'b: 'a, 'c: 'b, T: Element> PushKernelArg<&'b ArrayView<'c, T>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, view: &'b ArrayView<'c, T>) -> &mut Self {

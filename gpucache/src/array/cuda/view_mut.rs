@@ -1,4 +1,4 @@
-//! Parts of an array to be written, for calls that take mutable views: cudarc's own, whose uses nobody tells of.
+//! Mutable parts of an array, for calls that take mutable views. They are cudarc's own views, whose uses are not reported.
 
 use std::ops::RangeBounds;
 
@@ -8,7 +8,7 @@ use crate::array::{Array, Element};
 use crate::device::Cuda;
 
 impl<T: Element> Array<T, Cuda> {
-    /// A slice that leaves no trace.
+    /// The slice for writes, lent in such a way that its uses are not reported.
     fn lend_out_mut(&mut self) -> &mut CudaSlice<T> {
         self.take_over();
         self.let_out();
@@ -17,8 +17,8 @@ impl<T: Element> Array<T, Cuda> {
 
     /// All elements as a mutable view, for calls that take views by value.
     ///
-    /// The view can be used any number of times, on streams that it does not tell of. The array's stream therefore waits for
-    /// all work that its context was given before it uses the array again; the array itself, as an argument, costs less.
+    /// The view can be used any number of times, on streams that this crate does not see. Before the array's stream uses the array again,
+    /// it therefore waits for all work of the array's context. The array itself, as an argument, costs less.
     ///
     /// ```no_run
     /// use gpucache::prelude::*;
@@ -32,7 +32,7 @@ impl<T: Element> Array<T, Cuda> {
         self.lend_out_mut().as_view_mut()
     }
 
-    /// A part of the elements as a mutable view, as [`as_view_mut`](Array::as_view_mut) has it; `None` if `range` does not lie
+    /// A part of the elements as a mutable view, like [`as_view_mut`](Array::as_view_mut); `None` if `range` does not lie
     /// within the array.
     ///
     /// ```no_run
@@ -69,8 +69,8 @@ impl<T: Element> Array<T, Cuda> {
         self.try_slice_mut(range).unwrap_or_else(|| panic!("a part that is not within an array of {len} elements"))
     }
 
-    /// The first `mid` elements and the others as mutable views, as [`as_view_mut`](Array::as_view_mut) has it; `None` if
-    /// there are fewer.
+    /// The first `mid` elements and the others as mutable views, like [`as_view_mut`](Array::as_view_mut); `None` if
+    /// there are fewer than `mid`.
     ///
     /// ```no_run
     /// use gpucache::prelude::*;

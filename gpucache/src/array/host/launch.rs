@@ -1,7 +1,7 @@
-//! Work on a host's stream, and the arrays that it is lent.
+//! Work on a host's stream, and the arrays that are lent to it.
 //!
-//! Invariant: the elements of an array are lent to queued work only in the stream's order, and to work that is done at once only
-//! while none on the array is queued.
+//! Invariant: the elements of an array are lent to queued work only in the stream's order. They are lent to work that runs at once only
+//! while no other work on the array is queued.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -14,8 +14,8 @@ use gpucache_engine::base::held::assert_nothing_held;
 use gpucache_engine::record::{Failure, Outcome};
 use gpucache_engine::{Error, Result};
 
-/// What [`Host::launch`] lends to work: a reference to an array; a tuple of up to twelve or a `Vec` of any number of those, of
-/// tuples and of `Vec`s; or nothing: `()`.
+/// The arguments that [`Host::launch`] lends to work: a reference to an array; a tuple of up to twelve arguments, or a `Vec` of any
+/// number of them, also nested; or nothing: `()`.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -40,7 +40,7 @@ pub trait Arguments: sealed::Lend {}
 #[diagnostic::do_not_recommend]
 impl<A: sealed::Lend> Arguments for A {}
 
-/// Whether an array is ordered with work of `stream` by streams alone; if not, this waited for what uses it.
+/// Whether the streams alone order the array with the work of `stream`. Otherwise this waits for the work that uses the array.
 fn is_late<T: Element>(array: &Array<T, Host>, stream: &Host) -> Result<bool> {
     match (array.device().0.is_synchronous(), stream.0.is_synchronous()) {
         (true, true) => Ok(false),
@@ -57,10 +57,10 @@ fn is_late<T: Element>(array: &Array<T, Host>, stream: &Host) -> Result<bool> {
     }
 }
 
-/// What the work is lent of one array.
+/// One array as it is lent to work.
 pub struct Lent<E> {
     elements: E,
-    /// Of the late work that wrote the array before.
+    /// The outcome of the late work that wrote the array before.
     before: Option<Arc<Outcome>>,
 }
 
@@ -72,22 +72,22 @@ mod sealed {
         note = "the work may move in everything else that is `Send + 'static`; work without arrays takes `()`"
     )]
     pub trait Lend {
-        /// What the work gets.
+        /// The type that the work receives.
         type Slices<'a>;
-        /// The right to that, in the work's turn.
+        /// The right to create `Slices` when it is the work's turn.
         type Elements: Send + 'static;
 
-        /// Orders the work that `stream` is given next behind the arrays' uses, and their later ones behind it.
+        /// Orders the next work on `stream` behind the arrays' earlier uses, and their later uses behind that work.
         ///
         /// # Safety
-        /// The elements are used by that work alone, in its turn. Until it is done the arrays' memory is used as the
-        /// order of streams has it: by others who read it, if it was borrowed shared, and else by nobody.
+        /// Only that work uses the elements, and only when it is its turn. Until it is done, the arrays' memory is used only in the
+        /// order of streams. If an array was borrowed shared, others may read it meanwhile; otherwise nobody else uses it.
         unsafe fn elements(&mut self, stream: &Host) -> Result<Self::Elements>;
 
-        /// Keeps the work's outcome with the arrays that it is to write.
+        /// Stores the work's outcome in the arrays that the work writes.
         fn expect(&mut self, outcome: &Arc<Outcome>);
 
-        /// In the work's turn: whether each of the arrays is what earlier work was to make of it.
+        /// Called when it is the work's turn: whether earlier work has written each of the arrays successfully.
         fn check(elements: &Self::Elements) -> Result<(), Failure>;
 
         fn slices<'a>(elements: Self::Elements) -> Self::Slices<'a>;
@@ -107,7 +107,7 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
         if is_late(self, stream)? {
             self.block.read_on(stream.stream_handle())?;
         }
-        // For as long as the work takes, which is all of the time that they are used.
+        // The lifetime lasts as long as the work, which is the only time in which the elements are used.
         let elements = Elements { address: self.block.address(), len: self.len(), slice: PhantomData };
         Ok(Lent { elements, before: self.block.outcome() })
     }
@@ -135,7 +135,7 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
         if is_late(self, stream)? {
             self.block.write_on(stream.stream_handle())?;
         }
-        // For as long as the work takes, which is all of the time that they are used.
+        // The lifetime lasts as long as the work, which is the only time in which the elements are used.
         let elements = ElementsMut { address: self.block.address(), len: self.len(), slice: PhantomData };
         Ok(Lent { elements, before: self.block.outcome() })
     }
@@ -159,7 +159,7 @@ impl<A: sealed::Lend> sealed::Lend for Vec<A> {
     type Elements = Vec<A::Elements>;
 
     unsafe fn elements(&mut self, stream: &Host) -> Result<Self::Elements> {
-        // SAFETY: the caller promises of all arrays in the list what each of them asks for.
+        // SAFETY: the caller gives, for all arrays in the list, the promise that each of them requires.
         self.iter_mut().map(|each| unsafe { each.elements(stream) }).collect()
     }
 
@@ -186,7 +186,7 @@ macro_rules! tuples {
 
             unsafe fn elements(&mut self, stream: &Host) -> Result<Self::Elements> {
                 let ($($name,)*) = self;
-                // SAFETY: the caller promises of all arrays in the tuple what each of them asks for.
+                // SAFETY: the caller gives, for all arrays in the tuple, the promise that each of them requires.
                 #[allow(unused_unsafe)]
                 unsafe { Ok(($($name.elements(stream)?,)*)) }
             }
@@ -215,26 +215,26 @@ tuples! {
 }
 
 impl Host {
-    /// Does `work` on arrays behind all that is on this stream now: later on a stream of [`new_stream`](Host::new_stream),
-    /// at once on the default one.
+    /// Runs `work` on arrays, behind everything that is on this stream now. On a stream of [`new_stream`](Host::new_stream) the work runs
+    /// later, on the default stream at once.
     ///
     /// The work gets a slice for each array, `&[T]` or `&mut [T]`. The arrays may be used and dropped as soon as this
-    /// returns: who reads them waits, other work queues behind, and memory of a dropped array is not used again before.
-    /// Arrays of another stream are lent behind that stream's work; what writes them later, or reads what is written here,
-    /// is behind this work, and other work of that stream is not held up.
+    /// returns: a caller that reads them waits, other work queues behind, and the memory of a dropped array is not reused earlier.
+    /// An array of another stream may be lent too. This work then comes behind that stream's work. Later writes of the array, and reads
+    /// of an array that this work writes, come behind this work. Other work of that stream is not delayed.
     ///
-    /// Work may allocate, drop and launch. It may move arrays in and drop them; see `Deref` of [`Array`] for reading
-    /// those. Two streams whose pieces of work wait for each other's streams wait for ever.
+    /// Work may allocate, drop and launch. It may move arrays in and drop them; for reading those, see `Deref` of [`Array`].
+    /// If pieces of work on two streams wait for each other's streams, they wait forever.
     ///
-    /// Work that panics ends there, and the stream goes on. Its next fallible call returns the failure, and the arrays that were
-    /// lent to the work by `&mut` are lost: whoever derefs them panics. Work that is lent such an array afterwards is not
-    /// done, and what it was to write is lost too. An array that is overwritten by
-    /// [`copy_from_slice`](Array::copy_from_slice) is whole again. On the default stream the caller himself panics.
+    /// Work that panics ends there, and the stream continues. The stream's next fallible call returns the failure. The arrays that were
+    /// lent to the work by `&mut` are lost: a deref of them panics. Work that is lent a lost array later does not run, and the arrays
+    /// that it should have written are lost too. [`copy_from_slice`](Array::copy_from_slice) overwrites a lost array and makes
+    /// it usable again. On the default stream the caller itself panics.
     ///
     /// # Errors
-    /// What earlier work met; [`is_panic`](crate::Error::is_panic) on the default stream if an array is lost;
-    /// [`is_unavailable`](Error::is_unavailable) for an array of the default stream on another one,
-    /// as nothing makes its owner wait. The work is then not done.
+    /// A failure of earlier work; [`is_panic`](crate::Error::is_panic) on the default stream if an array is lost;
+    /// [`is_unavailable`](Error::is_unavailable) for an array of the default stream on another stream,
+    /// because nothing would make the array's owner wait. The work does not run then.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -249,17 +249,17 @@ impl Host {
     /// assert_eq!(output.to_vec()?, [9.0; 1000]);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    // `Lend` is a part of `Arguments`. Named first, it is what an error is about, and not the work that depends on it.
+    // `Lend` is a part of `Arguments`. It is named first so that errors are about `Lend`, and not about the work that depends on it.
     pub fn launch<A: sealed::Lend + Arguments>(
         &self,
         mut arguments: A,
         work: impl for<'a> FnOnce(A::Slices<'a>) + Send + 'static,
     ) -> Result<()> {
         self.stream_handle().check()?;
-        // SAFETY: the work that is pushed next alone has the elements, and gives its slices up when it ends, as it
-        // takes them for any lifetime. The arrays were borrowed when this was queued, shared or exclusively. The work
-        // is done behind what used them before (`elements`), and before what uses them later: the array knows of this
-        // stream until it is dropped, and orders behind it whoever writes it, or reads what is written here, be it a
+        // SAFETY: only the work that is pushed next gets the elements. It gives its slices up when it ends, because it accepts
+        // them for any lifetime. The arrays were borrowed when the work was queued, shared or exclusively. The work
+        // runs behind earlier uses (`elements`) and before later ones: the array knows this
+        // stream until it is dropped. It orders behind the stream everyone who writes the array, or reads what the work wrote: a
         // caller, who waits, other work, or the next array in the memory.
         let elements = unsafe { arguments.elements(self) }?;
         if self.0.is_synchronous() {

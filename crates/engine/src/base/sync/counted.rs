@@ -1,4 +1,5 @@
-//! Std's mutex, counted by [`Held`] while it is locked: for builds with debug assertions. It has those of std's methods that are used.
+//! Std's mutex, which is counted by [`Held`] while it is locked. Builds with debug assertions use it. It has only those methods of std's
+//! that this crate uses.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult, WaitTimeoutResult};
@@ -6,18 +7,18 @@ use std::time::Duration;
 
 use crate::base::held::Held;
 
-/// As [`std::sync::Mutex`].
+/// Like [`std::sync::Mutex`].
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
-/// As [`std::sync::MutexGuard`].
+/// Like [`std::sync::MutexGuard`].
 #[derive(Debug)]
 pub struct MutexGuard<'a, T> {
     guard: std::sync::MutexGuard<'a, T>,
     held: Held,
 }
 
-/// As [`std::sync::Condvar`].
+/// Like [`std::sync::Condvar`].
 #[derive(Debug, Default)]
 pub struct Condvar(std::sync::Condvar);
 

@@ -1,9 +1,9 @@
-//! Std's locks and cells, with an atomic beside each that tells ThreadSanitizer what they order.
+//! Std's locks and cells. Each has an atomic beside it that tells ThreadSanitizer which accesses it orders.
 //!
-//! The sanitizer learns of an order from atomics in code that it compiled, and std comes compiled without it: of a lock that
-//! had to be waited for it sees nothing. So whoever gives something up stores into the atomic first, and whoever got it loads
-//! from there. Only programs that are built with `--cfg gpucache_tsan` have these. They do what std's do, so that nothing
-//! else changes, and have those of std's methods that are used. The tests of the workspace include this file for their own.
+//! The sanitizer learns orders from atomics in code that was compiled with it, and std was not. So it does not see the order of a lock that
+//! a thread waited for. A thread that releases a lock therefore stores into the atomic first, and a thread that acquired it loads the
+//! atomic. Only programs built with `--cfg gpucache_tsan` use these types. They behave like std's and have only those methods of std's that
+//! are used. The tests of the workspace include this file for their own use.
 #![allow(missing_docs, unreachable_pub)]
 
 use std::ops::{Deref, DerefMut};
@@ -12,11 +12,11 @@ use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult, WaitTimeou
 use std::thread::yield_now;
 use std::time::Duration;
 
-/// What was done before it was left is done before what follows an entry.
+/// An order between threads: everything before a `leave` happens before everything after a later `enter`.
 #[derive(Debug, Default)]
 struct Gate(AtomicBool);
 
-/// Leaves when it goes.
+/// Leaves the gate when it is dropped.
 #[derive(Debug)]
 struct Inside<'a>(&'a Gate);
 
@@ -34,7 +34,7 @@ impl Gate {
         self.0.store(true, Release);
     }
 
-    /// For what is left once and for all, which is about to happen.
+    /// Waits for the only `leave` of this gate, which is about to happen.
     fn follow(&self) {
         while !self.0.load(Acquire) {
             yield_now();
@@ -48,14 +48,14 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// As [`std::sync::Mutex`].
+/// Like [`std::sync::Mutex`].
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
     gate: Gate,
     lock: std::sync::Mutex<T>,
 }
 
-/// As [`std::sync::MutexGuard`]. The gate is left first, while the lock is still held.
+/// Like [`std::sync::MutexGuard`]. The gate is left first, while the lock is still held.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T> {
     inside: Inside<'a>,
@@ -71,7 +71,7 @@ impl<T> Mutex<T> {
         guard(&self.gate, self.lock.lock())
     }
 
-    // Not everyone who includes this file tries.
+    // Some crates that include this file do not call `try_lock`.
     #[allow(dead_code)]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.lock.try_lock() {
@@ -108,7 +108,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// As [`std::sync::Condvar`].
+/// Like [`std::sync::Condvar`].
 #[derive(Debug, Default)]
 pub struct Condvar(std::sync::Condvar);
 
@@ -120,7 +120,7 @@ impl Condvar {
         guard(gate, self.0.wait(held))
     }
 
-    // Not everyone who includes this file has a bound for its waits.
+    // Some crates that include this file never wait with a time limit.
     #[allow(dead_code)]
     pub fn wait_timeout<'a, T>(
         &self,
@@ -140,7 +140,7 @@ impl Condvar {
     }
 }
 
-/// As [`std::sync::OnceLock`]: whoever finds the value waits until the one who made it has told.
+/// Like [`std::sync::OnceLock`]. A thread that finds the value waits until the thread that made it has left the gate.
 #[derive(Debug)]
 pub struct OnceLock<T> {
     made: Gate,
@@ -195,7 +195,7 @@ impl<T> From<T> for OnceLock<T> {
     }
 }
 
-/// As [`std::sync::LazyLock`].
+/// Like [`std::sync::LazyLock`].
 pub struct LazyLock<T> {
     cell: OnceLock<T>,
     make: fn() -> T,

@@ -1,10 +1,10 @@
-//! The streams behind the handles by which other libraries call the driver.
+//! Finds the streams behind the handles that other libraries pass to the driver.
 //!
-//! The default streams live as long as their context, or their thread. Any other handle is of a stream that its owner destroys when he
-//! likes: it has one [`Stream`] here from when it is seen first until then ([`Handle::ends`]), or until the driver tells another id for
-//! the handle, as that is another stream then.
+//! Default streams live as long as their context or their thread. The owner of any other stream may destroy it at any time. The handle of
+//! such a stream gets one [`Stream`] here when it is first seen. The stream stays until its owner destroys it ([`Handle::ends`]), or until
+//! the driver reports another id for the handle, which then means another stream.
 //!
-//! Contexts that are served are kept for as long as the process lives: those of devices (primary ones), which cudarc uses.
+//! Only the contexts of devices (primary contexts) are served, since cudarc uses these. They are kept as long as the process lives.
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
@@ -22,11 +22,11 @@ use super::{GpuStream, with_gpu_of};
 use crate::base::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 use crate::device::stream::Stream;
 
-/// A handle as other libraries pass it: compared, and never followed here.
+/// A handle that another library passes. This crate compares handles and never dereferences them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(pub usize);
 
-/// A stream, and what tells it from a later one of the same handle.
+/// A stream, and the id that distinguishes it from a later stream with the same handle.
 #[derive(Clone)]
 pub struct Borrowed {
     /// The stream.
@@ -35,17 +35,17 @@ pub struct Borrowed {
 }
 
 impl Handle {
-    /// Whether it means the default stream of the context that is current.
+    /// Whether the handle means the default stream of the current context.
     pub(crate) fn is_default(self) -> bool {
         self.0 <= 1
     }
 
-    /// Whether it means another stream on each thread.
+    /// Whether the handle means a different stream on each thread.
     pub(crate) fn is_per_thread(self) -> bool {
         self.0 == 2
     }
 
-    /// Whether what it means depends on the context that is current.
+    /// Whether the meaning of the handle depends on the current context.
     pub fn is_of_context(self) -> bool {
         self.is_default() || self.is_per_thread()
     }
@@ -54,13 +54,13 @@ impl Handle {
         self.0 as sys::CUstream
     }
 
-    /// The number by which the driver knows the stream; `None` for default streams, which are never others, and where the driver
-    /// does not tell.
+    /// The driver's number of the stream. `None` for default streams, whose handles never mean another stream of their context, and for
+    /// drivers that do not report ids.
     fn id(self) -> Option<u64> {
         let get = get_id().filter(|_| !self.is_of_context())?;
         let mut id = 0;
-        // SAFETY: the handle is one that somebody passes to the driver for a call now, so that the stream is alive; the driver
-        // writes one number, for which there is room.
+        // SAFETY: another library passes the handle to the driver for a call now, so the stream is alive. The driver writes one number, for
+        // which there is room.
         let told = unsafe { get(self.raw(), &mut id) };
         (told == sys::CUresult::CUDA_SUCCESS).then_some(id)
     }
@@ -68,8 +68,8 @@ impl Handle {
     /// The context of the stream.
     fn context(self) -> Option<Arc<CudaContext>> {
         let mut context = std::ptr::null_mut();
-        // SAFETY: the handle is that of a live stream, as somebody passes it to the driver now, or is none that the driver follows
-        // for a question about the current context; it writes one pointer, for which there is room.
+        // SAFETY: another library passes the handle to the driver now, so its stream is alive. For a default stream the handle is not
+        // passed on, and the driver is asked for the current context. In both cases it writes one pointer, for which there is room.
         let answer = unsafe {
             match self.is_of_context() {
                 true => sys::cuCtxGetCurrent(&mut context),
@@ -80,7 +80,7 @@ impl Handle {
         if is_known { served_context(context) } else { None }
     }
 
-    /// The stream that the handle means on this thread now, of a context that is served.
+    /// The stream that the handle means on this thread now. `None` if its context is not served.
     pub fn stream(self) -> Option<Borrowed> {
         if self.is_of_context() {
             let context = self.context()?;
@@ -97,13 +97,13 @@ impl Handle {
 
     fn take_in(self, id: Option<u64>) -> Option<Borrowed> {
         let context = self.context()?;
-        // SAFETY: the stream is of this context, as the driver says, and alive, since it is passed to the driver now. Whoever uses
-        // the handle does so by a lent queue, which is told before the stream ends.
+        // SAFETY: the driver says that the stream is of this context. It is alive, since it is passed to the driver now. Later uses of the
+        // handle go through a lent queue, which is told before the stream ends.
         let stream = unsafe { context.wrap_borrowed_stream(self.raw()) };
         let new = Borrowed { stream: lent(stream)?, id };
         let past = {
             let mut known = borrowed();
-            // Another thread may have taken it in meanwhile: two streams over one handle would know nothing of each other's work.
+            // Another thread may have registered it meanwhile. Two streams over one handle would not know of each other's work.
             if let Some(known) = known.get(&self.0).filter(|known| known.id == id) {
                 return Some(known.clone());
             }
@@ -117,12 +117,12 @@ impl Handle {
         Some(new)
     }
 
-    /// Whether it still means this stream.
+    /// Whether the handle still means this stream.
     pub fn is_still(self, borrowed: &Borrowed) -> bool {
         borrowed.id.is_none() || borrowed.id == self.id()
     }
 
-    /// The stream is about to be destroyed.
+    /// Notes that the stream is about to be destroyed.
     pub fn ends(self) {
         let known = borrowed().remove(&self.0);
         if let Some(known) = known
@@ -136,19 +136,19 @@ impl Handle {
 
 type GetId = unsafe extern "C" fn(sys::CUstream, *mut u64) -> sys::CUresult;
 
-/// `cuStreamGetId`, which drivers have since CUDA 12.0: cudarc panics where it is not there.
+/// The driver's function `cuStreamGetId`, which exists since CUDA 12.0. cudarc panics if it is missing, so it is looked up here.
 fn get_id() -> Option<GetId> {
     static GET: OnceLock<Option<GetId>> = OnceLock::new();
     *GET.get_or_init(|| {
-        // The address is good while the library is loaded, and that is for ever, as the library is never dropped.
+        // The address is valid while the library is loaded. The library is never dropped, so the address stays valid.
         let library = ManuallyDrop::new(driver::load()?);
-        // SAFETY: `GetId` is how the driver's header declares the function, in all versions that have it.
+        // SAFETY: `GetId` is the declaration in the driver's header, the same in all versions that have the function.
         unsafe { library.get::<GetId>(b"cuStreamGetId\0") }.ok().map(|found| *found)
     })
 }
 
-/// The stream for memory that the host hands out and takes back: of every block on it all work is done when it is freed, and
-/// when it is allocated. One for each device.
+/// The stream for memory that is allocated and freed in the host's order: all work on a block is done when it is freed, and when it is
+/// allocated. There is one for each device.
 pub(crate) fn host_ordered() -> Option<Stream> {
     static STREAMS: Mutex<Vec<(usize, Stream)>> = Mutex::new(Vec::new());
     let context = Handle(0).context()?;
@@ -163,7 +163,7 @@ pub(crate) fn host_ordered() -> Option<Stream> {
     Some(new)
 }
 
-/// Waits until all work of a stream's context is done. A failure is that of the context, whose work is lost with it.
+/// Waits until all work of a stream's context is done. A failure is ignored: it means that the context and all its work are lost.
 pub(crate) fn wait_for_context_of(stream: &Stream) {
     if let Some(memory) = stream.backend::<CudaMemory>() {
         let _ = driver::bind(memory.queue().stream().context()).and_then(|()| result::ctx::synchronize());
@@ -176,7 +176,7 @@ pub(crate) fn idle_in_pool(stream: &Stream) -> u64 {
     stream.backend::<CudaMemory>().and_then(pool).map_or(0, Pool::idle)
 }
 
-/// A stream over a queue that is somebody else's.
+/// A stream over a queue that other code owns.
 fn lent(stream: Arc<CudaStream>) -> Option<Stream> {
     with_gpu_of(Queue::lent(stream), |_, unmade| unmade.make()).ok()
 }
@@ -188,7 +188,7 @@ fn borrowed() -> MutexGuard<'static, Streams> {
     BORROWED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// cudarc's object for a context that is current, if it is the one of its device.
+/// cudarc's object for this context, if this is the primary context of a device.
 fn served_context(raw: sys::CUcontext) -> Option<Arc<CudaContext>> {
     static SERVED: Mutex<Vec<Arc<CudaContext>>> = Mutex::new(Vec::new());
     let mut served = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,14 +199,15 @@ fn served_context(raw: sys::CUcontext) -> Option<Arc<CudaContext>> {
     let count = CudaContext::device_count().ok()?;
     let found = (0..count as usize).find_map(|ordinal| device_context(ordinal, raw));
     if let Some(before) = before {
-        // SAFETY: it was current a moment ago, on this thread, and whoever made it so keeps it for as long.
+        // SAFETY: it was current on this thread a moment ago, and the code that made it current keeps it alive for as long.
         let _ = unsafe { cudarc::driver::result::ctx::set_current(before) };
     }
     served.extend(found.clone());
     found
 }
 
-/// The context of a device, if that is this one. A device whose context nobody uses is not woken for the question.
+/// cudarc's object for the primary context of a device, if that context is `raw`. The question does not initialise a context that nobody
+/// uses.
 fn device_context(ordinal: usize, raw: sys::CUcontext) -> Option<Arc<CudaContext>> {
     let device = cudarc::driver::result::device::get(ordinal as i32).ok()?;
     let (mut flags, mut is_active) = (0, 0);

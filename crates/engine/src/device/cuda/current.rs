@@ -1,5 +1,4 @@
-//! The context that is current on a thread while this crate works in a call that somebody else made of the driver: it is the same one
-//! again afterwards.
+//! Restores the current context of a thread after this crate worked within a driver call of other code.
 
 #[cfg(feature = "foreign")]
 use cudarc::driver::result;
@@ -9,7 +8,7 @@ use crate::base::per_thread::THREAD;
 #[cfg(feature = "foreign")]
 use crate::base::per_thread::with_flag;
 
-/// Another context is about to be current than this one.
+/// Notes that this context is about to be replaced as the current one.
 pub(super) fn note_change(before: Option<sys::CUcontext>) {
     THREAD.with(|thread| {
         if thread.cuda.keeps_current.get() && thread.cuda.current_before.get().is_none() {
@@ -18,7 +17,7 @@ pub(super) fn note_change(before: Option<sys::CUcontext>) {
     });
 }
 
-/// Runs `act`, after which the same context is current as before.
+/// Runs `act`. Afterwards the same context is current as before.
 #[cfg(feature = "foreign")]
 #[inline]
 pub(crate) fn keeping_current<R>(act: impl FnOnce() -> R) -> R {
@@ -34,7 +33,7 @@ pub(crate) fn keeping_current<R>(act: impl FnOnce() -> R) -> R {
     if THREAD.with(|thread| thread.cuda.keeps_current.get()) {
         return act();
     }
-    // Dropped once the flag is reset, so that what it does is no change.
+    // Dropped after the flag is reset, so its own change of the context is not noted.
     let _restore = Restore;
     with_flag(|thread| &thread.cuda.keeps_current, act)
 }
@@ -43,7 +42,7 @@ pub(crate) fn keeping_current<R>(act: impl FnOnce() -> R) -> R {
 #[cold]
 #[allow(unsafe_code)]
 fn restore(before: usize) {
-    // SAFETY: it was current on this thread when the call began that somebody else made, who so keeps it alive; or it is null, which
-    // the driver takes for none.
+    // SAFETY: the context was current on this thread when the other code's call began, so that code keeps it alive. Or it is null, which
+    // means no context to the driver.
     let _ = unsafe { result::ctx::set_current(before as sys::CUcontext) };
 }

@@ -1,9 +1,9 @@
-//! Calls of the driver that leave alone what cudarc keeps, and events of this crate's own.
+//! Driver calls that do not touch the failure that cudarc keeps, and this crate's own events.
 //!
-//! cudarc keeps a failure that a drop of its own could not return in the context object, and whoever binds that object next
-//! (`bind_to_thread`, in nearly every call of cudarc's) gets it instead of what was called for. A wait that is left out so
-//! would leave memory unordered, and a question that is answered so would swallow the failure. So this crate binds contexts
-//! itself, and takes what cudarc kept only where it can be reported.
+//! If a drop inside cudarc fails, cudarc keeps the failure in the context object. The next call that binds this object (`bind_to_thread`,
+//! in nearly every call of cudarc) returns that failure and does nothing else. If a wait failed in this way, memory would be used without
+//! order. If a query failed in this way, the failure would be lost. So this crate binds contexts itself, and takes cudarc's kept failure
+//! only in calls that can report it.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -23,14 +23,13 @@ pub(super) fn bind(context: &CudaContext) -> Result<(), DriverError> {
     let before = result::ctx::get_current()?;
     if before != Some(mine) {
         note_change(before);
-        // SAFETY: `mine` is a live context: cudarc's object holds a reference to it until its drop, and is borrowed
-        // here.
+        // SAFETY: `mine` is a live context. cudarc's object holds a reference to it until its drop, and the object is borrowed here.
         unsafe { result::ctx::set_current(mine) }?;
     }
     Ok(())
 }
 
-/// An event that is not destroyed while this is borrowed from it, by whatever object it is owned.
+/// An event that is not destroyed while this value exists. It may belong to an object of any type.
 ///
 /// Invariant: the handle is that of an event that lives for `'a`.
 #[derive(Clone, Copy)]
@@ -45,82 +44,82 @@ impl<'a> EventRef<'a> {
         EventRef { event: event.cu_event(), owner: PhantomData }
     }
 
-    /// The handle, for an owner that cannot be borrowed from for as long as the handle is kept beside it.
+    /// The handle, for an owner that stores it and cannot be borrowed for that long.
     pub fn handle(self) -> EventHandle {
         EventHandle(self.event as usize)
     }
 
-    /// Puts the event behind all work that is on `stream` now.
+    /// Records the event behind all work that is on `stream` now.
     pub(super) fn record(self, stream: &CudaStream) -> Result<(), DriverError> {
-        // The handle of a default stream means that of the context that is current.
+        // The handle of a default stream means the default stream of the current context.
         bind(stream.context())?;
-        // SAFETY: both handles are those of live objects: the event's by this type's invariant, the stream's since it
-        // is borrowed and destroys its handle only when it is dropped. The stream's context is current.
+        // SAFETY: both handles are those of live objects. For the event, this type's invariant says so. The stream is borrowed, and
+        // destroys its handle only in its drop. The stream's context is current.
         unsafe { result::event::record(self.event, stream.cu_stream()) }
     }
 
-    /// Makes later work of `stream` wait for what the event is behind now. The event may be of any context and any GPU.
+    /// Makes later work of `stream` wait for all work before the event's last recording. The event may be of any context and any GPU.
     pub(super) fn precede(self, stream: &CudaStream) -> Result<(), DriverError> {
         bind(stream.context())?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: both handles are those of live objects: the event's by this type's invariant, the stream's since it
-        // is borrowed and destroys its handle only when it is dropped. The driver takes events of other contexts here.
+        // SAFETY: both handles are those of live objects. For the event, this type's invariant says so. The stream is borrowed, and
+        // destroys its handle only in its drop. The driver accepts events of other contexts here.
         unsafe { result::stream::wait_event(stream.cu_stream(), self.event, flags) }
     }
 
-    /// Puts it behind all work that a context, which is its own, was given so far, on whatever stream; `None` where the driver
-    /// (before CUDA 12.5) cannot do this.
+    /// Records the event behind all work that its own context has got so far on any stream. `None` if the driver cannot do this (before
+    /// CUDA 12.5).
     pub(super) fn record_context(self, context: &CudaContext) -> Option<Result<(), DriverError>> {
         let record = record_context()?;
-        // SAFETY: the driver's own function, of the type that its header declares. The context is alive, as its object holds a
-        // reference to it and is borrowed, and so is the event, by this type's invariant.
+        // SAFETY: this is the driver's own function, of the type that its header declares. The context is alive, since its object holds a
+        // reference to it and is borrowed. The event is alive by this type's invariant.
         Some(bind(context).and_then(|()| unsafe { record(context.cu_ctx(), self.event) }.result()))
     }
 
-    /// Waits on the calling thread until what it is behind is done.
+    /// Makes the calling thread wait until all work before the last recording is done.
     pub(super) fn synchronize(self) -> Result<(), DriverError> {
         self.ask(true)
     }
 
-    /// Whether it was recorded last by a stream that was captured.
+    /// Whether the last recording was on a stream that was being captured.
     pub(super) fn is_of_capture(self) -> bool {
         self.query() == Err(DriverError(sys::CUresult::CUDA_ERROR_CAPTURED_EVENT))
     }
 
-    /// What the driver answers when it is asked whether the work before the last record is done.
+    /// Asks the driver whether the work before the last recording is done.
     fn query(self) -> Result<(), DriverError> {
         self.ask(false)
     }
 
-    /// Asks whether the work before the last record is done, or waits for that.
+    /// Asks whether the work before the last recording is done, or waits until it is.
     fn ask(self, waits: bool) -> Result<(), DriverError> {
-        // SAFETY: the event is alive by this type's invariant, which is all that a query needs, and a wait for it.
+        // SAFETY: the event is alive by this type's invariant. A query of it and a wait for it require nothing else.
         unsafe { if waits { result::event::synchronize(self.event) } else { result::event::query(self.event) } }
     }
 
-    /// Milliseconds between the work before this and that before an earlier one. Both were made with timing.
+    /// The milliseconds between the last recordings of the two events. Both were made with timing.
     fn milliseconds_since(self, earlier: EventRef<'_>) -> Result<f32, DriverError> {
-        // SAFETY: both events are alive by this type's invariant. One that was made without timing, is not complete or lies in another
-        // context is an error of the driver's.
+        // SAFETY: both events are alive by this type's invariant. If one was made without timing, is not complete or belongs to another
+        // context, the driver returns an error.
         unsafe { result::event::elapsed(earlier.event, self.event) }
     }
 }
 
-/// The handle of an event without its owner: a number that nothing can be done with.
+/// The handle of an event without its owner: a plain number without methods that use the event.
 #[derive(Clone, Copy, Debug)]
 pub struct EventHandle(usize);
 
 impl EventHandle {
-    /// The event, to be used.
+    /// The event, for use.
     ///
     /// # Safety
-    /// It is not destroyed during `'a`.
+    /// The event is not destroyed during `'a`.
     pub unsafe fn borrow<'a>(self) -> EventRef<'a> {
         EventRef { event: self.0 as sys::CUevent, owner: PhantomData }
     }
 }
 
-/// An event of this crate's own. It is destroyed when this is dropped, and not before.
+/// An event that belongs to this crate. It is destroyed when this value is dropped, and not before.
 #[derive(Debug)]
 pub struct OwnEvent {
     event: EventHandle,
@@ -128,12 +127,12 @@ pub struct OwnEvent {
 }
 
 impl OwnEvent {
-    /// One without timing.
+    /// An event without timing.
     pub(super) fn new(context: &Arc<CudaContext>) -> Result<OwnEvent, DriverError> {
         OwnEvent::with(context, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
     }
 
-    /// One that tells when it was reached.
+    /// An event that records the time at which it was reached.
     pub(super) fn timed(context: &Arc<CudaContext>) -> Result<OwnEvent, DriverError> {
         OwnEvent::with(context, sys::CUevent_flags::CU_EVENT_DEFAULT)
     }
@@ -149,18 +148,18 @@ impl OwnEvent {
     }
 
     pub(super) fn as_ref(&self) -> EventRef<'_> {
-        // The event lives as long as this: it was made in `new` and is destroyed in the drop alone.
+        // The event lives as long as `self`: `with` made it, and only the drop destroys it.
         EventRef { event: self.event.0 as sys::CUevent, owner: PhantomData }
     }
 
-    /// As [`EventRef::record_context`].
+    /// Calls [`EventRef::record_context`].
     pub(super) fn record_context(&self) -> Option<Result<(), DriverError>> {
         self.as_ref().record_context(&self.context)
     }
 
-    /// Whether the work that it was put behind last is done.
+    /// Whether the work before the last recording is done.
     pub(super) fn is_complete(&self) -> Result<bool, DriverError> {
-        // It may have been made by another thread, and the context is bound to each on its own.
+        // Another thread may have made the event, and each thread must bind the context itself.
         bind(&self.context)?;
         match self.as_ref().query() {
             Ok(()) => Ok(true),
@@ -169,7 +168,8 @@ impl OwnEvent {
         }
     }
 
-    /// The time from when an earlier one was reached until this one was, once both are. Both were made by [`timed`](OwnEvent::timed).
+    /// The time between two events, from when `earlier` was reached until this one was; `None` until both are. Both were made by
+    /// [`timed`](OwnEvent::timed).
     pub(super) fn since(&self, earlier: &OwnEvent) -> Result<Option<Duration>, DriverError> {
         bind(&self.context)?;
         match self.as_ref().milliseconds_since(earlier.as_ref()) {
@@ -183,9 +183,9 @@ impl OwnEvent {
 impl Drop for OwnEvent {
     fn drop(&mut self) {
         if !process_exits() && bind(&self.context).is_ok() {
-            // A failure here is that of a lost context, which every later call meets as well.
-            // SAFETY: the event was made in `new`, and this is the only place that destroys it, once. Nobody borrows it
-            // any more, and the driver lets streams that wait for it go on waiting.
+            // A failure here means that the context is lost, and every later call reports that too.
+            // SAFETY: `with` made the event, and only this drop destroys it, once. Nobody borrows it any more. Streams that wait for it
+            // continue to wait; the driver allows this.
             let _ = unsafe { result::event::destroy(self.as_ref().event) };
         }
     }
@@ -193,13 +193,13 @@ impl Drop for OwnEvent {
 
 type RecordContext = unsafe extern "C" fn(sys::CUcontext, sys::CUevent) -> sys::CUresult;
 
-/// `cuCtxRecordEvent`. cudarc has it only where it was built for CUDA 12.5 or newer, so it is looked up.
+/// The driver's function `cuCtxRecordEvent`. cudarc has it only if it was built for CUDA 12.5 or newer, so it is looked up here.
 fn record_context() -> Option<RecordContext> {
     static RECORD: OnceLock<Option<RecordContext>> = OnceLock::new();
     *RECORD.get_or_init(|| {
         let library = load()?;
-        // SAFETY: `RecordContext` is the function's declaration in the driver's header, which no version has changed.
-        // The address is good while the library is loaded, and that is for ever, as the library is never dropped.
+        // SAFETY: `RecordContext` is the function's declaration in the driver's header, which no version has changed. The address is valid
+        // while the library is loaded. The library is never dropped, so the address stays valid.
         let function = unsafe { library.get::<RecordContext>(b"cuCtxRecordEvent\0") }.ok().map(|found| *found);
         std::mem::forget(library);
         function
@@ -209,7 +209,7 @@ fn record_context() -> Option<RecordContext> {
 /// The names of the driver's library.
 const LIBRARY: [&str; 3] = ["libcuda.so.1", "libcuda.so", "nvcuda.dll"];
 
-/// Whether the driver can be loaded: cudarc panics where it cannot.
+/// Whether the driver can be loaded. cudarc panics if it cannot.
 pub(super) fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| load().is_some())
@@ -217,8 +217,8 @@ pub(super) fn is_present() -> bool {
 
 pub(super) fn load() -> Option<Library> {
     LIBRARY.into_iter().find_map(|name| {
-        // SAFETY: loading runs the initialisers of the driver's library, which are made to be run by any process and at
-        // any time, and its unloading what the driver has for that. Nothing in it is called here.
+        // SAFETY: loading runs the initialisers of the driver's library, and unloading runs its finalisers. Any process may run both at any
+        // time. No function of the library is called here.
         unsafe { Library::new(name) }.ok()
     })
 }

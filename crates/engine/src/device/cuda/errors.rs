@@ -1,11 +1,11 @@
-//! What CUDA and its libraries answer, as errors of this crate: so that `?` takes them where this crate's are returned.
+//! Converts errors of CUDA and its libraries to errors of this crate, so `?` converts them in functions that return this crate's errors.
 
 use cudarc::driver::{DriverError, sys::CUresult};
 
 use super::driver;
 use crate::base::error::Error;
 
-/// What a GPU or a driver cannot do, what that is, and what to do about it.
+/// Errors for things that a GPU or a driver cannot do: the code, the thing, and the remedy.
 const UNAVAILABLE: [(CUresult, &str, &str); 12] = {
     use CUresult::*;
     const CHOOSE: &str = "choose one that `nvidia-smi` lists, counted from 0, or work on `Host::new()`";
@@ -28,7 +28,7 @@ const UNAVAILABLE: [(CUresult, &str, &str); 12] = {
     ]
 };
 
-/// What the driver refuses and forgets, and what to do about it. What is not here may have cost the context.
+/// Errors of refused calls that leave the context usable, with the remedy. Other errors may have destroyed the context.
 const REFUSED: [(CUresult, &str); 4] = [
     (CUresult::CUDA_ERROR_INVALID_VALUE, "check the call's arguments, for a launch its sizes"),
     (CUresult::CUDA_ERROR_INVALID_HANDLE, "check that what the call was given is of one context, and alive"),
@@ -36,17 +36,17 @@ const REFUSED: [(CUresult, &str); 4] = [
     (CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "launch with fewer blocks"),
 ];
 
-/// What the driver answered to a call of cudarc's, so that `?` takes it.
+/// Converts the driver's error of a cudarc call, so `?` accepts it.
 ///
-/// It is [`is_out_of_memory`](Error::is_out_of_memory), [`is_unavailable`](Error::is_unavailable) for what the GPU or the
-/// driver cannot do, and else [`is_device_failure`](Error::is_device_failure).
+/// The result is [`is_out_of_memory`](Error::is_out_of_memory), or [`is_unavailable`](Error::is_unavailable) if the GPU or the driver does
+/// not support the call. Otherwise it is [`is_device_failure`](Error::is_device_failure).
 ///
 /// ```no_run
 /// use gpucache::prelude::*;
 ///
 /// fn copied(gpu: &Cuda, array: &Array<f32, Cuda>) -> gpucache::Result<Array<f32, Cuda>> {
 ///     let mut copy = Array::zeros(gpu, array.shape())?; // an error of this crate
-///     gpu.stream().memcpy_dtod(array, &mut copy)?; // and one of cudarc's
+///     gpu.stream().memcpy_dtod(array, &mut copy)?; // an error of cudarc
 ///     Ok(copy)
 /// }
 /// ```
@@ -66,10 +66,10 @@ impl From<DriverError> for Error {
     }
 }
 
-/// What NVRTC answered, so that `?` takes it: with the compiler's own words where a kernel does not compile.
+/// Converts an error of NVRTC, so `?` accepts it. If a kernel does not compile, the message contains the compiler's log.
 ///
-/// It is [`is_out_of_memory`](Error::is_out_of_memory), or else [`is_unavailable`](Error::is_unavailable): the same source
-/// and options will not compile later either.
+/// The result is [`is_out_of_memory`](Error::is_out_of_memory) or [`is_unavailable`](Error::is_unavailable): the same source and options
+/// will not compile later either.
 ///
 /// ```no_run
 /// use gpucache::{cudarc::nvrtc::compile_ptx, prelude::*};
@@ -102,10 +102,10 @@ impl From<cudarc::nvrtc::CompileError> for Error {
     }
 }
 
-/// What cuBLAS answered, so that `?` takes it.
+/// Converts an error of cuBLAS, so `?` accepts it.
 ///
-/// It is [`is_out_of_memory`](Error::is_out_of_memory), [`is_unavailable`](Error::is_unavailable) for what the GPU or the
-/// library cannot do, and else [`is_device_failure`](Error::is_device_failure).
+/// The result is [`is_out_of_memory`](Error::is_out_of_memory), or [`is_unavailable`](Error::is_unavailable) if the GPU or the library does
+/// not support the call. Otherwise it is [`is_device_failure`](Error::is_device_failure).
 ///
 /// ```no_run
 /// use gpucache::{cudarc::cublas::CudaBlas, prelude::*};
@@ -140,7 +140,7 @@ impl From<cudarc::cublas::result::CublasError> for Error {
 
 /// The driver's name of an error, and its text.
 pub(super) fn describe(error: DriverError) -> String {
-    // An error that the program made itself may be had without a driver, which cudarc would panic for.
+    // A program can construct this error without a driver. cudarc would then panic for the name.
     if !driver::is_present() {
         return format!("{:?}", error.0);
     }

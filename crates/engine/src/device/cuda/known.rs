@@ -1,4 +1,4 @@
-//! The streams of a GPU that somebody has a handle of, found by what the driver calls them.
+//! The streams of a GPU that have a handle, found by the driver's context and stream handle.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
@@ -10,45 +10,45 @@ use super::GpuStream;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::stream::{Stream, WeakStream};
 
-/// A stream as the driver knows it: its context and its handle, compared and never followed. Any number of cudarc's objects
-/// may stand for the same one.
+/// The driver's name of a stream: its context and its handle, which are compared and never dereferenced. Several objects of cudarc may
+/// stand for the same stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RawStream {
     context: usize,
     stream: usize,
-    /// Whose own it is, as the per-thread handle means another stream on each thread.
+    /// The thread that the stream belongs to, since the per-thread handle means a different stream on each thread.
     thread: Option<ThreadId>,
 }
 
 /// The handle `CU_STREAM_PER_THREAD`.
 const PER_THREAD: usize = 2;
 
-/// What a stream that somebody shows is to an array's own.
+/// The relation of a stream that a caller passes to the array's own stream.
 pub enum Peer {
-    /// The array's own.
+    /// It is the array's own stream.
     Home,
-    /// Another one, which this handle keeps alive.
+    /// It is another stream, which this handle keeps alive.
     Known(GpuStream),
-    /// One that may be gone as soon as it is not borrowed any more.
+    /// It is a stream that may end as soon as it is no longer borrowed.
     Passing,
 }
 
-/// The streams of one GPU that live.
+/// The live streams of one GPU.
 #[derive(Default)]
 pub(super) struct Known {
     streams: Mutex<Vec<(RawStream, WeakStream)>>,
-    /// Whether there was a stream of which cudarc's context object of another one knows nothing.
+    /// Whether there was a stream that is unknown to the cudarc context object of another stream.
     is_mixed: AtomicBool,
-    /// Whether cudarc lets launches on one of such streams wait for nothing, as its object has made no stream.
+    /// Whether cudarc skips the waits before launches on one of these streams, because its context object has made no stream.
     has_deaf: AtomicBool,
-    /// Whether somebody got an address without telling on which stream it is used.
+    /// Whether other code got an address and did not say on which stream it uses it.
     has_unknown_work: AtomicBool,
 }
 
 impl RawStream {
     pub(crate) fn of(stream: &CudaStream) -> RawStream {
         let handle = match stream.cu_stream() as usize {
-            // `CU_STREAM_LEGACY`: another name of the default stream.
+            // `CU_STREAM_LEGACY` is another name of the default stream.
             1 => 0,
             handle => handle,
         };
@@ -56,22 +56,22 @@ impl RawStream {
         RawStream { context: stream.context().cu_ctx() as usize, stream: handle, thread }
     }
 
-    /// The per-thread handle of the same context, whichever thread's stream it means.
+    /// The per-thread handle of the same context, without a thread.
     pub(super) fn of_any_thread(self) -> RawStream {
         RawStream { thread: None, ..self }
     }
 
-    /// What the same handle means on this thread, if it means another stream on each.
+    /// The stream of this handle on `thread`, if it means a different stream on each thread.
     pub(super) fn of_thread(self, thread: Option<ThreadId>) -> RawStream {
         RawStream { thread, ..self }
     }
 
-    /// The default stream of its context, which lives as long as the context.
+    /// Whether this is the default stream of its context, which lives as long as the context.
     pub(super) fn is_default(self) -> bool {
         self.stream == 0
     }
 
-    /// `CU_STREAM_PER_THREAD`: another stream on each thread.
+    /// Whether this is `CU_STREAM_PER_THREAD`, which means a different stream on each thread.
     pub(super) fn is_per_thread(self) -> bool {
         self.stream == PER_THREAD
     }
@@ -82,7 +82,7 @@ impl Known {
         find(&self.streams(), raw)
     }
 
-    /// The handle of a stream; `make` makes the first one.
+    /// The handle of a stream. `make` makes the first one.
     pub(super) fn find_or_add(&self, raw: RawStream, make: impl FnOnce() -> Stream) -> GpuStream {
         let mut streams = self.streams();
         streams.retain(|(_, known)| known.is_alive());
@@ -90,7 +90,7 @@ impl Known {
             return known;
         }
         let new = GpuStream(make());
-        // Two pairs of context objects that differ have one that differs from the first.
+        // It is enough to compare with one other stream: if any two context objects differ, one of them differs from the first.
         if let Some(other) = streams.iter().find_map(|(_, known)| known.upgrade()) {
             self.meet(GpuStream(other).stream(), new.stream());
         }
@@ -99,13 +99,13 @@ impl Known {
         new
     }
 
-    /// All that live.
+    /// All live streams.
     pub(super) fn all(&self) -> Vec<GpuStream> {
         self.streams().iter().filter_map(|(_, known)| known.upgrade().map(GpuStream)).collect()
     }
 
-    /// Remembers if cudarc's context object of the one stream cannot know that the other is there: it is of another object,
-    /// or was made by another library, since an object that has made no stream has none but the default one.
+    /// Notes if the cudarc context object of one stream cannot know of the other stream. That is so if the other stream is of another
+    /// context object. It is also so if another library made the stream: an object that has made no stream only has the default one.
     pub(super) fn meet(&self, stream: &CudaStream, other: &CudaStream) {
         let is_borrowed = !RawStream::of(other).is_default() && !other.context().is_in_multi_stream_mode();
         if is_borrowed || !Arc::ptr_eq(stream.context(), other.context()) {
@@ -116,10 +116,10 @@ impl Known {
         }
     }
 
-    /// Somebody gets an address, and does not tell on which stream it is used.
+    /// Notes that other code gets an address and does not say on which stream it will use it.
     #[inline]
     pub(super) fn note_unknown_work(&self) {
-        // All launches would write to one line of the processors' caches otherwise.
+        // Without this check, all launches would write to one cache line.
         if !self.has_unknown_work() {
             self.has_unknown_work.store(true, Relaxed);
         }

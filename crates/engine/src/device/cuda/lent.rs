@@ -1,8 +1,7 @@
-//! Streams of the process that this crate did not make and does not keep: each thread's own default stream, and those of other
-//! libraries.
+//! Streams that this crate did not make and does not keep alive: each thread's own default stream, and the streams of other libraries.
 //!
-//! Invariants: a thread has one handle for its own stream of a context, which ends when the thread does. What another library makes has
-//! one handle from when it is seen first until it is destroyed (`borrowed`).
+//! Invariants: a thread has one handle for its own stream of a context, which ends when the thread does. A stream of another library has
+//! one handle, from when it is first seen until it is destroyed (`borrowed`).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -24,12 +23,12 @@ thread_local! {
     static OWN: Own = const { Own(RefCell::new(Vec::new())) };
 }
 
-/// The calling thread's own streams, one of each context.
+/// The calling thread's own streams, one for each context.
 struct Own(RefCell<Vec<GpuStream>>);
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // The main thread's streams end with the process, and nothing is called then.
+        // The main thread's streams end with the process, and no driver is called then.
         if !process_exits() && !thread_is_main() {
             self.0.get_mut().iter().for_each(|own| own.memory().queue().end());
             note_end();
@@ -39,12 +38,12 @@ impl Drop for Own {
 
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// A lent stream has ended: what a handle means is to be looked up again.
+/// Notes that a lent stream has ended. Callers must then look up again which stream a handle means.
 pub(super) fn note_end() {
     ENDED.fetch_add(1, Release);
 }
 
-/// How many lent streams have ended so far.
+/// The number of lent streams that have ended so far.
 #[cfg(feature = "foreign")]
 #[inline]
 pub(crate) fn ended_streams() -> u64 {
@@ -52,15 +51,15 @@ pub(crate) fn ended_streams() -> u64 {
 }
 
 impl GpuStream {
-    /// A handle of one stream: of the calling thread's, where this means another one on each thread.
+    /// A handle of one stream. If `self` means a different stream on each thread, this is the calling thread's stream.
     ///
     /// # Errors
-    /// Where the thread is about to end.
+    /// If the thread is ending.
     pub fn here(self) -> Result<GpuStream> {
         Ok(self.0.here()?.map_or(self, GpuStream))
     }
 
-    /// What a handle of the per-thread stream means on the calling thread.
+    /// The calling thread's stream for a handle of the per-thread stream.
     pub(super) fn on_this_thread(by_thread: &Stream) -> Result<Stream> {
         match by_thread.backend::<CudaMemory>() {
             Some(memory) => Ok(GpuStream::of_this_thread(memory.stream())?.0),
@@ -68,10 +67,10 @@ impl GpuStream {
         }
     }
 
-    /// The calling thread's own stream of a context, of which `stream` has the handle.
+    /// The calling thread's own stream of a context. `stream` has the per-thread handle of that context.
     ///
     /// # Errors
-    /// Where the thread is about to end.
+    /// If the thread is ending.
     pub(crate) fn of_this_thread(stream: &Arc<CudaStream>) -> Result<GpuStream> {
         let raw = RawStream::of(stream);
         let found = OWN.try_with(|own| {

@@ -1,4 +1,4 @@
-//! The memory of a GPU, ordered by one stream: allocations from the driver's pool, fills and copies.
+//! The memory of a GPU in the order of one stream: allocations from the driver's pool, fills and copies.
 #![allow(unsafe_code)]
 
 mod pinned;
@@ -69,14 +69,14 @@ impl CudaMemory {
     }
 }
 
-// SAFETY: memory comes from the driver, which hands nothing out twice before it is freed, and is freed by `free` alone.
-// A stream that was told to wait for an event begins no later work before the event's is done.
+// SAFETY: memory comes from the driver, which hands out no memory twice before it is freed, and only `free` frees it. After a stream was
+// told to wait for an event, it begins no later work before the event's work is done.
 unsafe impl Backend for CudaMemory {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         self.kept_failure()?;
         let context = self.context();
-        // SAFETY: this is safe to ask for any number of bytes but zero, which the engine never asks for. The queue lends the handle
-        // of a live stream, and binds its context.
+        // SAFETY: this call is safe for any number of bytes except zero, and the engine never asks for zero bytes. The queue lends the
+        // handle of a live stream and binds its context.
         let allocate = |stream| unsafe {
             match context.has_async_alloc() {
                 true => result::malloc_async(stream, bytes),
@@ -98,15 +98,16 @@ unsafe impl Backend for CudaMemory {
 
     fn allocate_for_all(&self, bytes: usize) -> Result<u64> {
         let address = self.allocate(bytes)?;
-        // The driver has it in the order of this stream alone. A failure is that of the context, with which the memory is lost.
+        // The driver makes the memory usable in the order of this stream only. A failure of the wait means that the context is lost, and
+        // the memory with it.
         self.queue.synchronize().map_err(|error| self.failure("an allocation", error))?;
         Ok(address)
     }
 
     unsafe fn free(&self, address: u64, _bytes: usize) -> Result<()> {
-        // SAFETY: the caller frees what `allocate` gave for a stream of this context, by the call that belongs to this
-        // one, and frees it once. The stream has all work that uses the memory: `free_async` is ordered behind that,
-        // and `free_sync` is called once all of it is done.
+        // SAFETY: the caller frees memory that `allocate` returned for a stream of this context, once. This call is the counterpart of the
+        // allocating call. All work that uses the memory is on this stream: `free_async` comes after it in the stream's order, and
+        // `free_sync` is called once all of it is done.
         let free = |stream| unsafe {
             match self.context().has_async_alloc() {
                 true => result::free_async(address, stream),
@@ -119,9 +120,9 @@ unsafe impl Backend for CudaMemory {
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
         self.kept_failure()?;
-        // SAFETY: the caller gives `bytes` allocated bytes at `address`, which nothing else touches before this is
-        // done. The address is a multiple of 256, and `bytes` one of the pattern's length, so that the elements are
-        // aligned and lie within them. The queue lends the handle of a live stream.
+        // SAFETY: the caller promises `bytes` allocated bytes at `address`, which nothing else touches before this is done. The address is
+        // a multiple of 256, and `bytes` is a multiple of the pattern's length. So the elements are aligned and lie within the bytes. The
+        // queue lends the handle of a live stream.
         let fill = |stream| unsafe {
             match *pattern {
                 [a] => result::memset_d8_async(address, a, bytes, stream),
@@ -135,7 +136,7 @@ unsafe impl Backend for CudaMemory {
         let target = Target { address, bytes };
         match pattern.len() {
             1 | 2 | 4 => self.call("a fill", fill),
-            // The graph would read the host's pattern when it is launched.
+            // A captured copy would read the host's pattern when the graph is launched.
             _ if self.is_capturing() => self.fill_by_rows(&target, pattern),
             _ => self.fill_by_doubling(&target, pattern),
         }
@@ -145,12 +146,12 @@ unsafe impl Backend for CudaMemory {
         self.kept_failure()?;
         self.refuse_in_capture("a copy from the host", "fill the array before, or copy from another array")?;
         self.call("a copy to the device", |stream| {
-            // SAFETY: the caller gives `bytes` readable bytes at `from` until this returns, and as many allocated at
-            // `to`, which nothing else touches before this is done. The driver reads pageable memory before it returns,
-            // and pinned memory before `synchronize` below does.
+            // SAFETY: the caller promises `bytes` readable bytes at `from` until this returns, and `bytes` allocated bytes at `to` that
+            // nothing else touches before this is done. The driver reads pageable memory before the call returns, and pinned memory before
+            // `synchronize` below returns.
             unsafe { result::memcpy_htod_async(to, from_raw_parts(from, bytes), stream) }
         })?;
-        // The driver has staged pageable memory when it returns, but reads pinned memory later.
+        // When the call returns, the driver has copied pageable memory to a buffer of its own. It reads pinned memory later.
         if is_pinned(from) { self.synchronize() } else { Ok(()) }
     }
 
@@ -158,9 +159,9 @@ unsafe impl Backend for CudaMemory {
         self.kept_failure()?;
         self.refuse_in_capture("a copy to the host", "read the array once the graph was launched")?;
         self.call("a copy from the device", |stream| {
-            // SAFETY: the caller gives `bytes` writable bytes at `to` until this returns, and as many allocated at
-            // `from`. All of them are written when `synchronize` below returns. They need not be initialised before, as
-            // the driver gets a pointer and no slice.
+            // SAFETY: the caller promises `bytes` writable bytes at `to` until this returns, and `bytes` allocated bytes at `from`. All of
+            // them are written when `synchronize` below returns. They need not be initialised before, since the driver gets a pointer and
+            // no slice.
             unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, stream) }.result()
         })?;
         self.synchronize()
@@ -169,9 +170,9 @@ unsafe impl Backend for CudaMemory {
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         self.kept_failure()?;
         self.call("a copy on the device", |stream| {
-            // SAFETY: the caller gives two allocated blocks of `bytes` bytes that do not overlap, and nothing else
-            // writes either of them before this is done. Either may be pinned memory of the host, whose address is the same on
-            // the device: the driver tells by the address which it is. The queue lends the handle of a live stream.
+            // SAFETY: the caller promises two allocated blocks of `bytes` bytes that do not overlap, and that nothing else writes either of
+            // them before this is done. Either may be pinned memory of the host, whose address is the same on the device: the driver
+            // recognises the kind by the address. The queue lends the handle of a live stream.
             unsafe { sys::cuMemcpyAsync(to, from, bytes, stream) }.result()
         })
     }
@@ -210,7 +211,7 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn record(&self, event: &dyn Event) -> Result<()> {
-        // Refused by the driver for an event of another context.
+        // The driver refuses an event of another context.
         self.queue.record(own(event)?.as_ref()).map_err(|error| self.failure("recording an event", error))
     }
 
@@ -235,7 +236,7 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn is_capturing(&self) -> bool {
-        // A stream that cannot be asked is taken to be in use by nobody's capture: its next call tells what is wrong.
+        // If the stream cannot be asked, it counts as not captured. The stream's next call reports the failure.
         self.queue
             .capture_status()
             .is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
@@ -246,11 +247,11 @@ unsafe impl Backend for CudaMemory {
     }
 }
 
-// SAFETY: the driver answers that an event is complete once the work before its last record is done.
+// SAFETY: the driver reports an event as complete once the work before its last recording is done.
 unsafe impl Event for OwnEvent {
     fn is_complete(&self) -> Result<bool> {
         OwnEvent::is_complete(self).or_else(|error| match error.0 {
-            // In a callback of the driver nothing can be asked, and so nothing is known.
+            // The driver permits no query inside one of its callbacks, so the event counts as not complete.
             sys::CUresult::CUDA_ERROR_NOT_PERMITTED => Ok(false),
             _ => {
                 let device = format_args!("cuda:{}", self.context().ordinal()).to_string();
@@ -277,22 +278,24 @@ fn own(event: &dyn Event) -> Result<&OwnEvent> {
     event.downcast_ref().ok_or_else(foreign)
 }
 
-/// How long work of other streams may take before memory that they freed is given up: longer than it takes to fill a
-/// GPU, so that a last kernel ends in it, and short beside the failure that a request without memory is.
+/// The longest wait for work of other streams before the memory that they freed is given up. It is longer than a kernel that fills a GPU
+/// usually takes, and short compared with the failure of a request.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// Bytes of a block that a fill writes: those that [`Backend::fill`] was given, whose caller promises that they are
-/// allocated, at a multiple of 256, as many as a multiple of the pattern's length, and that nothing else touches them
-/// before the fill is done. It is made there alone.
+/// Bytes of a block that a fill writes.
+///
+/// Invariant: these are the bytes that [`Backend::fill`] got. Its caller promises that they are allocated and that nothing else touches
+/// them before the fill is done. They begin at a multiple of 256, and their number is a multiple of the pattern's length. Only `fill` makes
+/// a `Target`.
 struct Target {
     address: u64,
     bytes: usize,
 }
 
 impl CudaMemory {
-    /// Waits for a bounded time until work is done that other streams were given so far. What they freed is the pool's only once a
-    /// thread has waited for it: no question and no event of the context shows it to the driver, but a wait for the whole
-    /// context does, which is a short one when all is done.
+    /// Waits, for a limited time, until the present work of other streams is done. The pool gets memory that they freed only once a thread
+    /// has waited for them. A query or an event of the context does not tell the driver that they are done. A wait for the whole context
+    /// does, and it is short when all work is done.
     fn observe_others(&self) -> Result<()> {
         if self.known.all().iter().any(GpuStream::is_captured) {
             return Ok(());
@@ -313,8 +316,8 @@ impl CudaMemory {
         })
     }
 
-    /// A captured operation is done when the graph is launched, whatever the host's memory contains then, and nobody can
-    /// wait for it before.
+    /// Refuses an operation while the stream is captured. A captured operation runs when the graph is launched, with whatever the host's
+    /// memory contains then, and nobody can wait for it before.
     fn refuse_in_capture(&self, what: &'static str, remedy: &'static str) -> Result<()> {
         match self.is_capturing() {
             true => Err(Error::unavailable(what, "the stream is captured into a graph", remedy)),
@@ -322,15 +325,16 @@ impl CudaMemory {
         }
     }
 
-    /// Writes `pattern` as one column of words, or of bytes, for each that it has: fills are recorded as what they are.
+    /// Writes each word (or byte) of `pattern` as a column of a matrix whose rows are the pattern. A graph records these fills with their
+    /// values.
     fn fill_by_rows(&self, target: &Target, pattern: &[u8]) -> Result<()> {
         let (pitch, rows) = (pattern.len(), target.bytes / pattern.len());
         let width = if pitch.is_multiple_of(4) { 4 } else { 1 };
         let columns = || (target.address..).step_by(width).zip(pattern.chunks_exact(width));
         self.call("a fill", |stream| {
             columns().try_for_each(|(column, element)| {
-                // SAFETY: the target is `rows` rows of `pitch` bytes, and the column one element of each, a byte or an
-                // aligned word: it begins before the first row ends. The queue lends the handle of a live stream.
+                // SAFETY: the target is `rows` rows of `pitch` bytes. The column is one element of each row, a byte or an aligned word, and
+                // begins before the first row ends. The queue lends the handle of a live stream.
                 unsafe {
                     match *element {
                         [a, b, c, d] => {
@@ -344,14 +348,13 @@ impl CudaMemory {
         })
     }
 
-    /// Writes `pattern` once and doubles what is written: the driver fills with at most 4-byte patterns.
+    /// Writes `pattern` once, then doubles the written part repeatedly, because the driver fills only with patterns of up to 4 bytes.
     fn fill_by_doubling(&self, target: &Target, pattern: &[u8]) -> Result<()> {
         let &Target { address, bytes } = target;
         let mut done = pattern.len().min(bytes);
-        // SAFETY: `pattern` has `done` readable bytes, and the target as many at its front. From then on `[0, done)` of
-        // it is written, and `[done, done + more)`, which lies behind that and within it, is not: two parts of one
-        // allocation that do not overlap. Copies of one stream are done in order, so that each reads what those before
-        // it wrote.
+        // SAFETY: `pattern` has `done` readable bytes, and the target has at least `done` bytes. After the write, `[0, done)` of the target
+        // is written. `[done, done + more)` lies behind it and within the target, so the two parts of the allocation do not overlap. One
+        // stream does its copies in order, so each copy reads bytes that earlier ones wrote.
         unsafe {
             self.write(pattern.as_ptr(), address, done)?;
             while done < bytes {
@@ -364,14 +367,14 @@ impl CudaMemory {
     }
 }
 
-/// Whether host memory is pinned, so that the driver copies it behind the caller's back.
+/// Whether host memory is pinned. If so, the driver copies it after the call has returned.
 fn is_pinned(memory: *const u8) -> bool {
     let mut kind: u32 = 0;
     let mut attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     let mut place = (&raw mut kind).cast();
-    // SAFETY: the driver reads one attribute and one place, both of them variables here, and writes one `unsigned int`
-    // there, for which there is room. It looks the address up among those it knows and does not follow it; for any
-    // other it writes zero.
+    // SAFETY: the driver reads one attribute and one address, both variables here, and writes one `unsigned int` to that address, for which
+    // there is room. It looks `memory` up among the addresses that it knows and does not dereference it. For an unknown address it writes
+    // zero.
     let answer = unsafe { sys::cuPointerGetAttributes(1, &mut attribute, &mut place, memory as u64) };
     answer == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }

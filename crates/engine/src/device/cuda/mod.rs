@@ -1,8 +1,12 @@
 //! NVIDIA GPUs through cudarc: [`GpuStream`], the handle of one stream.
 //!
-//! Invariant: while a [`Stream`] of a CUDA stream lives, asking for a handle of the same context and raw stream gives
-//! that one, so that equal streams share cached memory. It keeps the `CudaStream` alive, so that the driver cannot give
-//! the raw handle to another stream meanwhile.
+//! A request takes this way: `memory` allocates, frees, fills and copies on a `queue`, and `pages` maps memory for the range. `order`
+//! orders streams by events, which `driver` makes. `known` and `lent` find the handle of a stream, `borrowed` and `calls` do so for streams
+//! of other libraries. `unknown` waits for work whose stream nobody knows.
+//!
+//! Invariant: while a [`Stream`] of a CUDA stream lives, a request for a handle of the same context and raw stream returns it. So handles
+//! of equal streams share cached memory. The handle keeps the `CudaStream` alive, so the driver cannot give the raw handle to another
+//! stream meanwhile.
 #![allow(unsafe_code)]
 
 #[cfg(feature = "foreign")]
@@ -52,7 +56,7 @@ use crate::base::sync::Mutex;
 #[repr(transparent)]
 pub struct GpuStream(Stream);
 
-/// What is known of one GPU: its memory, the context that default streams share, and the streams that live.
+/// The state of one GPU: its memory, the context that default streams share, and its live streams.
 struct Gpu {
     ordinal: usize,
     memory: Option<Arc<Memory>>,
@@ -66,7 +70,7 @@ impl GpuStream {
     /// The default stream of GPU number `ordinal`, counted from 0.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) where there is no CUDA driver or no such GPU; otherwise what the driver answered.
+    /// [`is_unavailable`](Error::is_unavailable) if there is no CUDA driver or no such GPU; otherwise the answer of the driver.
     pub fn default_of(ordinal: usize) -> Result<GpuStream> {
         if !driver::is_present() {
             return Err(Error::unavailable(
@@ -89,10 +93,10 @@ impl GpuStream {
         GpuStream::of(context.default_stream())
     }
 
-    /// The handle of `stream`, which it keeps alive. That of the per-thread default stream means another stream on each thread.
+    /// The handle of `stream`, which it keeps alive. The handle of the per-thread default stream means a different stream on each thread.
     ///
     /// # Errors
-    /// What the driver answered.
+    /// The answer of the driver.
     pub fn of(stream: Arc<CudaStream>) -> Result<GpuStream> {
         let raw = RawStream::of(&stream).of_any_thread();
         with_gpu_of(Queue::held(stream), |known, unmade| {
@@ -115,13 +119,13 @@ impl GpuStream {
 
     #[inline]
     fn memory(&self) -> &CudaMemory {
-        // SAFETY: the stream of a `GpuStream` is over a `CudaMemory`. `with_stream` makes such streams, and `Known` wraps
-        // and keeps no others; `from_stream_handle` is told that another `GpuStream` gave its stream out.
+        // SAFETY: the stream of a `GpuStream` is over a `CudaMemory`. `Unmade::make` makes only such streams, and `Known` keeps and wraps
+        // no others. The caller of `from_stream_handle` promises that another `GpuStream` returned its stream.
         unsafe { self.0.backend_unchecked::<CudaMemory>() }
     }
 }
 
-// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
+// SAFETY: `GpuStream` is a transparent struct around a `Stream`, and returns this stream.
 #[diagnostic::do_not_recommend]
 unsafe impl Device for GpuStream {
     #[inline]
@@ -136,7 +140,7 @@ impl std::fmt::Debug for GpuStream {
     }
 }
 
-/// The memory of a context's GPU: pages where it has virtual memory management, else chunks from the driver's pool.
+/// The memory of a context's GPU: pages if the GPU has virtual memory management, otherwise chunks from the driver's pool.
 fn memory_of(context: &Arc<CudaContext>, known: &Arc<Known>) -> Arc<Memory> {
     let memory = CudaPages::of(context).map_or_else(Memory::with_chunks, Memory::with_pages);
     Arc::new(memory.with_unknown_work(AnyWork::of(context, known)))
@@ -151,7 +155,7 @@ fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
     act(&mut gpus[place])
 }
 
-/// A stream that is to be made over a queue. Invariant: the memory is that of the GPU which the queue is of.
+/// A queue over which a stream is about to be made. Invariant: the memory is that of the queue's GPU.
 struct Unmade {
     memory: Arc<Memory>,
     known: Arc<Known>,
@@ -160,20 +164,20 @@ struct Unmade {
 
 impl Unmade {
     fn make(self) -> Stream {
-        // SAFETY: what is mapped of this memory is mapped for the queue's GPU, by the invariant above, and what streams of it
-        // allocate lies there too, in the one address space that the process has: all of them can use it.
+        // SAFETY: by the invariant above, this memory is mapped for the queue's GPU. Streams of it allocate memory on the same GPU, in the
+        // only address space of the process. So all of them can use all of it.
         unsafe { Stream::new(self.memory, CudaMemory::new(self.queue, self.known)) }
     }
 }
 
-/// Runs `act` with the streams of a queue's GPU, and one over the queue that is to be made.
+/// Runs `act` with the streams of a queue's GPU, and with the queue for a new stream.
 fn with_gpu_of<R>(queue: Queue, act: impl FnOnce(&Known, Unmade) -> R) -> Result<R> {
     let context = queue.stream().context().clone();
     with_gpu(context.ordinal(), |gpu| {
         let memory = match &gpu.memory {
             Some(memory) => memory.clone(),
             None => {
-                // What is kept would be taken for the answer what the GPU can do.
+                // The queries of the GPU's features would return a failure that cudarc kept, so it is reported first.
                 context.check_err().map_err(|error| kept(queue.stream(), error))?;
                 gpu.memory.insert(memory_of(&context, &gpu.known)).clone()
             }
@@ -183,13 +187,13 @@ fn with_gpu_of<R>(queue: Queue, act: impl FnOnce(&Known, Unmade) -> R) -> Result
     })
 }
 
-/// What cudarc kept in the stream's context object, for whoever can return it.
+/// The deferred error for a failure that cudarc kept in the stream's context object.
 fn kept(stream: &CudaStream, error: DriverError) -> Error {
     let device = format_args!("cuda:{}", stream.context().ordinal()).to_string();
     Error::device_failure(device, "a call whose failure cudarc kept", describe(error)).deferred()
 }
 
-/// Why there is no context: a machine without such a GPU, or a driver that does not work.
+/// The error if there is no context: the machine has no such GPU, or its driver does not work.
 fn missing(ordinal: usize, error: DriverError) -> Error {
     let remedy = match error.0 {
         CUresult::CUDA_ERROR_INVALID_DEVICE | CUresult::CUDA_ERROR_NO_DEVICE => {

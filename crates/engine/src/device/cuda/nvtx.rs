@@ -13,14 +13,14 @@ use libloading::Library;
 
 use crate::base::sync::OnceLock;
 
-/// What the library is called: since CUDA 12, and before that.
+/// The file names of the library: since CUDA 12, and before.
 const LIBRARY: [&str; 5] =
     ["libnvtx3interop.so.1", "libnvtx3interop.so", "libnvToolsExt.so.1", "nvtx3interop.dll", "nvToolsExt64_1.dll"];
 
-/// Longer names are cut off there, so that a range needs no memory of the heap.
+/// Longer names are cut off at this length, so a range needs no heap memory.
 const MOST_NAME_BYTES: usize = 255;
 
-/// A text as C has it: the address of bytes that end with a zero, and stay as they are for `'a`.
+/// A C string: the address of bytes that end with a zero and do not change during `'a`.
 #[repr(transparent)]
 struct Text<'a>(*const c_char, PhantomData<&'a CStr>);
 
@@ -34,7 +34,7 @@ struct Nvtx {
     end: End,
 }
 
-/// A range, until it is dropped.
+/// A range. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct NvtxRange(u64);
 
@@ -46,14 +46,14 @@ impl Nvtx {
         NVTX.get_or_init(|| Nvtx::load(&LIBRARY)).as_ref()
     }
 
-    /// The first of these libraries that is there and has the functions.
+    /// The first of these libraries that exists and has the functions.
     #[cold]
     fn load(names: &[&str]) -> Option<Nvtx> {
         names.iter().find_map(|name| {
-            // SAFETY: loading runs the initialisers of NVIDIA's library, which are made to be run by any process at any time. Its
-            // header declares functions of these names and types: the one reads a text, during the call alone, and a `Text` always
-            // is one; the other takes a number. Any thread may call them at any time. Their addresses are good for ever, as a
-            // library that has them is never unloaded.
+            // SAFETY: loading runs the initialisers of NVIDIA's library, which any process may run at any time. Its header declares
+            // functions of these names and types. The first reads a C string during the call only, and a `Text` always is one. The second
+            // takes a number. Any thread may call them at any time. Their addresses stay valid, since a library that has them is never
+            // unloaded.
             unsafe {
                 let library = Library::new(*name).ok()?;
                 let start = *library.get::<Start>(b"nvtxRangeStartA\0").ok()?;
@@ -64,7 +64,7 @@ impl Nvtx {
         })
     }
 
-    /// Starts a range. C reads a name up to the first zero in it.
+    /// Starts a range. C reads a name up to its first zero.
     fn start(self, name: &str) -> u64 {
         let mut bytes = [0; MOST_NAME_BYTES + 1];
         let most = (0..=name.len().min(MOST_NAME_BYTES)).rfind(|&end| name.is_char_boundary(end)).unwrap_or(0);
@@ -74,13 +74,13 @@ impl Nvtx {
 }
 
 impl NvtxRange {
-    /// Whether there are ranges: the library is there.
+    /// Whether the library was found, so that there are ranges.
     #[inline]
     pub fn is_there() -> bool {
         Nvtx::get().is_some()
     }
 
-    /// Starts a range; none without the library.
+    /// Starts a range; `None` without the library.
     #[inline]
     pub fn start(name: &str) -> Option<NvtxRange> {
         Nvtx::get().map(|nvtx| NvtxRange(nvtx.start(name)))
@@ -103,7 +103,7 @@ mod tests {
     static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     extern "C" fn start(name: Text<'_>) -> u64 {
-        // SAFETY: a `Text` is a text.
+        // SAFETY: a `Text` is a C string.
         let name = unsafe { CStr::from_ptr(name.0) }.to_string_lossy().into_owned();
         let mut seen = SEEN.lock().unwrap();
         seen.push(name);
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_name_is_told_up_to_a_zero_or_its_most_bytes() {
         let tool = Nvtx { start, end };
-        // A letter of three bytes, which does not fit as a whole where the name is cut off.
+        // A letter of three bytes that does not fit as a whole where the name is cut off.
         let long = "\u{20ac}".repeat(MOST_NAME_BYTES);
         let numbers = ["step", "attention\0of the second layer", "", &long].map(|name| tool.start(name));
         assert_eq!(numbers, [1, 2, 3, 4]);

@@ -1,4 +1,4 @@
-//! What a handle does to order its stream with others that it is shown, and with those that it is not.
+//! Orders the stream of a handle with streams that a caller passes, and with streams that nobody passes.
 
 use cudarc::driver::sys::{CUresult, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
@@ -14,7 +14,7 @@ impl GpuStream {
         self.memory().known()
     }
 
-    /// What `stream` is to this one.
+    /// The relation of `stream` to this one.
     #[inline]
     pub fn peer(&self, stream: &CudaStream) -> Peer {
         let raw = RawStream::of(stream);
@@ -39,54 +39,53 @@ impl GpuStream {
         default.map_or(Peer::Passing, Peer::Known)
     }
 
-    /// Whether this process has shown streams of this GPU of which cudarc's context object of another one knows nothing.
+    /// Whether this process used streams of this GPU that are unknown to the cudarc context object of another stream.
     pub fn is_mixed(&self) -> bool {
         self.known().is_mixed()
     }
 
-    /// Somebody gets an address of this GPU's memory, and does not tell on which stream it is used.
+    /// Notes that other code gets an address of this GPU's memory and does not say on which stream it will use it.
     #[inline]
     pub fn note_unknown_work(&self) {
         self.known().note_unknown_work();
     }
 
-    /// Whether cudarc makes launches on some stream that this process has shown wait for nothing.
+    /// Whether cudarc skips the waits before launches on a stream that this process used.
     pub fn has_deaf(&self) -> bool {
         self.known().has_deaf()
     }
 
-    /// Takes what cudarc kept in a context object, since its next call would fail by it, whatever that is, and keeps it here
-    /// for the next fallible call on this stream. Returns whether there was anything.
+    /// Takes the failure that cudarc kept in a context object, because cudarc's next call would return it, whatever that call is. Keeps it
+    /// here for the next fallible call on this stream. Returns whether there was a failure.
     pub fn take_kept(&self, context: &CudaContext) -> bool {
         let kept = context.check_err();
         kept.map_err(|error| self.0.keep(self.failure("a call whose failure cudarc kept", error))).is_err()
     }
 
-    /// Makes the stream's context current on the calling thread, for calls of cudarc's that do not. Where that is not possible
-    /// they fail as well.
+    /// Makes the stream's context current on the calling thread, for calls of cudarc that do not. If this fails, those calls fail too.
     pub fn make_current(&self) {
         let _ = self.take_kept(self.stream().context());
         let _ = driver::bind(self.stream().context());
     }
 
-    /// The error for what the driver answered to an operation on this stream.
+    /// The error for the driver's answer to an operation on this stream.
     pub fn failure(&self, operation: &'static str, error: DriverError) -> Error {
         Error::device_failure(format_args!("{self:?}"), operation, describe(error))
     }
 
-    /// An event for [`lead`](GpuStream::lead).
+    /// A new event for [`lead`](GpuStream::lead).
     pub fn new_event(&self) -> Result<OwnEvent> {
         OwnEvent::new(self.stream().context()).map_err(|error| self.failure("making an event", error))
     }
 
-    /// Orders later work of `stream` behind all that is on this one now, by an event of this handle's.
+    /// Makes later work of `stream` wait for all work that is on this one now, by recording `event`, which is this handle's.
     pub fn lead(&self, stream: &CudaStream, event: &OwnEvent) -> Result<()> {
         let ordered = self.memory().queue().record(event.as_ref()).and_then(|()| event.as_ref().precede(stream));
         ordered.map_err(|error| self.failure("ordering a stream behind another one", error))
     }
 
-    /// Orders later work of this stream behind what an event is behind now. There is nothing to wait for if the event
-    /// was recorded in a capture, which has ended since: a graph's work is its user's to order.
+    /// Makes later work of this stream wait for all work before the event's last recording. If the event was recorded in a capture that has
+    /// ended since, there is nothing to wait for: the user of a graph orders its work.
     pub fn follow_event(&self, event: EventRef<'_>) -> Result<()> {
         match self.memory().queue().follow(event) {
             Ok(()) => Ok(()),
@@ -95,15 +94,15 @@ impl GpuStream {
         }
     }
 
-    /// Puts an event behind all work that is on this stream now.
+    /// Records an event behind all work that is on this stream now.
     pub fn record_event(&self, event: EventRef<'_>) -> Result<()> {
         self.memory().queue().record(event).map_err(|error| self.failure("recording an event", error))
     }
 
-    /// Orders later work of this stream behind all that its context was given so far, on whatever stream.
+    /// Makes later work of this stream wait for all work that its context has got so far, on any stream.
     ///
-    /// Where the driver cannot (before CUDA 12.5), or a stream is captured, whose capture that would end, this is all that is
-    /// on streams that somebody has a handle of.
+    /// Two cases are different: the driver cannot do this (before CUDA 12.5), or a stream is being captured and the call would end its
+    /// capture. Then this waits for the work on all streams that have a handle.
     ///
     /// # Errors
     /// A failure of the driver.
@@ -113,7 +112,7 @@ impl GpuStream {
         let whole = if others.iter().any(GpuStream::is_captured) { None } else { event.record_context() };
         let is_whole = match whole {
             Some(Ok(())) => true,
-            // A stream that nobody has a handle of is captured.
+            // A stream without a handle is being captured.
             Some(Err(DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED))) | None => false,
             Some(Err(error)) => return Err(self.failure("recording an event for a context", error)),
         };
@@ -130,37 +129,37 @@ impl GpuStream {
     }
 
     fn follow(&self, other: &GpuStream) -> Result<()> {
-        // An event of the other's context, since a stream records none of another one.
+        // An event of the other stream's context, since a stream records only events of its own context.
         let event = other.new_event()?;
         other.record_event(event.as_ref())?;
         self.follow_event(event.as_ref())
     }
 
-    /// Whether the stream is captured. One that cannot be asked tells what is wrong at its next call.
+    /// Whether the stream is being captured. If it cannot be asked, its next call reports the failure.
     pub(super) fn is_captured(&self) -> bool {
         let status = self.memory().queue().capture_status();
         status.is_ok_and(|status| status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
-    /// Whether it is known that the stream is not captured.
+    /// Whether it is certain that the stream is not being captured.
     pub(super) fn is_surely_uncaptured(&self) -> bool {
         let status = self.memory().queue().capture_status();
         status.is_ok_and(|status| status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
-    /// Waits on the calling thread until all work of a context is done.
+    /// Makes the calling thread wait until all work of a context is done.
     ///
     /// # Errors
-    /// What that work met.
+    /// An error of that work.
     pub fn synchronize_context(&self, context: &CudaContext) -> Result<()> {
         let done = driver::bind(context).and_then(|()| result::ctx::synchronize());
         done.map_err(|error| self.failure("waiting for a context", error))
     }
 
-    /// Waits on the calling thread until all work is done of each context of this GPU that somebody has a handle of.
+    /// Makes the calling thread wait until all work is done of each context of this GPU whose streams have handles.
     ///
     /// # Errors
-    /// What that work met.
+    /// An error of that work.
     pub fn synchronize_gpu(&self) -> Result<()> {
         let mut done = vec![self.stream().context().clone()];
         self.synchronize_context(&done[0])?;
@@ -174,15 +173,16 @@ impl GpuStream {
         Ok(())
     }
 
-    /// Waits on the calling thread until all work of this stream is done, and leaves alone what is kept.
+    /// Makes the calling thread wait until all work of this stream is done. A failure that cudarc kept stays where it is.
     ///
     /// # Errors
-    /// What that work met.
+    /// An error of that work.
     pub fn wait_for_work(&self) -> Result<()> {
         self.0.shared_backend().synchronize()
     }
 
-    /// For a failure to order that nobody can be told: waits instead, and keeps it for the next fallible call.
+    /// For a failure to order streams that cannot be returned to a caller. It waits for the GPU instead, and keeps the failure for the next
+    /// fallible call.
     pub fn wait_instead(&self, error: Error) {
         self.0.keep(error);
         if let Err(error) = self.synchronize_gpu() {

@@ -1,5 +1,5 @@
-//! Which calls of the driver's allocator are this crate's own: those are the driver's to answer, even where the memory of other
-//! crates comes from a scope.
+//! Marks this crate's own calls of the driver's allocator. The driver serves these calls, even while a scope serves the allocations of
+//! other crates.
 
 #[cfg(feature = "foreign")]
 use std::sync::PoisonError;
@@ -25,26 +25,26 @@ pub(crate) fn is_own_call() -> bool {
     THREAD.with(|thread| thread.cuda.is_own.get())
 }
 
-/// What this crate has from the driver's allocator, by address.
+/// The addresses of memory that this crate got from the driver's allocator.
 #[cfg(feature = "foreign")]
 fn own_memory() -> MutexGuard<'static, HashSet<u64>> {
     static OWN: LazyLock<Mutex<HashSet<u64>>> = LazyLock::new(Mutex::default);
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The driver gave memory to this crate.
+/// Notes that the driver allocated memory for this crate.
 pub(super) fn note_own(_address: u64) {
     #[cfg(feature = "foreign")]
     own_memory().insert(_address);
 }
 
-/// Memory is not this crate's any more: it goes back, or to somebody who frees it himself.
+/// Notes that memory no longer belongs to this crate: it is being freed, or other code owns it now and frees it.
 pub(crate) fn disown(_address: u64) {
     #[cfg(feature = "foreign")]
     own_memory().remove(&_address);
 }
 
-/// Whether the driver gave memory at this address to this crate, and so nobody else may free it.
+/// Whether the driver allocated memory at this address for this crate, so nobody else may free it.
 #[cfg(feature = "foreign")]
 pub(crate) fn is_own_memory(address: u64) -> bool {
     own_memory().contains(&address)

@@ -1,24 +1,24 @@
-//! The pool of the driver, from which it serves a device's allocations in stream order.
+//! The driver's pool, which serves the allocations of a device in stream order.
 #![allow(unsafe_code)]
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 
-/// What the pool of a device has.
+/// The memory of a device's pool.
 #[derive(Clone, Copy)]
 pub(crate) struct Pool {
-    /// Bytes that it holds from the device.
+    /// Bytes that it reserves from the device.
     pub(crate) holds: u64,
-    /// Those of them in allocations that were not freed.
+    /// Those of these bytes that are in allocations which were not freed.
     pub(crate) uses: u64,
 }
 
 impl Pool {
-    /// The bytes of the pool that is current for a context's device.
+    /// The figures of the current pool of a context's device.
     pub(crate) fn of(context: &CudaContext) -> Result<Pool, DriverError> {
         let bytes = |measure| {
             let mut bytes = 0u64;
-            // SAFETY: the device's current pool lives as long as the device, so that its handle is good. Either measure
-            // is a 64-bit number, for which there is room.
+            // SAFETY: the device's current pool lives as long as the device, so its handle is valid. Each attribute is a 64-bit number, for
+            // which there is room.
             unsafe {
                 let pool = result::device::get_mem_pool(context.cu_device())?;
                 sys::cuMemPoolGetAttribute(pool, measure, (&raw mut bytes).cast()).result()?;
@@ -31,15 +31,15 @@ impl Pool {
         })
     }
 
-    /// Bytes that it keeps for later allocations.
+    /// Bytes that the pool keeps for later allocations.
     pub(crate) fn idle(self) -> u64 {
         self.holds.saturating_sub(self.uses)
     }
 
-    /// Gives what no allocation uses back to the device.
+    /// Returns memory that no allocation uses to the device.
     pub(crate) fn trim(context: &CudaContext) -> Result<(), DriverError> {
-        // SAFETY: the device's current pool lives as long as the device, so that its handle is good. What is in use stays in the
-        // pool, and so does what work uses that the driver has not seen to be done.
+        // SAFETY: the device's current pool lives as long as the device, so its handle is valid. Memory that is in use stays in the pool.
+        // So does memory whose work may still run, as far as the driver knows.
         unsafe { sys::cuMemPoolTrimTo(result::device::get_mem_pool(context.cu_device())?, 0) }.result()
     }
 }

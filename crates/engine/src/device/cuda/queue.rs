@@ -1,11 +1,12 @@
-//! The queue behind a stream of a GPU: one that is held, or one that is somebody else's to end.
+//! The queue of a stream on a GPU. This crate holds some queues. Others belong to other code, which may end them.
 //!
-//! A held stream lives as long as its handle here. A *lent* one is another library's, or a thread's own (the per-thread default
-//! stream); it may end at any time, while memory still remembers it. Whoever learns of that first calls [`Queue::end`]: the
-//! work so far is then that of an *heir*, a stream that lives as long as the process, and what is asked of the queue later is asked of that.
+//! A *held* stream lives as long as its handle here. A *lent* stream belongs to another library, or is a thread's own (the per-thread
+//! default stream). It may end at any time, while memory still refers to it. The code that first learns of the end calls [`Queue::end`].
+//! From then on an *heir*, a stream that lives as long as the process, stands for the work so far, and later calls of the queue go to the
+//! heir.
 //!
-//! The handle of the per-thread stream means another queue on each thread. What one thread asks of another one's queue is so done
-//! by way of the whole context, and waited for: it is rare, and never wrong.
+//! The handle of the per-thread stream means a different queue on each thread. So if one thread calls the queue of another thread, the call
+//! is made through the whole context and waits for it. This is slow but correct, and rare.
 //!
 //! Invariant: a lent handle is used only under the lock under which it ends.
 #![allow(unsafe_code)]
@@ -25,28 +26,28 @@ pub(super) struct Queue {
     lent: Option<Lent>,
 }
 
-/// What a queue has that is somebody else's to end.
+/// The additional state of a lent queue.
 #[derive(Debug)]
 struct Lent {
-    /// The thread whose own it is.
+    /// The thread that the stream belongs to, for a per-thread stream.
     thread: Option<ThreadId>,
-    /// Who stands in for it once it has ended.
+    /// The stream that replaces it once it has ended.
     heir: RwLock<Option<Arc<CudaStream>>>,
 }
 
 impl Queue {
-    /// That of a stream which lives as long as `stream`.
+    /// The queue of a stream that lives as long as `stream`.
     pub(super) fn held(stream: Arc<CudaStream>) -> Queue {
         Queue { stream, lent: None }
     }
 
-    /// That of a stream which ends whenever its owner likes.
+    /// The queue of a stream that its owner may end at any time.
     #[cfg(feature = "foreign")]
     pub(super) fn lent(stream: Arc<CudaStream>) -> Queue {
         Queue { stream, lent: Some(Lent { thread: None, heir: RwLock::default() }) }
     }
 
-    /// The calling thread's own, of which `stream` is the handle on every thread.
+    /// The calling thread's own queue. `stream` has the handle that means it on this thread.
     pub(super) fn of_this_thread(stream: Arc<CudaStream>) -> Queue {
         let thread = Some(std::thread::current().id());
         Queue { stream, lent: Some(Lent { thread, heir: RwLock::default() }) }
@@ -58,7 +59,7 @@ impl Queue {
         &self.stream
     }
 
-    /// As the driver knows it.
+    /// The driver's name of the stream.
     #[inline]
     pub(super) fn raw(&self) -> RawStream {
         let raw = RawStream::of(&self.stream);
@@ -69,8 +70,8 @@ impl Queue {
         self.stream.context()
     }
 
-    /// Runs `call` with the context current and the handle of the stream; or, for another thread's own queue, `elsewhere` with the context
-    /// current.
+    /// Runs `call` with the stream, while its context is current. If the queue belongs to another thread, it runs `elsewhere` instead,
+    /// while the context is current.
     fn with<R>(
         &self,
         call: impl FnOnce(&CudaStream) -> Result<R, DriverError>,
@@ -87,14 +88,14 @@ impl Queue {
                 return call(&self.stream);
             }
         }
-        // Without the lock, as this may wait for work, and that for whoever ends the stream.
+        // Not under the lock: this may wait for work, and that work may wait for the thread that ends the stream.
         elsewhere()
     }
 
     /// Waits until all work that is on the stream now is done. No lock is held meanwhile.
     pub(super) fn synchronize(&self) -> Result<(), DriverError> {
         if self.lent.is_none() {
-            // SAFETY: the queue holds the stream, whose handle so is that of a live one.
+            // SAFETY: the queue holds the stream, so the handle is that of a live stream.
             return self.run(|stream| unsafe { result::stream::synchronize(stream) });
         }
         let event = OwnEvent::new(self.context())?;
@@ -102,21 +103,23 @@ impl Queue {
         event.as_ref().synchronize()
     }
 
-    /// Makes a call of the driver that puts work on the stream, or waits for it. The handle is good while `call` runs.
+    /// Makes a driver call that puts work on the stream or waits for it. The handle is valid while `call` runs.
     pub(super) fn run<R>(&self, call: impl Fn(sys::CUstream) -> Result<R, DriverError>) -> Result<R, DriverError> {
         let here = |stream: &CudaStream| call(stream.cu_stream());
         self.with(here, || {
-            // Behind all that the other thread has queued; and done before that thread queues any more that is to be behind it.
+            // This work waits for all work that the other thread has queued. It is done before that thread queues more work that must come
+            // after it.
             result::ctx::synchronize()?;
             let answer = call(self.stream.cu_stream())?;
-            // SAFETY: the handle is that of the calling thread's own stream, which lives as long as the thread does, in the
-            // context that is current.
+            // SAFETY: the handle is that of the calling thread's own stream in the current context. That stream lives as long as the
+            // thread.
             unsafe { result::stream::synchronize(self.stream.cu_stream()) }?;
             Ok(answer)
         })
     }
 
-    /// Puts an event behind all work that is on the stream now; behind all of its context where it cannot be asked.
+    /// Records an event behind all work that is on the stream now. If the stream belongs to another thread, the event is behind all work of
+    /// the context.
     pub(super) fn record(&self, event: EventRef<'_>) -> Result<(), DriverError> {
         self.with(
             |stream| event.record(stream),
@@ -129,32 +132,33 @@ impl Queue {
         )
     }
 
-    /// Makes later work of the stream wait for what an event is behind now; the thread waits where the stream cannot be told.
+    /// Makes later work of the stream wait for all work before the event's last recording. If the stream belongs to another thread, the
+    /// calling thread waits.
     pub(super) fn follow(&self, event: EventRef<'_>) -> Result<(), DriverError> {
         self.with(|stream| event.precede(stream), || event.synchronize())
     }
 
-    /// Whether the stream is captured, as far as that can be asked: another thread's own cannot be.
+    /// Whether the stream is being captured. A stream of another thread cannot be asked and counts as not captured.
     pub(super) fn capture_status(&self) -> Result<sys::CUstreamCaptureStatus, DriverError> {
         let none = || Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
-        // SAFETY: the stream is borrowed, so that its handle is that of a live one, and its context is current, by which the
-        // driver finds out which default stream is meant.
+        // SAFETY: the stream is borrowed, so its handle is that of a live stream. Its context is current, which tells the driver which
+        // default stream is meant.
         self.with(|stream| unsafe { result::stream::is_capturing(stream.cu_stream()) }, none)
     }
 
-    /// Whether it has ended, so that any thread may record events on its heir.
+    /// Whether the stream has ended. Any thread may then record events on its heir.
     pub(super) fn has_ended(&self) -> bool {
         let has_heir = |lent: &Lent| lent.heir.read().unwrap_or_else(PoisonError::into_inner).is_some();
         self.lent.as_ref().is_some_and(has_heir)
     }
 
-    /// The stream is about to end: from now on an heir stands for its work. To be called by the thread whose own it is, or before the
-    /// handle is destroyed.
+    /// Replaces the stream by an heir, because it is about to end. Call this on the thread that it belongs to, or before its handle is
+    /// destroyed.
     pub(super) fn end(&self) {
         self.end_by(|| self.handed_on());
     }
 
-    /// The stream has ended without a word, and its handle may be another one's by now: all work of the context is waited for.
+    /// Replaces a stream that ended without notice, whose handle may mean another stream by now. So this waits for all work of the context.
     #[cfg(feature = "foreign")]
     pub(super) fn has_been_ended(&self) {
         self.end_by(|| {
@@ -169,7 +173,7 @@ impl Queue {
         let mut place = lent.heir.write().unwrap_or_else(PoisonError::into_inner);
         if place.is_none() {
             let heir = hand_on().unwrap_or_else(|_| {
-                // What cannot be ordered is waited for. That fails only with the context, and all its work.
+                // If the work cannot be ordered, this waits for it. The wait fails only if the context is lost, with all its work.
                 let _ = driver::bind(self.context()).and_then(|()| result::ctx::synchronize());
                 self.context().default_stream()
             });
@@ -177,7 +181,7 @@ impl Queue {
         }
     }
 
-    /// The heir, behind all work that is on the stream now.
+    /// The heir, after it was told to wait for all work that is on the stream now.
     fn handed_on(&self) -> Result<Arc<CudaStream>, DriverError> {
         driver::bind(self.context())?;
         let (heir, event) = (heir_of(self.context())?, OwnEvent::new(self.context())?);
@@ -187,7 +191,7 @@ impl Queue {
     }
 }
 
-/// The stream that stands for those of a context that have ended: with no work of its own, and for as long as the process lives.
+/// The stream that stands for the ended streams of a context. It has no work of its own and lives as long as the process.
 fn heir_of(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
     static HEIRS: Mutex<Vec<Arc<CudaStream>>> = Mutex::new(Vec::new());
     let mut heirs = HEIRS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,10 +203,10 @@ fn heir_of(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
     Ok(heir)
 }
 
-/// A stream of which a context object is not told.
+/// A stream that the context's cudarc object does not know of.
 ///
-/// An object that has made a stream takes the program to work on several: each launch from then on waits for an event of each of its
-/// arguments, and records one, which doubles what a launch of a small kernel costs. What is put on this stream is ordered by this crate alone.
+/// A cudarc object that has made a stream assumes that the program works on several streams. From then on, each launch waits for an event
+/// of each argument and records one, which doubles the cost of launching a small kernel. Only this crate orders the work on the new stream.
 pub(super) fn untold_stream(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
     driver::bind(context)?;
     // Another object of the same context, if that is the device's primary one.
@@ -210,14 +214,14 @@ pub(super) fn untold_stream(context: &Arc<CudaContext>) -> Result<Arc<CudaStream
     if other.cu_ctx() == context.cu_ctx() {
         return other.new_stream();
     }
-    // That has made the primary one current.
+    // `CudaContext::new` has made the primary context current, so the context is bound again.
     driver::bind(context)?;
     lasting_stream(context)
 }
 
-/// A stream that lives as long as the process, in order with no other. The context is current.
+/// A stream that lives as long as the process and is in order with no other stream. The context is current.
 pub(super) fn lasting_stream(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
-    // Not by the context's own method: that would tell cudarc that the program works on several streams.
+    // The context's own method would tell cudarc that the program works on several streams.
     let handle = result::stream::create(result::stream::StreamKind::NonBlocking)?;
     // SAFETY: the handle is that of a stream of this context, which was made just now and is never destroyed.
     Ok(unsafe { context.wrap_borrowed_stream(handle) })

@@ -1,8 +1,8 @@
-//! Work on a GPU that this crate is not told of: kernels that got an address, on streams that nobody showed.
+//! Work on a GPU of which this crate is not told: kernels that got an address, on streams that nobody passed to this crate.
 //!
-//! cudarc's objects for one GPU share its primary context, so that a kernel may be on a stream of another object. What the
-//! context was given until now ends at one event of the driver's (`cuCtxRecordEvent`, CUDA 12.5). With older drivers a
-//! thread waits for the context, so that the caller can ask it and need not wait for ever.
+//! cudarc's objects for one GPU share its primary context, so a kernel may run on a stream of another object. One event of the driver
+//! (`cuCtxRecordEvent`, CUDA 12.5) marks the end of all present work of a context. With older drivers, a thread waits for the context. The
+//! caller can ask that thread, and so never has to wait without a limit.
 
 use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, channel};
@@ -30,7 +30,7 @@ impl AnyWork {
         AnyWork { context: context.clone(), known: known.clone() }
     }
 
-    /// Each context once.
+    /// Each of these contexts once.
     fn contexts(&self, streams: &[GpuStream]) -> Vec<Arc<CudaContext>> {
         let mut contexts = vec![self.context.clone()];
         for context in streams.iter().map(|stream| stream.stream().context()) {
@@ -53,7 +53,7 @@ impl UnknownWork for AnyWork {
 
     fn mark(&self) -> Result<Option<IsDone>> {
         let streams = self.known.all();
-        // It would end the capture.
+        // A mark would end the capture of a stream.
         if streams.iter().any(|stream| !stream.is_surely_uncaptured()) {
             return Ok(None);
         }
@@ -64,7 +64,7 @@ impl UnknownWork for AnyWork {
                 marks.iter().try_for_each(|is_done| is_done().map(|is_done| are_done &= is_done))?;
                 Ok(are_done)
             }))),
-            // A stream is captured that nobody has a handle of; or the call is made in a callback of the driver.
+            // A stream without a handle is being captured, or the call is made in a callback of the driver.
             Err(DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED | CUresult::CUDA_ERROR_NOT_PERMITTED)) => {
                 Ok(None)
             }
@@ -78,7 +78,7 @@ fn failure(context: &CudaContext, error: DriverError) -> Error {
     Error::device_failure(device, "waiting for a context", describe(error))
 }
 
-/// Marks the end of all work that a context was given so far.
+/// Marks the end of all work that a context has got so far.
 fn mark(context: &Arc<CudaContext>) -> Result<IsDone, DriverError> {
     let event = OwnEvent::new(context)?;
     match event.record_context() {
@@ -87,14 +87,14 @@ fn mark(context: &Arc<CudaContext>) -> Result<IsDone, DriverError> {
     }
 }
 
-/// Has a thread wait for a context, where the driver has no event for that.
+/// Starts a thread that waits for a context, if the driver has no event for that.
 fn wait_aside(context: &Arc<CudaContext>) -> Result<IsDone, DriverError> {
     let (done, answer) = channel();
     let waiting = context.clone();
     let thread = std::thread::Builder::new().name("gpucache wait".into());
     let started = thread.spawn(move || {
         let waited = driver::bind(&waiting).and_then(|()| result::ctx::synchronize());
-        // Nobody asks any more if the range has gone.
+        // If the range has been dropped, nobody receives the answer.
         let _ = done.send(waited);
     });
     started.map_err(|_| DriverError(CUresult::CUDA_ERROR_OPERATING_SYSTEM))?;

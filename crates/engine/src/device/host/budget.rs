@@ -1,9 +1,9 @@
-//! How much memory the machine still has for this process, asked before much of it is taken.
+//! Checks how much memory the machine still has before this process takes much of it.
 //!
-//! Linux grants more than it has: what it granted is found missing when it is written, and then the process is ended. So
-//! what would be granted in vain is refused here, with an error that a program can act on. Two bounds hold: a request
-//! is not larger than what is available now, and all that is held, written or not, not larger than what the machine has.
-//! Small takes pass until together they come to [`SLICE`], so that looking costs nothing beside what is taken.
+//! Linux grants more memory than it has. When a process writes to memory that is missing, Linux kills it. So this module refuses requests
+//! that the machine could not serve, with an error that a program can handle. There are two bounds. A request must not be larger than the
+//! memory available now. All memory that is reserved here, written or not, must not be larger than the machine's memory. Small requests
+//! pass unchecked until together they reach [`SLICE`], so the check costs little beside the allocations.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -11,25 +11,25 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::base::error::{Error, Result};
 
-/// So much is taken between two looks: reading the system's tables takes about 50 us, mapping as much memory some ms.
+/// The bytes taken between two checks. Reading the system's tables takes about 50 us, and mapping this much memory takes some ms.
 pub(super) const SLICE: u64 = 64 << 20;
 
-/// Bytes taken and not given back.
+/// Bytes taken and not returned.
 static HELD: AtomicU64 = AtomicU64::new(0);
-/// Bytes that may be taken before the next look.
+/// Bytes that may be taken before the next check.
 static UNCHECKED: AtomicU64 = AtomicU64::new(0);
 
-/// What a machine has, or a group of processes that is limited to less.
+/// The memory of a machine, or of a group of processes with a lower limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Room {
     total: u64,
     available: u64,
 }
 
-/// Takes `bytes` into account.
+/// Counts in `bytes`.
 ///
 /// # Errors
-/// [`is_out_of_memory`](Error::is_out_of_memory) if there are not as many left; nothing is taken then.
+/// [`is_out_of_memory`](Error::is_out_of_memory) if fewer bytes are left; nothing is counted in then.
 pub(super) fn take(bytes: u64) -> Result<()> {
     let held = HELD.fetch_add(bytes, Relaxed).saturating_add(bytes);
     if UNCHECKED.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok() {
@@ -46,17 +46,17 @@ pub(super) fn take(bytes: u64) -> Result<()> {
             UNCHECKED.store(SLICE.min((available - bytes) / 2), Relaxed);
             Ok(())
         }
-        // A system that does not tell is left to refuse by itself.
+        // If the system does not report its memory, it must refuse requests itself.
         None => Ok(()),
     }
 }
 
-/// Takes `bytes` out of the account.
+/// Counts out `bytes`.
 pub(super) fn give_back(bytes: u64) {
     HELD.fetch_sub(bytes, Relaxed);
 }
 
-/// What there is for this process, the least that anything grants it.
+/// The memory for this process: the lowest of the machine's memory and the limits of its groups.
 fn room() -> Option<Room> {
     let machine = machine(&read_to_string("/proc/meminfo").ok()?)?;
     let group = read_to_string("/proc/self/cgroup").ok().and_then(|groups| group_path(&groups).map(String::from));
@@ -71,7 +71,7 @@ fn room() -> Option<Room> {
     }))
 }
 
-/// What `/proc/meminfo` says, memory that files would give back and swap space counted in.
+/// Reads `/proc/meminfo`. Swap space counts, and so does memory of cached files that the system can free.
 fn machine(meminfo: &str) -> Option<Room> {
     let bytes = |name| field(meminfo, name).map(|kib| kib << 10);
     let swap = |name| bytes(name).unwrap_or(0);
@@ -81,12 +81,13 @@ fn machine(meminfo: &str) -> Option<Room> {
     })
 }
 
-/// The group of the process in the unified hierarchy, as `/proc/self/cgroup` says.
+/// The group of the process in the unified hierarchy, read from `/proc/self/cgroup`.
 fn group_path(groups: &str) -> Option<&str> {
     groups.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
-/// What a group with a limit has; `None` for one without. Cached files are given back when there is need.
+/// The memory of a group with a limit; `None` for a group without one. Cached files count as available, because the system frees them on
+/// demand.
 fn limited(max: &str, current: &str, stat: &str) -> Option<Room> {
     let total = max.trim().parse().ok()?;
     let current: u64 = current.trim().parse().ok()?;
@@ -94,7 +95,7 @@ fn limited(max: &str, current: &str, stat: &str) -> Option<Room> {
     Some(Room { total, available: u64::saturating_sub(total, current.saturating_sub(files)) })
 }
 
-/// The number behind a name at the beginning of a line.
+/// The number that follows a name at the beginning of a line.
 fn field(table: &str, name: &str) -> Option<u64> {
     let mut lines = table.lines().map(str::split_ascii_whitespace);
     lines.find_map(|mut words| if words.next() == Some(name) { words.next()?.parse().ok() } else { None })

@@ -1,4 +1,4 @@
-//! Memory of the process as the host's streams use it: what is done with it once it is its turn.
+//! Memory of the process, and the operations that the host's streams do on it.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc};
@@ -13,11 +13,11 @@ use crate::base::error::{Error, Result};
 use crate::device::mark::Moment;
 use crate::device::{ALIGNMENT, Backend, Copies, Mark, Memory};
 
-/// The stream whose work is done when a call returns.
+/// The backend of the default stream, whose work is done when a call returns.
 #[derive(Debug)]
 pub(in crate::device) struct HostMemory;
 
-/// Pages where the system manages them as this crate knows how, chunks of the global allocator elsewhere.
+/// Pages on Linux. On other systems, chunks of the global allocator.
 pub(super) fn memory() -> Memory {
     #[cfg(target_os = "linux")]
     return Memory::with_pages(super::pages::HostPages);
@@ -29,7 +29,7 @@ fn layout(bytes: usize) -> Result<Layout> {
     Layout::from_size_align(bytes, ALIGNMENT as usize).map_err(|error| Error::out_of_memory("the host", bytes, error))
 }
 
-/// Asks whether the machine has as much, for what is large: small allocations must cost nothing more.
+/// Checks that the machine has enough memory, for large allocations only, so that small ones cost no more.
 #[cfg(target_os = "linux")]
 fn take(bytes: usize) -> Result<()> {
     if bytes as u64 >= budget::SLICE { budget::take(bytes as u64) } else { Ok(()) }
@@ -42,7 +42,7 @@ fn give_back(bytes: usize) {
     }
 }
 
-/// Elsewhere the system refuses what it cannot give.
+/// Other systems refuse requests that they cannot serve.
 #[cfg(not(target_os = "linux"))]
 fn take(_: usize) -> Result<()> {
     Ok(())
@@ -51,13 +51,13 @@ fn take(_: usize) -> Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn give_back(_: usize) {}
 
-// SAFETY: memory comes from the global allocator, which hands nothing out twice, and is freed by `free` alone. All work
-// is done when a call returns, so that the default events hold.
+// SAFETY: memory comes from the global allocator, which hands out no memory twice, and only `free` frees it. All work is done when a call
+// returns, so the default events are correct.
 unsafe impl Backend for HostMemory {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         let layout = layout(bytes)?;
         take(bytes)?;
-        // SAFETY: the layout's size is not zero, as the engine asks no backend for zero bytes.
+        // SAFETY: the layout's size is not zero, since the engine asks no backend for zero bytes.
         let memory = unsafe { alloc(layout) };
         match memory.is_null() {
             true => {
@@ -69,17 +69,15 @@ unsafe impl Backend for HostMemory {
     }
 
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller frees what `allocate(bytes)` gave, once and when no work uses it, so that pointer and
-        // layout are those of `alloc`.
+        // SAFETY: the caller frees memory of `allocate(bytes)`, once and when no work uses it. So pointer and layout are those of `alloc`.
         unsafe { dealloc(pointer_mut(address), layout(bytes)?) };
         give_back(bytes);
         Ok(())
     }
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
-        // SAFETY: the caller gives `bytes` allocated bytes at `address`, which nothing else touches before this is
-        // done. They are memory of the process whose provenance is exposed, and as `MaybeUninit` they need not be
-        // initialised.
+        // SAFETY: the caller promises `bytes` allocated bytes at `address` that nothing else touches before this is done. They are memory
+        // of the process whose provenance is exposed. As `MaybeUninit` they need not be initialised.
         let memory = unsafe { from_raw_parts_mut(pointer_mut(address).cast(), bytes) };
         repeat(pattern, memory);
         Ok(())
@@ -115,11 +113,11 @@ unsafe impl Backend for HostMemory {
     }
 }
 
-/// Bytes to be copied now.
+/// A copy of bytes that is made now.
 ///
-/// Invariant: `bytes` are readable at `from` and writable at `to`, both of them memory of the process. They do not
-/// overlap, and nothing else writes the ones or touches the others before the copy is done. The callers of `write`,
-/// `read` and `copy` promise it, and it is made there alone.
+/// Invariant: `bytes` are readable at `from` and writable at `to`, both in memory of the process. They do not overlap. Nothing else writes
+/// the source or touches the destination before the copy is done. The callers of `write`, `read` and `copy` promise this, and only these
+/// three methods make a `Transfer`.
 struct Transfer {
     from: *const u8,
     to: *mut u8,
@@ -128,15 +126,14 @@ struct Transfer {
 
 impl Transfer {
     fn run(self) {
-        // SAFETY: this is what the invariant says, and bytes are aligned anywhere. A block's part of it was exposed
-        // when it was allocated or reserved, so that the pointer made of its address may reach all of it; what the
-        // caller gave of its own memory is a pointer still. That memory is borrowed, and so no part of a block which
-        // may be written.
+        // SAFETY: the invariant provides readable and writable bytes that do not overlap, and bytes need no alignment. The provenance of a
+        // block was exposed when it was allocated or its addresses were reserved, so the pointer made of its address may reach all of it.
+        // The caller's own memory is passed as a pointer. That memory is borrowed, so it is not part of a block that may be written.
         unsafe { copy_nonoverlapping(self.from, self.to, self.bytes) };
     }
 }
 
-/// Fills `memory` with `pattern`, again and again: doubles what is written, so that most of it is long copies.
+/// Fills `memory` by repeating `pattern`. Each step doubles the part that is written, so most of the work is long copies.
 fn repeat(pattern: &[u8], memory: &mut [MaybeUninit<u8>]) {
     if let [byte] = *pattern {
         return memory.fill(MaybeUninit::new(byte));
@@ -152,7 +149,7 @@ fn repeat(pattern: &[u8], memory: &mut [MaybeUninit<u8>]) {
     }
 }
 
-/// The pointer of a block, whose provenance was exposed when it was allocated, or its addresses were reserved.
+/// The pointer to a block. Its provenance was exposed when the block was allocated or its addresses were reserved.
 fn pointer_mut(address: u64) -> *mut u8 {
     with_exposed_provenance_mut(address as usize)
 }

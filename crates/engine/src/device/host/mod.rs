@@ -1,5 +1,8 @@
-//! The machine's own memory, 256-byte aligned: a default stream whose work is done when a call returns, and streams with
-//! a thread each, whose work is done later.
+//! The host: memory of this machine, aligned to 256 bytes.
+//!
+//! The default stream does its work before a call returns (`memory`). Each other stream has a thread that does its work later and in order:
+//! `queued` puts the operations of `memory` on a `queue`. On Linux, `pages` maps memory for the range, and `budget` checks first whether
+//! the machine has that much.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -27,7 +30,7 @@ use crate::base::sync::OnceLock;
 /// ```
 /// use gpucache_engine::device::{Device, HostStream};
 ///
-/// HostStream::default().synchronize()?; // work on it is done when a call returns
+/// HostStream::default().synchronize()?; // on this stream, work is done when a call returns
 /// # Ok::<(), gpucache_engine::Error>(())
 /// ```
 #[derive(Clone)]
@@ -35,16 +38,16 @@ use crate::base::sync::OnceLock;
 pub struct HostStream(Stream);
 
 impl HostStream {
-    /// Starts a stream with a thread of its own, which does its work later and in order.
+    /// Starts a stream with its own thread, which does the stream's work later and in order.
     ///
     /// # Errors
-    /// [`is_unavailable`](crate::Error::is_unavailable) if the system gives no thread.
+    /// [`is_unavailable`](crate::Error::is_unavailable) if the system cannot start a thread.
     pub fn start() -> Result<HostStream> {
         static MEMORY: OnceLock<Arc<Memory>> = OnceLock::new();
         let queue = Queue::start()?;
         let memory = MEMORY.get_or_init(|| memory().into()).clone();
-        // SAFETY: what the range maps, and what streams over the same `Memory` allocate, is memory of this process,
-        // which the work of each of them can use.
+        // SAFETY: the range maps memory of this process, and streams over the same `Memory` allocate memory of this process. The work of
+        // each of them can use all of it.
         let host = HostStream(unsafe { Stream::new(memory, Queued(queue)) });
         if let Some(queued) = host.queued() {
             queued.0.report_to(host.0.downgrade());
@@ -52,8 +55,8 @@ impl HostStream {
         Ok(host)
     }
 
-    /// Makes later work of this stream wait for the work that is on `other` now. The default stream, whose work is the calling
-    /// thread's, waits at once.
+    /// Makes later work of this stream wait for the work that is on `other` now. The calling thread does the work of the default stream, so
+    /// that stream makes the thread wait at once.
     ///
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) if work of `other` itself makes the default stream wait.
@@ -66,13 +69,13 @@ impl HostStream {
         Ok(())
     }
 
-    /// Whether work is done when a call returns.
+    /// Whether work on this stream is done when a call returns.
     #[inline]
     pub fn is_synchronous(&self) -> bool {
         !self.0.runs_closures()
     }
 
-    /// Does `work` behind all that is on the stream: at once on the default one.
+    /// Does `work` after all work that is on the stream: on the default stream at once.
     pub fn push(&self, work: impl FnOnce() + Send + 'static) {
         match self.queued() {
             Some(queued) => queued.0.push(work),
@@ -80,15 +83,15 @@ impl HostStream {
         }
     }
 
-    /// Waits until all is done that is on the stream now.
+    /// Waits until all work that is on the stream now is done.
     ///
     /// # Errors
-    /// [`is_unavailable`](crate::Error::is_unavailable) for work of the stream that has other work behind it.
+    /// [`is_unavailable`](crate::Error::is_unavailable) if work of this stream calls it while more work is queued behind.
     pub fn finish(&self) -> Result<()> {
         self.queued().map_or(Ok(()), |queued| queued.0.progress().finish())
     }
 
-    /// Whether no work is on the stream.
+    /// Whether the stream has no work.
     pub fn is_idle(&self) -> bool {
         self.queued().is_none_or(|queued| queued.0.progress().is_done(queued.0.progress().queued()))
     }
@@ -99,15 +102,15 @@ impl HostStream {
 }
 
 impl Default for HostStream {
-    /// The default stream. All handles are of the same one; making one costs nothing.
+    /// The default stream. All handles stand for the same stream, and a new handle costs nothing.
     fn default() -> HostStream {
         static STREAM: OnceLock<Stream> = OnceLock::new();
-        // SAFETY: what the range maps is memory of this process, and so is what `HostMemory` allocates and works on.
+        // SAFETY: the range maps memory of this process, and `HostMemory` allocates and uses memory of this process.
         HostStream(STREAM.get_or_init(|| unsafe { Stream::new(memory().into(), HostMemory) }).clone())
     }
 }
 
-// SAFETY: a transparent struct around a `Stream`, which is the one that it gives out.
+// SAFETY: `HostStream` is a transparent struct around a `Stream`, and returns this stream.
 #[diagnostic::do_not_recommend]
 unsafe impl Device for HostStream {
     #[inline]

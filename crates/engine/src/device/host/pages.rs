@@ -1,4 +1,4 @@
-//! Pages of the machine's own memory on Linux: addresses reserved without access, made usable as the range grows.
+//! Pages of this machine's memory on Linux. Addresses are reserved without access, and become usable as the range grows.
 #![allow(unsafe_code)]
 
 use std::io::Error as OsError;
@@ -8,32 +8,31 @@ use super::budget;
 use crate::base::error::{Error, Result};
 use crate::device::{Unfinished, VirtualMemory};
 
-/// The unit of mapping: a multiple of the pages of every Linux (4 to 64 KiB). Small enough that a small program holds
-/// little, large enough that mapping, a system call each, is rare.
+/// The unit of mapping, a multiple of the page size of every Linux (4 to 64 KiB). It is small enough that a small program reserves little,
+/// and large enough that mapping, which costs a system call each time, is rare.
 const HOST_GRANULARITY: u64 = 64 << 10;
-/// Addresses to ask for, 16 TiB: more than any machine has memory, and an eighth of what 47 bits give a process.
+/// The addresses to request: 16 TiB. That is more than the memory of any machine, and an eighth of the 47-bit addresses of a process.
 const MOST_ADDRESSES: u64 = 1 << 44;
-/// With no more addresses than this, 1 GiB, a range would be full soon: then memory is taken in chunks instead.
+/// With this many addresses (1 GiB) or fewer, a range would soon be full. Memory is then taken in chunks instead.
 const LEAST_ADDRESSES: u64 = 1 << 30;
 
 #[derive(Debug)]
 pub(super) struct HostPages;
 
-// SAFETY: the addresses are this mapping's own, which is never removed; `mprotect` makes them usable, and a fresh
-// mapping over them takes the memory away.
+// SAFETY: the addresses belong to this mapping, which is never removed. `mprotect` makes them usable, and a fresh mapping over them takes
+// the memory away.
 unsafe impl VirtualMemory for HostPages {
     fn granularity(&self) -> u64 {
         HOST_GRANULARITY
     }
 
     fn reserve(&self) -> Result<(u64, u64)> {
-        // A process may be limited in addresses: what is had is the largest power of two that the system grants.
+        // The addresses of a process may be limited. This takes the largest power of two that the system grants.
         let sizes = std::iter::successors(Some(MOST_ADDRESSES), |bytes| Some(bytes / 2));
         let sizes = sizes.take_while(|&bytes| bytes > LEAST_ADDRESSES);
         for bytes in sizes {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            // SAFETY: the system puts a new mapping without access where nothing is, so that no memory of the process
-            // changes.
+            // SAFETY: the system places a new mapping without access where nothing is mapped, so no memory of the process changes.
             let address = unsafe { libc::mmap(null_mut(), bytes as usize, libc::PROT_NONE, flags, -1, 0) };
             if address != libc::MAP_FAILED {
                 return Ok((address.expose_provenance() as u64, bytes));
@@ -42,12 +41,11 @@ unsafe impl VirtualMemory for HostPages {
         Err(failure(0, "reserving addresses"))
     }
 
-    // The system knows pages and no pieces: one call does for a whole stretch, and all of it counts as mapped or none.
+    // The system knows pages and no pieces. One call maps the whole stretch, and either all of it counts as mapped or none.
     fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let (bytes, access) = (pieces.iter().sum(), libc::PROT_READ | libc::PROT_WRITE);
         let mapped = budget::take(bytes).and_then(|()| {
-            // SAFETY: the pages lie within the mapping that `reserve` made, as callers have it. Access is only added,
-            // to pages that nobody uses yet.
+            // SAFETY: callers pass pages within the mapping that `reserve` made. The call only adds access, to pages that nobody uses yet.
             match unsafe { libc::mprotect(pointer(address), bytes as usize, access) } {
                 0 => Ok(()),
                 _ => {
@@ -63,8 +61,8 @@ unsafe impl VirtualMemory for HostPages {
     unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         let bytes = pieces.iter().sum();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: the pages lie within the mapping that `reserve` made, and the caller promises that no work uses them
-        // any more, so that nothing is lost with them. The new mapping in their place keeps the addresses reserved.
+        // SAFETY: the pages lie within the mapping that `reserve` made. The caller promises that no work uses them any more, so nothing is
+        // lost with them. The new mapping in their place keeps the addresses reserved.
         match unsafe { libc::mmap(pointer(address), bytes as usize, libc::PROT_NONE, flags, -1, 0) } {
             libc::MAP_FAILED => Err(Unfinished { mapped: pieces.len(), error: failure(bytes, "unmapping pages") }),
             _ => {

@@ -1,9 +1,10 @@
-//! A queue of work and the thread that does it, one piece after the other.
+//! A queue of work, and the thread that does one piece of it after the other.
 //!
-//! Invariants: pieces are numbered from 1 in the order in which they are done, `queued` is the number of the last one in
-//! the queue, and `done` of the last one that ended, by a panic too. Every piece is done while the process lives: the
-//! thread ends only once the queue is empty and nobody can put anything on it. A piece that the crate makes waits only
-//! for work that was queued before it was, so that no circle of streams waits for itself.
+//! Invariants:
+//! - Pieces are numbered from 1 in the order in which they run. `queued` is the number of the last piece in the queue. `done` is the number
+//!   of the last piece that ended; a panic ends a piece too.
+//! - Every piece runs while the process lives. The thread ends only once the queue is empty and nobody can put work on it.
+//! - A piece that this crate makes waits only for work that was queued before it. So streams cannot wait for each other in a circle.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,29 +20,31 @@ use crate::device::stream::WeakStream;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The end that work is put on. When it is dropped, the thread finishes what is there and ends.
+/// The end of the queue that takes new work. After its drop, the thread finishes the remaining work and ends.
 pub(super) struct Queue {
-    /// Locked so that numbers and places are the same.
+    /// Locked so that the numbers follow the order of the queue.
     end: Mutex<Sender<Work>>,
     progress: Arc<Progress>,
 }
 
-/// How far a queue's work is.
+/// How far the work of a queue has come.
 #[derive(Default)]
 pub(super) struct Progress {
     queued: AtomicU64,
     done: AtomicU64,
-    /// Held between a look at `done` and a sleep, so that no end of work falls between them.
+    /// Held between a check of `done` and a sleep, so that a piece that ends in between wakes the sleeper.
     sleep: Mutex<()>,
     ended: Condvar,
     worker: OnceLock<ThreadId>,
-    /// Where failures are kept, as long as it lives.
+    /// The stream that keeps failures, as long as it lives.
     stream: OnceLock<WeakStream>,
 }
 
 impl Queue {
+    /// Starts a queue and its thread.
+    ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) if the system gives no thread.
+    /// [`is_unavailable`](Error::is_unavailable) if the system cannot start a thread.
     pub(super) fn start() -> Result<Queue> {
         let (end, pieces) = channel();
         let progress = Arc::new(Progress::default());
@@ -54,7 +57,7 @@ impl Queue {
         Ok(Queue { end: Mutex::new(end), progress })
     }
 
-    /// Keeps failures in this stream from now on.
+    /// Makes this stream keep later failures.
     pub(super) fn report_to(&self, stream: WeakStream) {
         let _ = self.progress.stream.set(stream);
     }
@@ -65,7 +68,7 @@ impl Queue {
         self.progress.queued.fetch_add(1, SeqCst);
         let sent = end.send(work);
         drop(end);
-        // The thread takes work for as long as there is a queue to put it on.
+        // This happens only if the thread no longer receives work, which it does as long as the queue exists.
         if let Err(SendError(work)) = sent {
             self.progress.run(work);
         }
@@ -85,7 +88,7 @@ impl Progress {
         assert_nothing_held();
         if let Err(reason) = catch_unwind(AssertUnwindSafe(work)) {
             self.keep(Error::panicked(panic_text(&*reason)));
-            // Its drop could panic as well.
+            // The drop of the panic's value could panic as well.
             std::mem::forget(reason);
         }
         self.done.fetch_add(1, SeqCst);
@@ -99,7 +102,7 @@ impl Progress {
         }
     }
 
-    /// What [`keep`](Progress::keep) kept.
+    /// Returns a failure that [`keep`](Progress::keep) kept.
     pub(super) fn check(&self) -> Result<()> {
         self.stream.get().and_then(WeakStream::upgrade).map_or(Ok(()), |stream| stream.check())
     }
@@ -110,13 +113,13 @@ impl Progress {
         self.queued.load(SeqCst)
     }
 
-    /// Whether the piece of this number has ended, and so all before it.
+    /// Whether the piece with this number has ended, and thus all pieces before it.
     #[inline]
     pub(super) fn is_done(&self, piece: u64) -> bool {
         self.done.load(SeqCst) >= piece
     }
 
-    /// Sleeps until the piece of this number has ended.
+    /// Sleeps until the piece with this number has ended.
     pub(super) fn wait(&self, piece: u64) {
         let mut sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.is_done(piece) {
@@ -124,10 +127,10 @@ impl Progress {
         }
     }
 
-    /// Waits until all is done that is in the queue now. A piece of this queue cannot wait for what is behind it.
+    /// Waits until all work that is in the queue now is done. A piece of this queue cannot wait for pieces behind it.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) for a piece that has others behind it.
+    /// [`is_unavailable`](Error::is_unavailable) if a piece with others behind it calls this.
     #[inline]
     pub(super) fn finish(&self) -> Result<()> {
         let last = self.queued();
@@ -138,7 +141,7 @@ impl Progress {
     fn finish_late(&self, last: u64) -> Result<()> {
         match self.worker.get() == Some(&current().id()) {
             false => self.wait(last),
-            // The piece that asks is the first that is not done.
+            // The calling piece itself is the only one that is not done.
             true if self.is_done(last - 1) => {}
             true => {
                 return Err(Error::unavailable(

@@ -1,4 +1,4 @@
-//! The backend of a stream whose work is done late: what the default stream does at once is put on a queue.
+//! The backend of a stream whose work is done later. It queues the operations that the default stream does at once.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -14,11 +14,11 @@ use crate::base::sync::Mutex;
 use crate::device::mark::Moment;
 use crate::device::{Backend, Copies, Event, Mark};
 
-/// Memory of the process, ordered by a queue.
+/// Memory of the process whose uses a queue orders.
 #[derive(Debug)]
 pub(super) struct Queued(pub(super) Queue);
 
-/// As any backend's, the destructor may be code of the program.
+/// The destructor of a backend may be code of the program, so this one checks the same rule.
 #[cfg(debug_assertions)]
 impl Drop for Queued {
     fn drop(&mut self) {
@@ -26,10 +26,10 @@ impl Drop for Queued {
     }
 }
 
-/// What the default stream does at once, to be done when it is its turn in the queue.
+/// An operation of the default stream that waits for its turn in the queue.
 ///
-/// Invariant: each is made by the method of [`Queued`] of its name alone, from what its caller promises until it is
-/// done.
+/// Invariant: only the method of [`Queued`] with the same name makes it. That method's caller promises the operation's conditions until it
+/// is done.
 enum Operation {
     Free { address: u64, bytes: usize },
     Fill { address: u64, bytes: usize, pattern: Vec<u8> },
@@ -39,9 +39,9 @@ enum Operation {
 
 impl Operation {
     fn run(self) -> Result<()> {
-        // SAFETY: whoever called the method that made this promised what the default stream's method of the same name
-        // asks for: of the memory as it is when the operation's turn comes, which is behind all that was queued before
-        // and before all that is queued later. What is written from is here, and nobody else's.
+        // SAFETY: the caller of the method that made this operation promised what the default stream's method of the same name requires,
+        // for the time of the operation's turn. That turn is after all work queued before it and before all work queued later. The source
+        // of a write is owned by the operation itself.
         unsafe {
             match self {
                 Operation::Free { address, bytes } => HostMemory.free(address, bytes),
@@ -63,7 +63,7 @@ impl QueueEvent {
     }
 }
 
-// SAFETY: `is_done` answers that pieces up to the place have ended, which are all that it was recorded behind.
+// SAFETY: `is_done` returns `true` once all pieces up to the place have ended. These are all pieces before the recording.
 unsafe impl Event for QueueEvent {
     fn is_complete(&self) -> Result<bool> {
         Ok(self.place().is_none_or(|(progress, piece)| progress.is_done(piece)))
@@ -76,29 +76,29 @@ fn own(event: &dyn Event) -> Result<&QueueEvent> {
 }
 
 impl Queued {
-    /// Queues an operation; what it meets is kept for the stream's next call.
+    /// Queues an operation. Its error is kept for the stream's next call.
     fn push(&self, operation: Operation) -> Result<()> {
         let progress = self.0.progress().clone();
         self.0.push(move || operation.run().unwrap_or_else(|error| progress.keep(error)));
         Ok(())
     }
 
-    /// Lets later work wait for what is on `other` now.
+    /// Makes later work wait for the work that is on `other` now.
     pub(super) fn follow(&self, other: &Queued) {
         self.follow_place(other.0.progress().clone(), other.0.progress().queued());
     }
 
     fn follow_place(&self, progress: Arc<Progress>, piece: u64) {
-        // What this stream did is before its later work anyhow.
+        // Earlier work of this stream is done before its later work anyway.
         if !Arc::ptr_eq(&progress, self.0.progress()) && !progress.is_done(piece) {
             self.0.push(move || progress.wait(piece));
         }
     }
 }
 
-// SAFETY: memory is that of the default stream, which hands nothing out twice. Every operation runs in the queue, one
-// after the other and all before a piece that was queued later, so that a free is behind all uses; a mark is complete,
-// and a wait for it over, once all pieces up to its place have ended.
+// SAFETY: memory comes from the default stream's backend, which hands out no memory twice. The queue runs one operation after the other,
+// each before all pieces that were queued later, so a free comes after all uses. An event is complete, and a wait for it ends, once all
+// pieces up to its place have ended.
 unsafe impl Backend for Queued {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         HostMemory.allocate(bytes)
@@ -115,7 +115,7 @@ unsafe impl Backend for Queued {
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
         let mut copy = Vec::new();
         copy.try_reserve_exact(bytes).map_err(|error| Error::out_of_memory("the host", bytes, error))?;
-        // SAFETY: the caller gives `bytes` readable bytes at `from`, which nobody writes until this returns.
+        // SAFETY: the caller promises `bytes` readable bytes at `from`, which nobody writes until this returns.
         copy.extend_from_slice(unsafe { from_raw_parts(from, bytes) });
         self.push(Operation::Write { from: copy, to })
     }
@@ -124,8 +124,8 @@ unsafe impl Backend for Queued {
         let progress = self.0.progress();
         progress.finish()?;
         progress.check()?;
-        // SAFETY: the caller gives a block of `bytes` bytes at `from` and as many writable at `to`, of another object.
-        // All work is done that wrote the block, as `finish` waited for it.
+        // SAFETY: the caller promises a block of `bytes` bytes at `from` and `bytes` writable bytes of another object at `to`. `finish`
+        // waited for all work that wrote the block.
         unsafe { HostMemory.read(from, to, bytes) }
     }
 

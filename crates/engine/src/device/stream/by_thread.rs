@@ -1,5 +1,5 @@
-//! Handles that mean another stream on each thread. No work is put on such a handle itself, and it has no memory: whatever is
-//! allocated or used by it is, by the stream that it means on the calling thread.
+//! Handles that stand for a different stream on each thread. These handles have no work and no memory of their own. An allocation or a use
+//! through one of them goes to the stream of the calling thread.
 
 use super::Stream;
 use crate::base::error::Result;
@@ -8,7 +8,7 @@ use crate::base::error::Result;
 pub(super) type Find = fn(&Stream) -> Result<Stream>;
 
 impl Stream {
-    /// Lets `find` say which stream this means on each thread. Only for one that nobody else has yet.
+    /// Makes `find` return the stream of each thread. The handle must not have been cloned yet.
     #[cfg(feature = "cuda")]
     pub(in crate::device) fn by_thread(mut self, find: Find) -> Stream {
         if let Some(state) = std::sync::Arc::get_mut(&mut self.0) {
@@ -18,10 +18,10 @@ impl Stream {
         self
     }
 
-    /// The stream that it means on the calling thread, if that is another one on each.
+    /// The calling thread's stream, if this handle stands for a different stream on each thread.
     ///
     /// # Errors
-    /// Where the thread has none, as it is about to end.
+    /// If the thread has no stream because it is ending.
     #[doc(hidden)]
     #[inline]
     pub fn here(&self) -> Result<Option<Stream>> {

@@ -1,8 +1,8 @@
-//! Copies between a device's memory and the host's that run beside the work of the program's streams.
+//! Copies between a device's memory and the host's that run at the same time as the program's streams.
 //!
-//! A [`Lane`] is one queue with two streams on it: one over the device's memory, and one over memory of the host that the device
-//! copies to and from by itself. A block on either side is so ordered by the rules of its own memory, and a copy is behind what
-//! both sides wait for.
+//! A [`Lane`] is one queue for copies with two streams on it. One is over the device's memory. The other is over host memory from and to
+//! which the device copies by itself. So the rules of its own memory order the block on each side, and a copy waits for the work of both
+//! blocks.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use super::Stream;
 use crate::base::error::{Error, Result};
 use crate::device::memory::Memory;
 
-/// A queue for copies in one direction.
+/// A copy stream: a queue for copies in one direction.
 #[derive(Debug)]
 pub struct Lane {
-    /// Over the device's memory.
+    /// The stream over the device's memory.
     pub(crate) device: Stream,
-    /// Over the host's.
+    /// The stream over the host's memory.
     pub host: Stream,
 }
 
 impl Lane {
-    /// A queue of its own for copies between the memory of `stream` and `host`; `None` if the device has none.
+    /// A new queue for copies between the memory of `stream` and `host`; `None` if the device has no such queues.
     ///
     /// # Errors
-    /// What the device answered.
+    /// The answer of the device.
     pub fn new(stream: &Stream, host: &Arc<Memory>) -> Result<Option<Lane>> {
         let Some(copies) = stream.0.backend.copies()? else { return Ok(None) };
         let device = Stream::over(stream.memory().clone(), copies.device, None);
@@ -31,15 +31,15 @@ impl Lane {
         Ok(Some(Lane { device, host }))
     }
 
-    /// As [`Backend::pageable_bytes`](crate::device::Backend::pageable_bytes), of the host's memory.
+    /// Returns [`Backend::pageable_bytes`](crate::device::Backend::pageable_bytes) of the host's memory.
     pub fn pageable_bytes(&self) -> u64 {
         self.host.0.backend.pageable_bytes()
     }
 
-    /// The lane's stream over the memory of `stream`.
+    /// The stream of this queue that is over the memory of `stream`.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) for a stream of neither memory.
+    /// [`is_unavailable`](Error::is_unavailable) if `stream` is over neither memory.
     pub(crate) fn side_of(&self, stream: &Stream) -> Result<&Stream> {
         let has = |side: &&Stream| side.memory_id() == stream.memory_id();
         [&self.device, &self.host].into_iter().find(has).ok_or_else(|| {

@@ -1,8 +1,7 @@
-//! Streams whose memory is reserved: each over the queue of another one, its home, and nobody else's until the reservation
-//! ends.
+//! Streams with reserved memory. Each uses the queue of another stream, its home. Until the reservation ends, nobody else gets its memory.
 //!
-//! Invariants: while a reservation is made, its home's notice names it, and what is allocated on the home is allocated on it;
-//! what is allocated on it later is allocated on the home.
+//! Invariants: while a reservation is made, the notice of its home names it, and allocations on the home go to it. After that, allocations
+//! on the reservation's stream go to the home.
 #![cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "graphs alone reserve memory, and CUDA alone has them"))]
 
 use std::any::Any;
@@ -14,23 +13,23 @@ use super::{NEXT_STREAM, NOT_READY, Stream, StreamState};
 use crate::base::error::{Error, Result};
 use crate::base::sync::Mutex;
 
-/// What a stream has whose memory is reserved.
+/// The state of a stream whose memory is reserved.
 pub(super) struct Reserved {
-    /// The stream over whose queue it is.
+    /// The stream whose queue it uses.
     home: Stream,
-    /// What is kept until the reservation ends.
+    /// Values that are kept until the reservation ends.
     kept: Mutex<Option<Kept>>,
 }
 
-/// What is dropped once a reservation has ended.
+/// Values that are dropped once a reservation has ended.
 pub(crate) type Kept = Vec<Box<dyn Any + Send>>;
 
 impl Stream {
-    /// Another stream over the same queue, whose memory is nobody else's until the reservation ends. Whatever is allocated on
-    /// this one is allocated on that one from now on.
+    /// Makes another stream over the same queue. Nobody else gets its memory until the reservation ends. Allocations on `self` go to the
+    /// new stream from now on.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) if there is one already.
+    /// [`is_unavailable`](Error::is_unavailable) if there is a reservation already.
     pub(crate) fn reserve(&self) -> Result<Stream> {
         let inner = &*self.0;
         let mut notice = self.notice();
@@ -50,7 +49,7 @@ impl Stream {
             can_capture: inner.can_capture,
             ready_id: AtomicU64::new(NOT_READY),
             epoch: Arc::default(),
-            // Whoever works on the one sees to the other.
+            // A thread that works on either stream ends the epochs of both.
             wanted: inner.wanted.clone(),
             has_notice: AtomicBool::new(true),
             notice: Mutex::default(),
@@ -63,14 +62,14 @@ impl Stream {
         Ok(new)
     }
 
-    /// What is allocated from now on is not reserved any more.
+    /// Later allocations are no longer reserved.
     pub(crate) fn end_reserving(&self) {
         let mut notice = self.notice();
         notice.reservation = None;
         self.tell(&notice);
     }
 
-    /// The stream by which what is allocated now is reserved.
+    /// The stream of the reservation that gets allocations now.
     #[inline]
     pub(crate) fn reservation(&self) -> Option<Stream> {
         if self.has_notice() { self.find_reservation() } else { None }
@@ -82,18 +81,18 @@ impl Stream {
         home.notice().reservation.clone()
     }
 
-    /// The stream for what is allocated on this one now, if that is another one: a reservation's, or after one its home.
+    /// The stream that gets allocations instead of this one, if any: the reservation's stream, or the home of a reservation that is made.
     pub(crate) fn instead(&self) -> Option<Stream> {
         self.reservation().or_else(|| self.0.reserved.as_ref().map(|reserved| reserved.home.clone()))
     }
 
-    /// Whether its memory is reserved.
+    /// Whether the memory of this stream is reserved.
     #[inline]
     pub(crate) fn is_reserved(&self) -> bool {
         self.0.reserved.is_some()
     }
 
-    /// Keeps something until the reservation ends; hands it out if that has ended, or never was.
+    /// Keeps a value until the reservation ends. Returns the value if the reservation has ended or never existed.
     pub(crate) fn keep_reserved<T: Any + Send>(&self, what: Box<T>) -> Result<(), Box<T>> {
         let Some(Reserved { kept, .. }) = &self.0.reserved else { return Err(what) };
         match &mut *kept.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -103,7 +102,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends the reservation, and hands out what was kept.
+    /// Ends the reservation and returns the kept values.
     pub(crate) fn end_reservation(&self) -> Kept {
         let kept = self.0.reserved.as_ref().map(|reserved| &reserved.kept);
         let kept = kept.and_then(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -1,41 +1,42 @@
-//! What is taken of a virtual device's addresses: pages, plain allocations, and blocks in use.
+//! The addresses of a virtual device that are taken: pages, plain allocations, and blocks in use.
 //!
-//! A plain allocation gets addresses that no one before it had, as long as there are such: programs that use an array after its
-//! drop show sooner. Then the shortest free stretch that fits serves, so that addresses end only where bytes do: a dry run
-//! of huge arrays may last as long as it likes.
+//! As long as possible, a plain allocation gets addresses that no allocation had before. A program that uses an array after its drop then
+//! fails sooner. After that, the shortest free stretch that fits is used. So an allocation fails for lack of addresses only if they are
+//! really used up, and a dry run of huge arrays may last any time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::ALIGNMENT;
 
-/// Where the addresses of pages begin: far above the first ones of plain allocations.
+/// The first address of pages. It is far above the first addresses of plain allocations.
 const FIRST_ADDRESS: u64 = 1 << 48;
-/// How many there are: 256 TiB, as a processor of 48 bits has, and far more than any capacity that is worth a dry run.
+/// The length of the addresses for pages: 256 TiB, as a processor with 48-bit addresses has. This is far more than any capacity worth a dry
+/// run.
 const ADDRESSES: u64 = 1 << 48;
 
-/// The addresses that pages may have. Plain allocations lie there only where all others are taken.
+/// The addresses for pages. A plain allocation lies there only if all other addresses are taken.
 pub(super) const SPAN: Range<u64> = FIRST_ADDRESS..FIRST_ADDRESS + ADDRESSES;
-/// The addresses of plain allocations, but for 0: first of those below so many bytes, and of the others.
+/// The addresses of plain allocations, without 0. Allocations below `HUGE` bytes begin in `LOW`, the others in `HIGH`.
 const LOW: Range<u64> = ALIGNMENT..SPAN.start;
 const HIGH: Range<u64> = SPAN.end..END;
 const HUGE: u64 = ADDRESSES;
 /// Behind all addresses that an aligned end can have.
 const END: u64 = u64::MAX - (ALIGNMENT - 1);
 
-/// What is mapped and used of the addresses. Invariant: what `mapped` and `plain` hold does not overlap.
+/// The mapped and used addresses. Invariant: pieces in `mapped` and `plain` do not overlap.
 #[derive(Debug)]
 pub(super) struct Occupancy {
-    /// Pages that are mapped: address to bytes.
+    /// Mapped pages: address to bytes.
     pub(super) mapped: BTreeMap<u64, u64>,
     pub(super) mapped_bytes: u64,
     /// Blocks in use: address to bytes.
     pub(super) busy: BTreeMap<u64, u64>,
-    /// Plain allocations.
+    /// Plain allocations: address to bytes.
     plain: BTreeMap<u64, u64>,
     pub(super) plain_bytes: u64,
-    /// A free stretch, at whose beginning the next plain allocation lies if it fits, and one at whose end the next huge one does: what
-    /// is left of both stays whole.
+    /// Two free stretches. The next plain allocation lies at the beginning of `small` if it fits. The next huge one lies at the end of
+    /// `huge`. The rest of each stretch stays whole.
     small: Range<u64>,
     huge: Range<u64>,
 }
@@ -53,7 +54,7 @@ impl Occupancy {
         self.mapped_bytes.saturating_add(self.plain_bytes)
     }
 
-    /// The address of a new plain allocation; `None` if no free stretch is as long.
+    /// The address of a new plain allocation; `None` if no free stretch is long enough.
     pub(super) fn allocate(&mut self, bytes: u64) -> Option<u64> {
         let length = bytes.max(1).checked_next_multiple_of(ALIGNMENT)?;
         let address = if length < HUGE { self.at_beginning(length)? } else { self.at_end(length)? };
@@ -62,7 +63,7 @@ impl Occupancy {
         Some(address)
     }
 
-    /// Takes a plain allocation back. Whether it was there.
+    /// Frees a plain allocation. Returns whether it existed.
     pub(super) fn free(&mut self, address: u64, bytes: u64) -> bool {
         let is_there = self.plain.get(&address) == Some(&bytes);
         if is_there {
@@ -72,12 +73,12 @@ impl Occupancy {
         is_there
     }
 
-    /// Whether a plain allocation lies in `[address, address + bytes)`, in part or whole.
+    /// Whether a plain allocation overlaps `[address, address + bytes)`.
     pub(super) fn is_plain(&self, address: u64, bytes: u64) -> bool {
         overlaps(&self.plain, address, bytes)
     }
 
-    /// Whether there is memory behind all of `[address, address + bytes)`.
+    /// Whether all of `[address, address + bytes)` has memory behind it.
     pub(super) fn is_backed(&self, address: u64, bytes: u64) -> bool {
         covers(&self.mapped, address, bytes) || covers(&self.plain, address, bytes)
     }
@@ -100,13 +101,13 @@ impl Occupancy {
         Some(self.huge.end)
     }
 
-    /// The shortest free stretch that is as long, outside of the addresses of pages and of another stretch.
+    /// The shortest free stretch of at least `length`, outside the addresses of pages and outside `other`.
     fn stretch_beside(&self, length: u64, other: Range<u64>) -> Option<Range<u64>> {
         let taken = [SPAN, other].into_iter().filter(|taken| !taken.is_empty());
         self.stretches(taken).into_iter().filter(|stretch| length_of(stretch) >= length).min_by_key(length_of)
     }
 
-    /// Where there is no such stretch: one where neither arrays nor pages are, and nothing is left of those that were kept whole.
+    /// The fallback if there is no such stretch. It first gives up the two stretches that were kept whole, then searches between the pages.
     fn any_stretch(&mut self, length: u64) -> Option<Range<u64>> {
         if let Some(found) = self.stretch_beside(length, 0..0) {
             (self.small, self.huge) = (0..0, 0..0);
@@ -115,11 +116,11 @@ impl Occupancy {
         let all = self.stretches(self.mapped.iter().map(stretch_of));
         let found = all.into_iter().filter(|stretch| length_of(stretch) >= length).min_by_key(length_of)?;
         (self.small, self.huge) = (0..0, 0..0);
-        // No more of it, as pages may come to lie in the rest.
+        // No longer than needed, since pages may be mapped into the rest.
         Some(found.start..found.start + length)
     }
 
-    /// What is free beside plain allocations and `others`.
+    /// The free stretches between plain allocations and `others`.
     fn stretches(&self, others: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
         let mut taken: Vec<Range<u64>> = self.plain.iter().map(stretch_of).chain(others).collect();
         taken.sort_unstable_by_key(|stretch| stretch.start);
@@ -133,7 +134,7 @@ impl Occupancy {
     }
 }
 
-/// Pieces lie within the addresses, so that their ends are numbers.
+/// A piece ends within the addresses, so the sum does not overflow.
 fn stretch_of((&address, &bytes): (&u64, &u64)) -> Range<u64> {
     address..address + bytes.max(1)
 }
@@ -142,13 +143,13 @@ fn length_of(stretch: &Range<u64>) -> u64 {
     stretch.end.saturating_sub(stretch.start)
 }
 
-/// Whether a piece of `pieces` lies in `[address, address + bytes)`, in part or whole.
+/// Whether a piece of `pieces` overlaps `[address, address + bytes)`.
 pub(super) fn overlaps(pieces: &BTreeMap<u64, u64>, address: u64, bytes: u64) -> bool {
     let end = address.saturating_add(bytes);
     pieces.range(..end).next_back().is_some_and(|(start, length)| start.saturating_add(*length) > address)
 }
 
-/// Whether all of `[address, address + bytes)` lies in `pieces`, which may touch each other.
+/// Whether `pieces` cover all of `[address, address + bytes)`. They may touch each other.
 fn covers(pieces: &BTreeMap<u64, u64>, address: u64, bytes: u64) -> bool {
     let (mut at, end) = (address, address.saturating_add(bytes));
     while at < end {

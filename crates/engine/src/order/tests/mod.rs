@@ -1,4 +1,4 @@
-//! Random programs beside the model of `world`, and the rules one by one.
+//! Random programs compared with the model of `world`, and tests of single rules.
 
 mod wishes;
 mod world;
@@ -15,13 +15,13 @@ use crate::device::{Memory, OrderUse, Stream};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A stream claims a cell that is free, and the cell beside it if that is free; works on both, and frees them as one.
+    /// A stream claims a free cell, and the cell beside it if that is free. It works on both, and frees them as one.
     Use {
         stream: usize,
         cell: usize,
         keeps: bool,
     },
-    /// A stream uses memory that it does not own, and the owner goes on behind that.
+    /// A stream uses memory that it does not own, and later work of the owner waits for that use.
     Lend {
         stream: usize,
         owner: usize,
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
 const STREAMS: usize = 4;
 const CELLS: usize = 6;
 
-/// A stretch of free memory: its tag, and the last work on it by each lane.
+/// A stretch of free memory: its tags, and the last work of each lane on it.
 #[derive(Clone, Debug)]
 struct Cell {
     tags: Vec<Tag>,
@@ -64,7 +64,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// Both as one, with as few tags as there may be.
+    /// Joins both cells, with as few tags as possible.
     fn beside(&self, other: &Cell) -> Cell {
         let mut tags = self.tags.clone();
         for &tag in &other.tags {
@@ -83,7 +83,7 @@ struct Program {
     streams: Streams,
     handles: Vec<(Stream, usize)>,
     cells: Vec<Cell>,
-    /// The epochs in which something was freed or used.
+    /// The epochs in which memory was freed or used.
     epochs: BTreeSet<(usize, u64)>,
 }
 
@@ -100,7 +100,7 @@ impl Program {
         self.memory.meter().read_order()
     }
 
-    /// What is free now of two neighbours, as one.
+    /// The free memory of two neighbours, joined.
     fn merged(&self, cell: usize) -> Cell {
         let (left, right) = (&self.cells[cell], &self.cells[(cell + 1) % CELLS]);
         left.beside(right)
@@ -193,7 +193,7 @@ proptest! {
             program.step(step);
             program.world.fails.fetch_and(matches!(step, Step::Fail), Relaxed);
         }
-        // Events that failed are counted as well: a try each.
+        // Events that failed are counted too, one for each attempt.
         let failed = steps.iter().filter(|step| matches!(step, Step::Fail)).count();
         let OrderUse { events, .. } = program.calls();
         prop_assert!(events as usize <= program.epochs.len() + failed, "{events} events, {:?}", program.epochs);
@@ -247,7 +247,7 @@ fn an_answer_is_remembered_and_the_event_used_again() {
         let tag = streams.free(&a);
         streams.claim(&b, tag).unwrap();
         world.advance(lane, 1);
-        // The event of the first round, found complete above, serves the second; from then on the last one is asked.
+        // The event of the first round, which was found complete above, serves the second. From then on the last event is queried.
         assert_eq!(counted(&memory), [1 + round, round, 1 + round]);
     }
 }
@@ -267,7 +267,7 @@ fn streams_are_kept_while_their_work_may_use_memory() {
     streams.retire();
     assert_eq!(streams.take_ended().len(), 1);
     assert!(backend.upgrade().is_none(), "nobody needs it");
-    // Another stream in its slot finds the old memory free for all, and its own ordered.
+    // Another stream in the slot: anybody may use the old memory, and the new stream's own memory is ordered.
     let (c, other) = world.stream();
     world.work(other);
     let own = streams.free(&c);
@@ -286,7 +286,7 @@ fn a_stream_in_anothers_slot_has_waited_for_nobody() {
     let tag = streams.free(&a);
     streams.claim(&b, tag).unwrap();
     drop(b);
-    // It gets the slot at once, since the one before used nothing.
+    // The new stream gets the slot at once, since the previous one used nothing.
     let (c, _) = world.stream();
     streams.claim(&c, tag).unwrap();
     assert_eq!(counted(&memory), [1, 1, 2]);
@@ -304,7 +304,7 @@ fn a_capture_is_left_alone() {
     streams.claim(&b, first).unwrap();
     world.capturing.lock().unwrap().insert(other);
     streams.claim(&b, second).unwrap();
-    // Nor is the stream that freed it: what is closed is waited for, what is open is refused.
+    // The captured stream that freed the memory is not queried either. A closed epoch is waited for, an open one is refused.
     world.capturing.lock().unwrap().insert(lane);
     let open = streams.free(&a);
     let (c, _) = world.stream();
@@ -315,7 +315,7 @@ fn a_capture_is_left_alone() {
     assert!(!streams.is_idle(open) && counted(&memory) == [1, 0, 2]);
 }
 
-/// Another thread may capture its stream at any moment, so that only itself records events there while it lives.
+/// Another thread may capture its stream at any moment. So while it lives, only that thread records events there.
 #[test]
 fn an_event_of_another_threads_stream_is_asked_for() {
     let (world, memory, streams, [(a, lane), (b, _)]) = some();
@@ -324,7 +324,7 @@ fn an_event_of_another_threads_stream_is_asked_for() {
     let (tell, told) = std::sync::mpsc::channel();
     let (go_on, waits) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|threads| {
-        // Dropped here, a failure ends the worker.
+        // If a check fails, this is dropped here, and the worker ends.
         let go_on = go_on;
         let (world, streams, a) = (&world, &streams, &a);
         let worker = threads.spawn(move || {
@@ -346,23 +346,23 @@ fn an_event_of_another_threads_stream_is_asked_for() {
         assert!(!may_use(first));
         streams.lock().unwrap().look(false).unwrap();
         assert!(!streams.lock().unwrap().is_idle(first) && a.is_wanted() && counted(&memory)[0] == 0);
-        // The thread that works there records it at its next call.
+        // The thread that works there records the event at its next call.
         go_on.send(()).unwrap();
         let second = told.recv().unwrap();
         assert!(!a.is_wanted() && !may_use(first), "its work is not done");
         world.advance(lane, 2);
         assert!(may_use(first) && !may_use(second) && counted(&memory) == [1, 2, 0]);
-        // In need it is recorded all the same, and waited for.
+        // A claim records the event anyway, and waits for it.
         streams.lock().unwrap().claim(&b, second).unwrap();
         assert!(may_use(second) && counted(&memory)[2] == 1);
         go_on.send(()).unwrap();
         let third = told.recv().unwrap();
         assert!(!may_use(third));
         go_on.send(()).unwrap();
-        // The scope alone would not wait for the end of the thread's locals.
+        // The scope alone would not wait until the thread's local values are dropped.
         worker.join().unwrap();
     });
-    // Nobody works there any more.
+    // No thread works on the stream any more.
     let mut streams = streams.into_inner().unwrap();
     let last = streams.free(&a);
     world.advance(lane, usize::MAX);

@@ -1,11 +1,11 @@
-//! The end of an epoch that somebody asked for, without a lock: when a stream sees to it, and who waits for less then.
+//! Requests, made without a lock, for the end of an epoch: when a stream fulfils them, and which stream then waits for less.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::Epoch;
 use super::{counted, some};
 
-/// Memory of `a` that `b` reads is dropped; `b` goes on to other work, and only then is the memory wanted again.
+/// Memory of `a` that `b` reads is dropped. `b` continues with other work, and only then is the memory wanted again.
 #[test]
 fn who_takes_memory_back_does_not_wait_for_what_came_since() {
     let (world, memory, mut streams, [(a, home), (b, reader)]) = some();
@@ -13,7 +13,7 @@ fn who_takes_memory_back_does_not_wait_for_what_came_since() {
     let read = world.work(reader);
     let dropped = b.epoch();
     b.wanted_cell().store(true, Relaxed);
-    // The next array of `a` is read by work that comes behind it.
+    // Later work of `b` reads the next array of `a`.
     world.work(home);
     let written = streams.used(&a);
     streams.order(&b, &a, written).unwrap();

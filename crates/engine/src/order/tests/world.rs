@@ -1,4 +1,4 @@
-//! Streams that lag behind, naively: each a list of work, with the vector clock of what later work is behind.
+//! A simple model of streams that lag behind. Each stream is a list of work, with a vector clock of the work that its later work waits for.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -9,23 +9,23 @@ use std::sync::{Arc, Mutex};
 use crate::base::error::{Error, Result};
 use crate::device::{Backend, Event, Memory, Stream};
 
-/// What a stream's work is, and how much of it is done. Work of a stream is numbered from 1.
+/// The work of a stream, and how much of it is done. Work of a stream is numbered from 1.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     work: usize,
     pub(super) done: usize,
-    /// For each lane the work that later work of this one is behind.
+    /// For each lane, the work that later work of this lane waits for.
     clock: Vec<usize>,
-    /// Work that may only be done once another lane is as far: the own number, the lane, its number.
+    /// Work that must wait for another lane: its own number, the other lane, and the number that the other lane must reach.
     waits: Vec<(usize, usize, usize)>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct World {
     pub(super) lanes: Mutex<Vec<Lane>>,
-    /// The next call fails.
+    /// Whether the next call fails.
     pub(super) fails: AtomicBool,
-    /// Events are recorded on a stream only by the thread that works on it.
+    /// Whether only the thread that works on a stream may record events on it.
     pub(super) is_strict: AtomicBool,
     pub(super) capturing: Mutex<BTreeSet<usize>>,
 }
@@ -33,7 +33,7 @@ pub(super) struct World {
 #[derive(Debug)]
 struct Lag(Arc<World>, usize);
 
-/// A lane, a number of its work, and what that is behind.
+/// A lane, a number of its work, and the clock at that point.
 #[derive(Debug)]
 struct Mark(Arc<World>, Mutex<(usize, usize, Vec<usize>)>);
 
@@ -71,14 +71,14 @@ impl World {
         }
     }
 
-    /// Whether what `lane` does next comes after work `number` of `other`.
+    /// Whether the next work of `lane` comes after work `number` of `other`.
     pub(super) fn is_behind(&self, lane: usize, other: usize, number: usize) -> bool {
         let lanes = &*self.lanes.lock().unwrap();
         lane == other || lanes[other].done >= number || lanes[lane].clock.get(other).is_some_and(|&at| at >= number)
     }
 }
 
-// SAFETY: nothing is done with memory, whatever it answers.
+// SAFETY: nothing is done with memory, whatever this returns.
 unsafe impl Event for Mark {
     fn is_complete(&self) -> Result<bool> {
         self.0.call()?;
@@ -93,7 +93,7 @@ fn mark(event: &dyn Event) -> &Mark {
     event.downcast_ref().unwrap()
 }
 
-// SAFETY: it has no memory.
+// SAFETY: this backend has no memory.
 unsafe impl Backend for Lag {
     fn allocate(&self, _: usize) -> Result<u64> {
         unreachable!()
@@ -122,7 +122,7 @@ unsafe impl Backend for Lag {
     fn synchronize(&self) -> Result<()> {
         self.0.call()?;
         let done = || self.0.lanes.lock().unwrap().iter().map(|lane| lane.done).collect::<Vec<_>>();
-        // As many rounds as the longest chain of waits takes.
+        // Each round does all work that can be done. The rounds end when one of them changes nothing.
         loop {
             let before = done();
             (0..before.len()).for_each(|lane| self.0.advance(lane, usize::MAX));

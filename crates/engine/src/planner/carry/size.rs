@@ -1,4 +1,4 @@
-//! How large a ring becomes, and when it goes.
+//! How large a ring becomes, and when it is given up.
 
 use super::Carry;
 use super::worth::{LOOK_IN, most, room};
@@ -12,44 +12,47 @@ use crate::pressure::transit::Transit;
 use crate::range::Obtained;
 use crate::record::{ArenaId, DropPath};
 
-/// More memory that a ring is to have.
+/// The additional memory that a ring needs.
 #[derive(Clone, Debug)]
 pub(crate) struct RingGrowth {
     pub(crate) stream: Stream,
-    /// What the last block lacks at its end.
+    /// The bytes to add at the end of the last block.
     pub(crate) more: u64,
-    /// What a block of its own has; `None` where that would be too much.
+    /// The bytes of a new block that has a room of its own; `None` if that would be too much.
     pub(crate) bytes: Option<u64>,
-    /// A block that makes the ring as large as it gets, as far as that is known, and `held` is what the ring has.
+    /// The bytes of a block that makes the ring as large as it will become, as far as that is known. Below: the bytes of the ring
+    /// now.
     pub(crate) whole: u64,
     pub(crate) held: u64,
-    /// Addresses to keep free for a block that is new.
+    /// The addresses to keep free for a new block.
     pub(crate) room: u64,
 }
 
-/// A ring grows by this share of itself at least, so that one that grows in each entry calls the device in few of them: one in 36 for
-/// ten prompts of 512 tokens and random length and batch, where 1/40 has one in 27; half of it is idle on average.
+/// A ring grows by at least this share of itself, so that a ring which grows in each entry seldom calls the device. With ten
+/// prompts of 512 tokens, of random length and batch, one in 36 entries calls the device; with 1/40 it is one in 27. On average,
+/// half of the step is idle.
 const STEP: u64 = 20;
-/// A ring has room for so many times its first block, at least [`LEAST_ROOM`]. Addresses cost nothing.
+/// The room of a ring is this many times the size of its first block, but at least [`LEAST_ROOM`]. Addresses cost nothing.
 const ROOM: u64 = 256;
-/// 1 GiB: rings of small arrays grow as well.
+/// 1 GiB, since rings of small arrays grow as well.
 const LEAST_ROOM: u64 = 1 << 30;
-/// A ring grows once so many entries have gone by the plan: until then idle blocks of the lists do, and what is kept in the first
-/// entries alone costs no ring.
+/// A ring grows only after this many entries have gone by the plan. Until then, idle blocks of the lists serve the requests, so
+/// arrays that are kept only in the first entries need no ring.
 pub(super) const PATIENCE: u32 = 4;
-/// A ring of which half is idle is given up, but not for a page.
+/// A ring that is half idle is given up, but not to save a page.
 const LITTLE: u64 = 2 << 20;
-/// The first block of a ring of which it is not known how large it gets.
+/// The first block of a ring whose final size is unknown.
 const SMALLEST: u64 = 16 << 10;
-/// Each further block is so many times as large as the ring: four of them fill a page of 2 MiB by half, as long as the ring lies in one.
+/// While the ring lies within one page, each further block is this many times as large as the ring. So four blocks fill half of a
+/// page of 2 MiB.
 const FOLD: u64 = 3;
-/// What is free at the end of the ring goes back if it is more than this share of what the turns need.
+/// The free end of the ring goes back if it is more than this share of the bytes that the turns need.
 const FREE_SHARE: u64 = 64;
-/// A ring of more blocks than this grows no more: each wastes up to an array at its end.
+/// A ring with more blocks than this grows no more, since each block wastes up to an array at its end.
 const MOST_REGIONS: usize = 8;
 
 impl Planner {
-    /// What the ring has to grow by for a request of so many bytes that it could not serve, if that may be tried.
+    /// The growth that the ring needs for a request of `wanted` bytes that it could not serve. `None` if the ring may not grow.
     pub(crate) fn wanted_growth(&mut self, shared: &Shared, wanted: u64) -> Option<RingGrowth> {
         let stream = self.plans.stream().filter(|_| self.may_grow())?.clone();
         let (in_use, all) = (self.in_use(shared, wanted), self.held(shared));
@@ -81,8 +84,8 @@ impl Planner {
         ring.regions() <= MOST_REGIONS && is_over
     }
 
-    /// A request of so many bytes, which the ring had no room for, goes beside the ring. The ring is given up if the scope would have far too
-    /// much memory then. The range can serve the request from what was idle in the ring.
+    /// Serves a request of `bytes` bytes, for which the ring had no room, beside the ring. If the scope would then have far too
+    /// much memory, the ring is given up. The range can then serve the request from the ring's idle memory.
     pub(crate) fn carry_aside(&mut self, shared: &Shared, bytes: u64) {
         self.carry.ring.pass();
         self.entry.aside += 1;
@@ -96,35 +99,35 @@ impl Planner {
         }
     }
 
-    /// Less memory will do without the ring.
+    /// Gives the ring up, since the scope needs less memory without it.
     fn give_ring_up(&mut self, shared: &Shared) {
         self.carry.worth.gave_up(self.entry.number);
         self.vacate_ring(shared);
     }
 
-    /// The most bytes of the scope that were ever in use at once, or that are with so many more.
+    /// The scope's peak in use, or its current use and `more` bytes, if that is more.
     fn in_use(&self, shared: &Shared, more: u64) -> u64 {
         let now = total([shared.counters.get(Counter::BusyBytes), shared.planned_bytes(), more]);
         now.max(shared.counters.get(Counter::Demand))
     }
 
-    /// Bytes of arena and ring, and of what is in use beside them.
+    /// The bytes of arena and ring, and those in use beside them.
     fn held(&self, shared: &Shared) -> u64 {
         let arena = self.arena.as_ref().map_or(0, |arena| arena.bytes);
         total([self.carry.ring.bytes(), arena, shared.counters.get(Counter::BusyBytes)])
     }
 
-    /// Whether it has one, or had it until it was taken away.
+    /// Whether the scope has a ring, or had one until it was taken away.
     pub(crate) fn has_ring(&self) -> bool {
         self.carry.is_there()
     }
 
-    /// No more memory was to be had.
+    /// Notes that no more memory was found.
     pub(crate) fn refuse_growth(&mut self) {
         self.carry.waits.tried(self.entry.number, Pace::STEEP);
     }
 
-    /// The ring's last block got so many bytes more, for which so much was taken from the device.
+    /// Notes that the ring's last block got `bytes` more bytes. `taken` says how much came from the device.
     pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Obtained) {
         let last = self.carry.ring.regions().saturating_sub(1);
         self.carry.ring.lengthen(last, bytes);
@@ -132,7 +135,7 @@ impl Planner {
         shared.counters.ring_grew(bytes, taken);
     }
 
-    /// The ring has another block from now on, its first one if it had none.
+    /// Adds a block to the ring. The first block begins the ring.
     pub(crate) fn add_to_ring(&mut self, shared: &Shared, address: u64, bytes: u64, taken: Obtained) {
         if self.carry.id.is_none() {
             let id = ArenaId::next();
@@ -144,7 +147,7 @@ impl Planner {
         shared.counters.ring_grew(bytes, taken);
     }
 
-    /// Gives the ring up, with a place of its own for what is alive in it.
+    /// Gives the ring up. Arrays that are alive in it keep their own memory.
     pub(crate) fn vacate_ring(&mut self, shared: &Shared) {
         let Some(arena) = self.carry.id.take() else { return };
         self.publish(shared);
@@ -161,8 +164,8 @@ impl Planner {
         self.trimming.note_spare(shared.counters.times_taken());
     }
 
-    /// Gives the ring up because its memory is wanted elsewhere or it serves too little. The next ring waits, so a scope that loses its
-    /// ring in each entry does not make a new one in each entry.
+    /// Gives the ring up because its memory is needed elsewhere, or because it serves too little. The next ring has to wait. So a
+    /// scope that loses its ring in each entry does not make a new one in each entry.
     pub(crate) fn lose_ring(&mut self, shared: &Shared) {
         if self.carry.is_there() {
             self.refuse_growth();
@@ -170,7 +173,7 @@ impl Planner {
         }
     }
 
-    /// Whether the ring is worth its memory, of which so much is in use at the end of an entry: looks back over some entries.
+    /// Whether the ring is worth keeping, with `live` bytes in use at the end of this entry. Looks back over some entries.
     fn needs_ring(&mut self, live: u64) -> bool {
         let Carry { lately, lately_entries, ring, plan, .. } = &mut self.carry;
         (*lately, *lately_entries) = ((*lately).max(live), *lately_entries + 1);
@@ -182,8 +185,8 @@ impl Planner {
         is_used && (live > 0 || self.plans.carry().largest > 0)
     }
 
-    /// An entry begins. Without an arena nothing of it is served from the ring, whose idle memory would be missing elsewhere: gives the
-    /// ring up then.
+    /// Begins an entry. Without an arena, the ring serves nothing in it, and its idle memory would be missing elsewhere. So the
+    /// ring is given up.
     pub(crate) fn leave_ring(&mut self, shared: &Shared) -> Effects {
         if self.lacks_arena() {
             self.lose_ring(shared);
@@ -191,15 +194,15 @@ impl Planner {
         self.take_effects()
     }
 
-    /// Where memory is wanted elsewhere: gives the ring up if more of it is idle than in use.
+    /// Gives the ring up if more of it is idle than in use, since its memory is needed elsewhere.
     pub(crate) fn make_room(&mut self, shared: &Shared) {
         if self.carry.idle_bytes(shared) > shared.ring.live() {
             self.lose_ring(shared);
         }
     }
 
-    /// At the end of an entry: gives the ring up if it was taken away or nothing is carried any more, or else what is free at its
-    /// end and not needed.
+    /// At the end of an entry: gives the ring up if it was taken away or nothing is carried any more. Otherwise gives back the free
+    /// end that the ring does not need.
     pub(in crate::planner) fn tidy_ring(&mut self, shared: &Shared) {
         if self.carry.id.is_none() {
             return;
@@ -213,18 +216,18 @@ impl Planner {
         self.shorten_ring(shared);
     }
 
-    /// Whether too much is reserved in arena and ring, and beside them, for what was ever in use at once.
+    /// Whether arena, ring and the memory beside them are too much for the scope's peak in use.
     fn is_ring_too_large(&mut self, shared: &Shared) -> bool {
         if self.entry.aside > 0 && self.carry.served() == self.carry.served_before {
             self.carry.worth.note_shortage();
         }
-        // What the turns of a ring need is known beforehand, and was weighed when the plan was made.
+        // The size that the turns of a ring need is known in advance. The planner weighed it when it made the plan.
         let is_measured = self.carry.plan.target == 0;
         let is_too_large = is_measured && self.held(shared) > most(self.in_use(shared, 0), self.plans.grows());
         self.carry.worth.is_over(is_too_large)
     }
 
-    /// Gives back what is free at the ring's end and not needed for its turns.
+    /// Gives back the free end of the ring that its turns do not need.
     pub(super) fn shorten_ring(&mut self, shared: &Shared) {
         let (ring, target) = (&mut self.carry.ring, self.carry.plan.target);
         let (bytes, keep) = (ring.bytes(), target.max(self.carry.shortening.needed));

@@ -1,51 +1,51 @@
-//! Whether a ring is worth its memory. Pure decisions over bytes.
+//! Decides whether a ring is worth its memory. Pure functions of bytes.
 //!
-//! A ring lays arrays side by side that are dropped in the order of their births. If they are dropped in another order, live arrays of
-//! unlike sizes leave gaps between them, and the ring takes up to 2.5 times the bytes that are alive in it. The range's best fit
-//! needs 1.1 to 1.6 times as many then. So a scope with a ring may have little more memory than it ever had in use at once. If that is
-//! too little the ring is given up, and the range serves what the ring carried. A ring is tried again after a while, and ever
-//! more rarely.
+//! A ring lays arrays side by side that are dropped in the order of their births. If they are dropped in another order, live arrays
+//! of different sizes leave gaps. Then the ring takes up to 2.5 × the bytes that are alive in it, and the range's best fit needs
+//! only 1.1 to 1.6 ×. So a scope with a ring may reserve only a little more memory than its peak in use. If the ring needs more
+//! than that, the scope gives it up, and the range serves the arrays instead. After a while the scope tries a ring again, ever more
+//! rarely.
 
 use crate::planner::backoff::{Backoff, Pace};
 
-/// What is known of a ring's use.
+/// The record of a ring's use.
 #[derive(Debug, Default)]
 pub(super) struct Worth {
     /// Whether the ring was too small in this entry.
     is_short: bool,
-    /// Rises with each entry in which the ring was too small or too large, and falls with each other one.
+    /// Rises with each entry in which the ring was too small or too large, and falls with each other entry.
     shortages: u32,
-    /// Waits before a ring is tried again.
+    /// Waits before another trial of a ring.
     trials: Backoff,
 }
 
-/// Whether a ring may become shorter.
+/// How the ring was shortened.
 #[derive(Default)]
 pub(super) struct Shortening {
-    /// The entry that shortened it last.
+    /// The last entry that shortened the ring.
     pub(super) shortened: Option<u64>,
-    /// How long it became when it grew again soon after that. The plans that it serves need so much.
+    /// The length of the ring when it grew again soon after that. Its plans need this much.
     pub(super) needed: u64,
 }
 
-/// Entries between two looks at how much of a ring is in use: to grow again costs calls, and what a cache of keys needs for one prompt
-/// the next one needs again, after some hundred tokens.
+/// Entries between two looks at how much of a ring is in use. To grow again costs calls. The memory that a key cache needs for one
+/// prompt is needed again by the next prompt, after some hundred tokens.
 pub(super) const LOOK_IN: u32 = 1024;
-/// A scope with a ring may have this share more bytes than it ever had in use at once: as much as the range's best fit wastes where sizes
-/// vary. With a sixth, a state that grows and begins anew finds no room in its ring, and calls the device in one of 16 entries.
+/// A scope with a ring may have this share more bytes than its peak in use. The range's best fit wastes as much where sizes vary.
+/// With a sixth, a state that grows and begins anew finds no room in its ring, and calls the device in one of 16 entries.
 const SHARE: u64 = 4;
-/// The ring goes when the scope has this share more. Up to it the ring may grow by less than half of a request: the whole request beside an
-/// idle ring would take more.
+/// The ring goes when the scope has this share more. Up to this limit the ring may grow by less than half of a request, since the
+/// whole request beside an idle ring would take more.
 const MOST: u64 = 3;
-/// The same where sizes grow: the ring then has room for three arrays of which two were in use at once.
+/// As `MOST`, where sizes grow: the ring then has room for three arrays if two were in use at once.
 const MOST_GROWING: u64 = 2;
-/// A page of the device, which a scope may have more in any case.
+/// A page of the device. Each scope may have this much more.
 const LITTLE: u64 = 2 << 20;
-/// What an entry adds in which the ring was too small or too large; any other one takes 1 off.
+/// An entry in which the ring was too small or too large adds this; any other entry subtracts 1.
 const SHORT: u32 = 2;
-/// The ring goes at this sum: after four such entries, one after the other.
+/// The ring goes at this sum, that is, after four such entries in a row.
 const MOST_SHORTAGES: u32 = 4 * SHORT;
-/// A trial costs the memory of a ring for some entries, and pages that move. After three trials in vain the wait is 2^18 entries.
+/// A trial costs the memory of a ring for some entries, and pages that move. After three failed trials, the wait is 2^18 entries.
 const TRIALS: Pace = Pace { first: 64, factor: 64, longest: 1 << 18 };
 
 impl Worth {
@@ -54,13 +54,13 @@ impl Worth {
         self.trials.is_over(entry)
     }
 
-    /// A request found no room, since the ring would have become larger than its limit, or the ring served nothing.
+    /// Notes that a request found no room because the ring would have exceeded its limit, or that the ring served nothing.
     pub(super) fn note_shortage(&mut self) {
         self.is_short = true;
     }
 
-    /// An entry ends, which found too much reserved or not. Whether the ring is to be given up: it was too small in too many entries, or too
-    /// large.
+    /// Notes the end of an entry, and whether the ring was too large in it. Returns whether to give the ring up, since it was too
+    /// small or too large in too many entries.
     pub(super) fn is_over(&mut self, is_too_large: bool) -> bool {
         let is_short = std::mem::take(&mut self.is_short);
         self.shortages = match is_short || is_too_large {
@@ -70,7 +70,7 @@ impl Worth {
         self.shortages >= MOST_SHORTAGES
     }
 
-    /// The ring was given up as it was not worth its memory.
+    /// Notes that the ring was given up because it was not worth its memory.
     pub(super) fn gave_up(&mut self, entry: u64) {
         self.trials.tried(entry, TRIALS);
         self.shortages = 0;
@@ -78,8 +78,8 @@ impl Worth {
 }
 
 impl Shortening {
-    /// The ring grew in this entry, to so many bytes. If it was shortened not long before, its turns need more than was computed. It keeps
-    /// what it has then, as it would otherwise shrink and grow in each turn.
+    /// Notes that the ring grew to `bytes` bytes in this entry. If it was shortened not long before, its turns need more than was
+    /// computed. It then keeps this length, since otherwise it would shrink and grow in each turn.
     pub(super) fn note_growth(&mut self, entry: u64, bytes: u64) {
         if self.shortened.take().is_some_and(|shortened| entry.wrapping_sub(shortened) <= u64::from(LOOK_IN)) {
             self.needed = bytes;
@@ -87,12 +87,12 @@ impl Shortening {
     }
 }
 
-/// As many bytes a scope with a ring has at most where so many were in use at once, and sizes may grow.
+/// The most bytes that a scope with a ring may have, if its peak in use is `in_use` and its sizes grow or not.
 pub(super) fn most(in_use: u64, grows: bool) -> u64 {
     with_share(in_use, if grows { MOST_GROWING } else { MOST })
 }
 
-/// As many bytes it may have if the ring grows for a request.
+/// The most bytes that the scope may have after the ring grew for a request.
 pub(super) fn room(in_use: u64) -> u64 {
     with_share(in_use, SHARE)
 }
@@ -105,8 +105,8 @@ fn with_share(in_use: u64, share: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The entry after which the ring goes, if entries of these kinds come over and over: too small or too large (`true`), or as it
-    /// should be.
+    /// The entry after which the ring goes, if entries of these kinds repeat. `true` is an entry in which the ring was too small or
+    /// too large.
     fn goes_after(kinds: &[bool], is_too_large: bool) -> Option<usize> {
         let mut worth = Worth::default();
         kinds.iter().cycle().take(1000).position(|&is_bad| {

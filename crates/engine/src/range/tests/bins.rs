@@ -1,4 +1,4 @@
-//! The index by size alone: always the same answer as a search of all, with many spans in one class and with few.
+//! The index by size alone. It must give the same answer as a search of all spans, with many spans in one class and with few.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::super::ALIGN;
 use super::super::bins::Bins;
 use super::super::spans::{RangeSpan, SpanState, Spans};
 
-/// Indexed and listed: spans by (bytes, offset, node).
+/// The index, and a list of the same spans by (bytes, offset, node).
 struct Pair {
     spans: Spans,
     bins: Bins,

@@ -54,7 +54,7 @@ fn a_handle_with_a_block_in_it_stays_whole() {
     let mut range = Range::span(Device::new(4098 * GRANULE), 4098 * GRANULE);
     let wide = range.allocate(4098 * GRANULE).unwrap();
     range.free(wide, Tag::NOBODY);
-    // 1024 handles: 4 granules each, one of them with the block, and 6 the last.
+    // 1024 handles: each has 4 granules, one of them contains the block, and the last has 6.
     assert_eq!(range.stats.map_calls, 1024);
     let corner = range.allocate(1).unwrap();
     assert_eq!(range.trim(0, |_| true), Ok(4094 * GRANULE));
@@ -132,8 +132,7 @@ fn a_steady_load_makes_no_new_nodes() {
     assert_eq!(range.fit.spans.slots(), slots);
 }
 
-/// What mapping and unmapping cost on a device that makes three calls for a piece, and one for a stretch that is mapped
-/// or unmapped.
+/// The cost of mapping and unmapping on a device that makes three calls for a piece, and one for each stretch that is mapped or unmapped.
 fn calls(range: &Range<Device>) -> u64 {
     3 * range.stats.map_calls + range.pages.stretches
 }
@@ -148,7 +147,7 @@ fn many_large_blocks_take_few_handles_and_few_calls() {
     assert!(handles <= 450, "{handles} handles for 20 GB");
     assert!(calls(&range) <= 1500, "{} calls", calls(&range));
 
-    // A tenth more takes no more than in proportion, and all goes back at once.
+    // A tenth more memory costs at most a tenth more calls, and all of it is unmapped with one call.
     let before = calls(&range);
     blocks.extend((0..20).map(|_| range.allocate(100_000_000).unwrap()));
     assert!(calls(&range) - before <= 150, "{} calls", calls(&range) - before);

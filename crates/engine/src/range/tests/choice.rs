@@ -1,4 +1,4 @@
-//! Which of several free places serves a stream, where several streams share a range.
+//! Tests which of several free places serves a stream, if several streams share a range.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::properties::range;
 use crate::device::{Device as _, Memory, Virtual};
 use crate::order::{Member, Streams};
 
-/// A range with free places of these lengths, apart from each other and from its end, each with who freed it last.
+/// A range with free places of these lengths, apart from each other and from its end. Each has a stream that freed it last.
 struct Program {
     range: Range<Device>,
     streams: Streams,
@@ -51,7 +51,7 @@ fn program(places: &[(u64, Freed)]) -> Program {
 }
 
 impl Program {
-    /// The number of the place that serves so many bytes.
+    /// The number of the place that serves `bytes`.
     fn serve(&mut self, bytes: u64) -> Option<usize> {
         let Program { range, streams, me, offsets } = self;
         let may_use = |tag| Ok::<_, Infallible>(streams.may_use(*me, tag));

@@ -1,11 +1,11 @@
-//! Places that are cleared: what is moved, and where it goes.
+//! Places that are cleared: which blocks move, and where they go.
 
 use super::super::{Backing, Range, RangeBlock, Tag};
 use super::device::{Device, GRANULE};
 use super::failure::consistent;
 use super::properties::range;
 
-/// Six blocks of two granules; the first and the third are freed, and behind them is nothing.
+/// Six blocks of two granules. The first and the third are freed, and nothing is behind the last.
 fn apart() -> (Range<Device>, Vec<RangeBlock>) {
     let mut range = range(Backing::Span, 12 * GRANULE);
     let mut blocks: Vec<_> = (0..6).map(|_| range.allocate(2 * GRANULE).unwrap()).collect();
@@ -18,7 +18,7 @@ fn apart() -> (Range<Device>, Vec<RangeBlock>) {
 fn what_lies_between_free_places_is_moved_to_another_one() {
     let (mut range, mut blocks) = apart();
     assert!(!range.is_long_enough(3 * GRANULE));
-    // The second block goes to the second free place, and leaves its own beside the first one.
+    // The second block goes to the second free place. Its own place joins the first one.
     let between = 2 * GRANULE;
     let found = range.clearing(4 * GRANULE, |_| true, |offset| offset == between).unwrap();
     assert_eq!(found.blocks, [between]);
@@ -26,7 +26,7 @@ fn what_lies_between_free_places_is_moved_to_another_one() {
     assert_eq!(moved.offset(), 4 * GRANULE);
     range.free(blocks.remove(0), Tag::NOBODY);
     assert!(range.is_long_enough(4 * GRANULE));
-    // Where it would have to go there is no room now.
+    // The place where it would have to go has no room now.
     assert_eq!(range.clearing(6 * GRANULE, |_| true, |offset| offset == 6 * GRANULE), None);
     consistent(&range);
 }

@@ -1,16 +1,16 @@
-//! Long handles of which a block needs a part.
+//! Long handles of which a block needs only a part.
 
 use super::super::handles::IdleHandle;
 use super::super::{Cut, Limit, Range, RangeBlock, Tag};
 use super::device::{Device, GRANULE};
 use super::failure::{consistent, picture};
 
-/// Granules of a block that is one handle, once many of them were in use.
+/// The granules of a block that is one handle, once many granules were in use.
 const LONG: u64 = 64;
 
 const MEMORY: u64 = 1 << 40;
 
-/// So many blocks side by side, each in handles as long as it gets by then: the last ones in one each.
+/// `number` blocks side by side. Each is mapped in the longest handles that are allowed at that time: the last ones in one handle each.
 fn blocks(number: usize) -> (Range<Device>, Vec<RangeBlock>) {
     let mut range = Range::span(Device::new(MEMORY), MEMORY);
     let blocks: Vec<_> = (0..number).map(|_| range.allocate(LONG * GRANULE).unwrap()).collect();
@@ -59,7 +59,7 @@ fn a_long_handle_stays_where_little_of_it_is_left_or_a_block_lies_in_it() {
     let whole = range.gather(23 * LONG * GRANULE - 256, limit(Cut::OrWait), |_| true, |_| true).unwrap().unwrap();
     range.free(whole, Tag::NOBODY);
     free(&mut range, [last]);
-    // A small one at the end of the last handle.
+    // A small block at the end of the last handle.
     let rest = range.gather(24 * LONG * GRANULE - GRANULE, limit(Cut::Never), |_| true, |_| true).unwrap().unwrap();
     let small = range.allocate(256).unwrap();
     range.free(rest, Tag::NOBODY);
@@ -89,7 +89,7 @@ fn a_place_where_pages_are_missing_is_cut_too() {
     let span = range.fit.free_spans(0).min_by_key(|&id| range.fit.spans.at(id).offset).unwrap();
     range.unmap_idle(&[IdleHandle { span, offset: gone, bytes: LONG * GRANULE }]).unwrap();
     let before = range.stats.reserved;
-    // From the beginning over the hole to the middle of a handle.
+    // From the beginning, over the hole, to the middle of a handle.
     let bytes = 20 * LONG * GRANULE + LONG / 2 * GRANULE;
     let block = range.gather(bytes, limit(Cut::OrWait), |_| true, |_| true).unwrap().unwrap();
     assert_eq!(block.offset(), 0);

@@ -1,16 +1,16 @@
-//! A device of plain numbers that refuses whatever a real one would: mapping twice, unmapping half a handle, more than
-//! it has.
+//! A device of plain numbers that refuses the same calls as a real one: mapping twice, unmapping half a handle, and more memory than it
+//! has.
 
 use std::collections::BTreeMap;
 
 use super::super::{Pages, Unfinished};
 
-/// The granule of most tests: small, so that a test can look at every one.
+/// The granule of most tests. It is small, so a test can examine every granule.
 pub(super) const GRANULE: u64 = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// More than the device has.
+    /// More memory than the device has.
     Full,
     /// The call that a test chose to fail.
     Injected,
@@ -19,17 +19,17 @@ pub(super) enum Refusal {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Device {
     pub(super) granule: u64,
-    /// What is mapped, offset to bytes.
+    /// The mapped pieces: offset to bytes.
     pub(super) mapped: BTreeMap<u64, u64>,
-    /// Bytes that it has.
+    /// The bytes of its memory.
     pub(super) memory: u64,
     /// Calls so far, one for each piece.
     pub(super) calls: u64,
-    /// Stretches that were mapped or unmapped so far, of however many pieces.
+    /// Stretches mapped or unmapped so far, however many pieces each had.
     pub(super) stretches: u64,
-    /// Which calls fail, by number; `Some(0..)` would fail all.
+    /// The numbers of the calls that fail. `0..u64::MAX` would make all fail.
     pub(super) fails: std::ops::Range<u64>,
-    /// Where the next chunk may begin.
+    /// The lowest address for the next chunk.
     pub(super) next_chunk: u64,
 }
 
@@ -59,7 +59,7 @@ impl Device {
         if self.fails.contains(&(self.calls - 1)) { Err(Refusal::Injected) } else { Ok(()) }
     }
 
-    /// One piece, by a call of its own.
+    /// Maps one piece, with a call of its own.
     fn map_piece(&mut self, offset: u64, bytes: u64) -> Result<(), Refusal> {
         self.call()?;
         if bytes > self.memory - self.used() {
@@ -98,7 +98,7 @@ impl Pages for Device {
     }
 
     fn chunk(&mut self, bytes: u64) -> Result<u64, Refusal> {
-        // Every other chunk touches the one before it: side by side, yet not one.
+        // Every other chunk touches the previous one: they lie side by side, but are not one chunk.
         let offset = self.next_chunk + self.next_chunk / self.granule % 2 * self.granule;
         self.map_piece(offset, bytes).map(|()| offset)
     }

@@ -1,9 +1,9 @@
-//! Failure injection: calls of the device fail, one at a time, and each with the one or two behind it.
+//! Failure injection: calls of the device fail, one at a time, and each together with the one or two after it.
 //!
-//! 1. A failed allocation leaves spans and sizes as they were, and so does a gather that failed before it unmapped.
-//! 2. A failed trim keeps what it could not give back, and everything still agrees with the device.
-//! 3. No gather reserves more than it may, failed or not, or touches a block.
-//! 4. After any failure the range goes on to serve and to give everything back.
+//! 1. A failed allocation leaves spans and sizes as they were. So does a gather that failed before it unmapped anything.
+//! 2. A failed trim keeps the memory that it could not return, and everything still agrees with the device.
+//! 3. No gather reserves more than its limit or touches a block, whether it failed or not.
+//! 4. After any failure the range still serves requests and can return everything.
 
 use proptest::prelude::*;
 
@@ -12,17 +12,17 @@ use super::device::{Device, GRANULE};
 use super::model::{CAPACITY, by_address};
 use super::properties::{Op, granules, ops, over, pieces};
 
-/// Calls that fail in a case.
+/// The most calls that fail in one case.
 const MOST: usize = 24;
 
-/// Everything about a range that a failed allocation may not change.
+/// Everything about a range that a failed allocation must not change.
 pub(super) fn picture(range: &Range<Device>) -> (Vec<RangeSpan>, Stats, Vec<(u64, u64)>) {
     let stats = Stats { map_calls: 0, unmap_calls: 0, peak_reserved: 0, ..range.stats };
     let mapped = range.pages.mapped.iter().map(|(offset, bytes)| (*offset, *bytes)).collect();
     (by_address(range), stats, mapped)
 }
 
-/// The range's sizes and states are those of the device.
+/// Checks that the range's sizes and states are those of the device.
 pub(super) fn consistent(range: &Range<Device>) {
     assert_eq!(range.stats.reserved, range.pages.used());
     let mut backed = 0;
@@ -37,7 +37,7 @@ fn live(spans: &[RangeSpan]) -> Vec<RangeSpan> {
     spans.iter().filter(|span| span.state == SpanState::Live).copied().collect()
 }
 
-/// Runs `ops` with the calls of `fails` failing; returns how many calls were made.
+/// Runs `ops`, in which the calls of `fails` fail. Returns how many calls were made.
 fn run(backing: Backing, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) -> u64 {
     let mut range = over(backing, Device { granule, ..Device::new(CAPACITY) });
     let can_roll_back = fails.end.saturating_sub(fails.start) <= 1;
@@ -97,7 +97,7 @@ proptest! {
     fn every_call_may_fail(ops in ops(), granule in granules(), chunks in any::<bool>()) {
         let backing = if chunks { Backing::Chunks } else { Backing::Span };
         let calls = run(backing, granule, &ops, 0..0) as usize;
-        // All of few calls, and of many as many as are quickly tried, another part in each case.
+        // If there are few calls, all of them fail in turn. If there are many, as many as can be tried quickly, others in each case.
         let apart = calls.div_ceil(MOST).max(1);
         for failing in (ops.len() % apart..calls).step_by(apart).map(|call| call as u64) {
             for row in 1..=3 {
@@ -107,8 +107,7 @@ proptest! {
     }
 }
 
-/// A range over `addresses` with a block, a hole of 8 granules, 4 free ones, another hole of 8, and a block that ends
-/// at `end`.
+/// A range over `addresses` with a block, a hole of 8 granules, 4 free ones, another hole of 8, and a block that ends at `end`.
 fn two_holes(addresses: u64, end: u64) -> (Range<Device>, [RangeBlock; 2]) {
     let mut range = Range::span(Device::new(addresses), addresses);
     let mut next = |granules| range.allocate(granules * GRANULE).unwrap();
@@ -139,10 +138,10 @@ fn a_block_over_two_holes_is_mapped_whole_or_not_at_all() {
 
 #[test]
 fn a_retry_starts_from_what_a_failed_rollback_left() {
-    // So long that a handle is 2 granules, and a step 16, more than the 10 that 14 over both holes lack.
+    // The range is so long that a handle is 2 granules. A step is 16 granules: more than the 10 that a block of 14 over both holes lacks.
     let (mut range, _blocks) = two_holes(4096 * GRANULE, 2100 * GRANULE);
     let calls = range.pages.calls;
-    // The second hole cannot be mapped, and the first, just mapped by four calls, not be unmapped.
+    // The second hole cannot be mapped, and the first one, which four calls have just mapped, cannot be unmapped.
     range.pages.fails = calls + 4..calls + 6;
     let block = range.allocate(14 * GRANULE).unwrap();
     assert_eq!((block.offset(), range.fit.bytes(&block)), (4 * GRANULE, Some(14 * GRANULE)));

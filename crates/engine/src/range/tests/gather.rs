@@ -1,4 +1,4 @@
-//! Large blocks out of fragmented memory: where the pages come from, and what stays.
+//! Large blocks out of fragmented memory: where the pages come from, and which memory stays.
 
 use super::super::{Backing, Limit, Range, RangeBlock, RangeError, SpanState, Tag};
 use super::device::{Device, GRANULE, Refusal};
@@ -8,7 +8,7 @@ use super::properties::range;
 
 const MEMORY: u64 = 64 * GRANULE;
 
-/// 12 places of 2 granules each, every other one free, and the blocks in between. A handle is 1 granule.
+/// 12 places of 2 granules each: every other one is free, the rest are blocks. A handle is 1 granule.
 fn fragmented() -> (Range<Device>, Vec<RangeBlock>) {
     let mut range = range(Backing::Span, MEMORY);
     let blocks: Vec<_> = (0..12).map(|_| range.allocate(2 * GRANULE).unwrap()).collect();
@@ -80,7 +80,7 @@ fn what_fits_is_taken_as_it_is() {
 fn the_free_tail_stays_where_it_is() {
     let (mut range, mut pinned) = fragmented();
     range.free(pinned.pop().unwrap(), Tag::NOBODY);
-    // The last 4 granules are free: 5 lack 1.
+    // The last 4 granules are free, so a block of 5 lacks 1.
     let block = range.gather(5 * GRANULE, Limit::at(0), |_| true, |_| true).unwrap().unwrap();
     assert_eq!((block.offset(), range.stats.unmap_calls), (20 * GRANULE, 1));
     assert_eq!(range.stats.reserved, 24 * GRANULE);
@@ -132,14 +132,14 @@ fn few_idle_chunks_make_a_new_one() {
     assert_eq!(range.gather(12 * GRANULE, Limit::at(0), |_| true, |_| true), Ok(None));
     let block = range.gather(8 * GRANULE, Limit::at(0), |_| true, |_| true).unwrap().unwrap();
     assert_eq!(range.fit.bytes(&block), Some(8 * GRANULE));
-    // The chunk of 6 went, and the shorter one of the two that suffice with it.
+    // The chunk of 6 was unmapped, and the shorter one of the two that suffice together with it.
     let mut chunks: Vec<u64> = range.pages.mapped.values().map(|bytes| bytes / GRANULE).collect();
     chunks.sort_unstable();
     assert_eq!(chunks, [3, 4, 8]);
     consistent(&range);
 }
 
-/// Where work of other streams keeps every free span from being used, the range grows, be they long enough or not.
+/// If work of other streams uses every free span, the range grows, whether these spans are long enough or not.
 #[test]
 fn a_range_grows_beside_free_memory_that_may_not_be_used() {
     let (mut range, _pinned) = fragmented();

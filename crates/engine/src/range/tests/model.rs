@@ -1,4 +1,4 @@
-//! The naive model: a list of the blocks alive and the device's map; everything else is worked out from these anew.
+//! The simple model: a list of the live blocks and the device's map. Everything else is computed from these each time.
 
 use super::super::{ALIGN, Backing, Range, RangeSpan, SpanState};
 use super::device::{Device, GRANULE};
@@ -9,7 +9,7 @@ pub(super) const CAPACITY: u64 = 64 * GRANULE;
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) backing: Backing,
-    /// Addresses at the start that one block takes all the time, at which nothing needs to be looked.
+    /// One block takes the first addresses, up to this one, all the time. Nothing needs to be checked there.
     pub(super) pinned: u64,
     /// (offset, bytes), in no order.
     pub(super) live: Vec<(u64, u64)>,
@@ -22,7 +22,7 @@ impl Model {
         Self { backing, pinned, live: Vec::new(), peak_live: 0, peak_reserved: 0 }
     }
 
-    /// Takes in a block; fails if it meets another, is not aligned or has a byte without memory.
+    /// Adds a block. Fails if the block overlaps another one, is not aligned, or has a byte without memory.
     pub(super) fn take(&mut self, device: &Device, offset: u64, bytes: u64) {
         let apart = |&(start, length): &(u64, u64)| start + length <= offset || offset + bytes <= start;
         assert!(self.live.iter().all(apart), "{bytes} bytes at {offset} meet another block");
@@ -35,13 +35,13 @@ impl Model {
         self.peak_reserved = self.peak_reserved.max(device.used());
     }
 
-    /// Takes the block out that begins at `offset`.
+    /// Removes the block that begins at `offset`, and returns it.
     pub(super) fn release(&mut self, offset: u64) -> (u64, u64) {
         let place = self.live.iter().position(|live| live.0 == offset).unwrap();
         self.live.swap_remove(place)
     }
 
-    /// A trim: the high-water mark begins anew, but for what is kept.
+    /// Notes a trim: the high-water mark restarts from the live bytes or the kept ones.
     pub(super) fn trimmed(&mut self, keep: u64) {
         self.peak_live = self.live_bytes().max(self.peak_live.min(keep));
     }
@@ -54,7 +54,7 @@ impl Model {
         self.live.iter().any(|&(start, bytes)| start <= at && at < start + bytes)
     }
 
-    /// Mapped and free stretches, (offset, bytes) by address, each as long as it goes.
+    /// Mapped and free stretches as (offset, bytes), by address, each as long as possible.
     pub(super) fn free(&self, device: &Device) -> Vec<(u64, u64)> {
         let mut free: Vec<(u64, u64)> = Vec::new();
         for (&start, &bytes) in device.mapped.range(self.pinned..) {
@@ -70,8 +70,8 @@ impl Model {
         free
     }
 
-    /// Where best fit puts `bytes` without mapping anything: smallest, then lowest; what lies right before the last
-    /// hole of a span only if nothing else fits.
+    /// Where best fit places `bytes` without mapping anything: in the smallest free stretch, then in the lowest one. It uses the stretch
+    /// right before the last hole of a span only if nothing else fits.
     pub(super) fn best_fit(&self, device: &Device, bytes: u64) -> Option<u64> {
         let last = device.mapped.last_key_value().map_or(0, |(start, bytes)| start + bytes);
         let is_tail = |span: &(u64, u64)| self.backing == Backing::Span && span.0 + span.1 == last;
@@ -79,31 +79,31 @@ impl Model {
         fitting.min_by_key(|span| (is_tail(span), span.1, span.0)).map(|span| span.0)
     }
 
-    /// Where a block of `bytes` could lie, pages aside.
+    /// Where a block of `bytes` could lie, if pages are ignored.
     fn places(&self, bytes: u64) -> impl Iterator<Item = u64> + '_ {
         let last = CAPACITY.checked_sub(bytes).map(|last| self.pinned + last);
         let places = last.into_iter().flat_map(|last| (self.pinned..=last).step_by(ALIGN as usize));
         places.filter(move |&at| self.live.iter().all(|&(start, length)| start + length <= at || at + bytes <= start))
     }
 
-    /// The fewest bytes that have to be mapped for a block of `bytes`, wherever it may lie.
+    /// The fewest bytes that must be mapped for a block of `bytes`, wherever it lies.
     pub(super) fn least_missing(&self, device: &Device, bytes: u64) -> Option<u64> {
         self.places(bytes).map(|at| missing(device, at, bytes)).min()
     }
 
-    /// The handles without a block in them, (offset, bytes).
+    /// The handles that contain no block, as (offset, bytes).
     pub(super) fn idle_handles<'a>(&'a self, device: &'a Device) -> impl Iterator<Item = (u64, u64)> + 'a {
         let handles = device.mapped.range(self.pinned..).map(|(&start, &bytes)| (start, bytes));
         handles.filter(|&handle| self.live.iter().all(|&live| !meet(handle, live)))
     }
 
-    /// What trimming must give back: every handle without a block in it.
+    /// The bytes that trimming must return: those of every handle that contains no block.
     pub(super) fn idle_bytes(&self, device: &Device) -> u64 {
         self.idle_handles(device).map(|handle| handle.1).sum()
     }
 
-    /// For every place at which the fewest bytes are missing for a block of `bytes`: how many, and how many there are in
-    /// idle handles elsewhere.
+    /// For every place at which the fewest bytes are missing for a block of `bytes`: the missing bytes, and the bytes of idle handles
+    /// elsewhere.
     pub(super) fn exchanges(&self, device: &Device, bytes: u64) -> Vec<(u64, u64)> {
         if self.backing == Backing::Chunks {
             let missing = bytes.checked_next_multiple_of(device.granule);
@@ -143,7 +143,7 @@ fn missing(device: &Device, at: u64, bytes: u64) -> u64 {
     granules.count() as u64 * granule
 }
 
-/// Whether two stretches, (offset, bytes), have an address in common.
+/// Whether two stretches, (offset, bytes), overlap.
 fn meet(a: (u64, u64), b: (u64, u64)) -> bool {
     a.0 < b.0 + b.1 && b.0 < a.0 + a.1
 }

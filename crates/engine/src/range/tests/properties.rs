@@ -1,14 +1,14 @@
-//! Properties, against the naive model, after every one of random allocations, frees, trims, gathers and splits:
+//! Properties that are checked against the simple model after each of random allocations, frees, trims, gathers and splits:
 //!
-//! 1. no two blocks overlap, all are aligned, pages are mapped behind every byte of them;
-//! 2. what mapped memory can serve is served from the best fit, and without a call;
-//! 3. otherwise the fewest possible granules are mapped, a growth step aside;
-//! 4. trimming gives back exactly the handles in which no block lies, as far as it may;
-//! 5. free neighbours are merged, counters are right;
-//! 6. slots of nodes are used again;
-//! 7. gathering serves what it can without more reserved than it may, unmaps no more than that takes, and waits only
-//!    then; what it cannot serve changes nothing;
-//! 8. splitting leaves the first valid pieces and frees the rest.
+//! 1. No two blocks overlap. All are aligned, and all their bytes have pages.
+//! 2. If mapped memory can serve a request, the best fit serves it, without a call.
+//! 3. Otherwise the fewest possible granules are mapped, except for a growth step.
+//! 4. A trim returns exactly the handles that contain no block, as far as its limit allows.
+//! 5. Free neighbours are merged, and counters are right.
+//! 6. Slots of nodes are used again.
+//! 7. A gather serves a request if it can do so within its limit. It unmaps no more than necessary, and waits only if necessary. If it
+//!    cannot serve the request, it changes nothing.
+//! 8. A split leaves the first valid pieces and frees the rest.
 
 use proptest::prelude::*;
 
@@ -16,20 +16,20 @@ use super::super::{ALIGN, Backing, Cut, Limit, Range, RangeBlock, RangeError, Ta
 use super::device::{Device, GRANULE, Refusal};
 use super::model::{CAPACITY, Model};
 
-/// Pieces of a block by the gap before each, in units of [`ALIGN`], and its bytes.
+/// Pieces of a block. Each is given by the gap before it, in units of [`ALIGN`], and its bytes.
 pub(super) type Cuts = Vec<(u64, u64)>;
 const CUTS: usize = 6;
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Allocate(u64),
-    /// Free the block of this rank among those alive, modulo their number.
+    /// Frees the block of this rank among the live ones, modulo their number.
     Free(usize),
-    /// As many bytes are to stay.
+    /// Trims down to this many bytes.
     Trim(u64),
-    /// Bytes, how many are to be reserved at best, and how many more may be.
+    /// The bytes, the aim of reserved bytes, and how many more may be reserved.
     Gather(u64, u64, u64),
-    /// Take a block apart.
+    /// Divides a block.
     Split(usize, Cuts),
 }
 
@@ -62,7 +62,7 @@ pub(super) fn cuts() -> impl Strategy<Value = Cuts> {
     prop::collection::vec((prop_oneof![Just(0), 0..=8_u64], bytes), 0..=CUTS)
 }
 
-/// The pieces that these cuts are of a block, whether they lie in it or not.
+/// The pieces that these cuts make of a block. They may lie outside of it.
 pub(super) fn pieces(cuts: &Cuts) -> Vec<(u64, u64)> {
     let mut at = 0_u64;
     let place = |&(gap, bytes): &(u64, u64)| {
@@ -84,12 +84,12 @@ pub(super) fn over(backing: Backing, device: Device) -> Range<Device> {
     }
 }
 
-/// Granules of a test: with the small one, growth steps are of several.
+/// Granules of a test. With the small one, growth steps have several granules.
 pub(super) fn granules() -> impl Strategy<Value = u64> {
     prop_oneof![Just(GRANULE), Just(ALIGN)]
 }
 
-/// A range, its model and the blocks that are out.
+/// A range, its model and the live blocks.
 struct Pair {
     range: Range<Device>,
     model: Model,
@@ -140,7 +140,7 @@ impl Pair {
         }
     }
 
-    /// Takes in a block that was asked for as one of `bytes`.
+    /// Adds a block that was requested with `bytes`.
     fn take(&mut self, block: RangeBlock, bytes: u64) {
         let rounded = bytes.max(1).next_multiple_of(ALIGN);
         assert_eq!(self.range.fit.bytes(&block), Some(rounded));
@@ -234,7 +234,7 @@ impl Pair {
     }
 }
 
-/// No more handles went than to make `need` bytes, but for the last of them.
+/// Checks that only as many handles were unmapped as make `need` bytes. The last one may exceed it.
 fn expect_few_unmapped(before: &Device, after: &Device, need: u64) {
     let is_gone = |(offset, bytes): &(&u64, &u64)| after.mapped.get(offset) != Some(bytes);
     let gone: Vec<u64> = before.mapped.iter().filter(is_gone).map(|(_, &bytes)| bytes).collect();
@@ -280,7 +280,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// So much stays alive that a handle is of 4 granules, and a step of 32.
+    /// So much memory stays live that a handle has 4 granules, and a step 32.
     #[test]
     fn a_span_with_long_handles_agrees_with_the_model(ops in ops(), memory in 8..=64_u64) {
         let pinned = 4096 * ALIGN;

@@ -1,4 +1,4 @@
-//! Rooms: nobody else comes to lie where a block is to grow, and their addresses are used again.
+//! Rooms: no other block comes to lie where a block is to grow, and addresses of rooms are used again.
 
 use super::super::{Cut, GrowthRoom, Limit, Range, RangeBlock, Tag};
 use super::device::{Device, GRANULE};
@@ -64,7 +64,7 @@ fn a_room_in_which_something_lies_is_not_opened_again() {
     let other = range.open_room(GRANULE, 32 * GRANULE).unwrap();
     let (second, _) = grow(&mut range, &other, None, GRANULE).unwrap();
     assert!(second.offset().abs_diff(piece.offset()) >= 16 * GRANULE);
-    // What is longer than the rest of the room goes elsewhere, though free memory of the room is beside it.
+    // A block that is longer than the rest of the room lies elsewhere, although free memory of the room is beside it.
     let large = range.allocate(64 * GRANULE).unwrap();
     assert!(large.offset() + 64 * GRANULE <= second.offset());
     range.free(piece, Tag::NOBODY);

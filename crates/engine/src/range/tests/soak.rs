@@ -1,7 +1,7 @@
-//! Random operations for a long time, every block's place checked against all others that live:
-//! `cargo test --release -p gpucache soak -- --ignored`.
+//! Random operations for a long time. Each block's place is compared with all other live blocks:
+//! `cargo test --release -p gpucache-engine soak -- --ignored`.
 //!
-//! The check keeps the blocks alive in order of address, which is slow, and independent of what it checks.
+//! The check keeps the live blocks in order of address. This is slow, and independent of the code that it checks.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ struct Soak {
 
 impl Soak {
     fn operation(&mut self, number: u64) {
-        // Waves: between 0 and 4000 blocks, so that the range fills and empties again and again.
+        // Waves between 0 and 4000 blocks, so the range fills and empties repeatedly.
         let target = 4000 - (number / 50_000 % 9) * 500;
         let missing = target.saturating_sub(self.blocks.len() as u64).min(1024);
         if self.random.below(8192) < 4096 + missing && self.blocks.len() < 5000 {
@@ -66,7 +66,7 @@ impl Soak {
         self.live -= bytes;
     }
 
-    /// Spans tile the addresses, and no two free ones are neighbours. (Chunks may lie side by side.)
+    /// Checks that spans cover the addresses and that no two free ones are neighbours. (Chunks may lie side by side.)
     fn check(&self, chunks: bool) {
         let mut spans: Vec<RangeSpan> = self.range.spans().collect();
         spans.sort_by_key(|span| span.offset);

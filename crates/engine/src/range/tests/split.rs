@@ -1,4 +1,4 @@
-//! Blocks taken apart, and what is left once their pieces are free.
+//! Divided blocks, and the spans that remain once their pieces are free.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use super::properties::{Cuts, cuts, pieces, range};
 
 const MEMORY: u64 = 64 * GRANULE;
 
-/// A block of `granules` granules: behind it what is free, before it another block, or free memory too.
+/// A block of `granules` granules. Free memory is behind it, and before it another block, or free memory too.
 fn beside_free(
     backing: Backing,
     granules: u64,
@@ -88,7 +88,7 @@ fn leaves_no_trace(backing: Backing, granules: u64, cuts: &Cuts, order: &[usize]
     whole.free(twin, Tag::NOBODY);
     assert_eq!(by_address(&apart), by_address(&whole));
     assert_eq!(apart.stats, whole.stats);
-    // What is found where is the same as well: the bins and the tail.
+    // Requests find the same places as well: the bins and the tail are equal.
     for bytes in [GRANULE, ALIGN, 3 * GRANULE, granules * GRANULE, 2 * GRANULE] {
         assert_eq!(apart.allocate(bytes).unwrap().offset(), whole.allocate(bytes).unwrap().offset());
     }

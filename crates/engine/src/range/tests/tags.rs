@@ -1,4 +1,4 @@
-//! Memory of several streams: nobody gets what another one may still use, and it all merges once nobody does.
+//! Memory of several streams: no stream gets memory that another one may still use, and all of it merges once nobody uses it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ struct Program {
     streams: Streams,
     handles: Vec<Stream>,
     blocks: Vec<(RangeBlock, u64, usize)>,
-    /// Who used memory last, by 256 bytes, since it was mapped or all was known to be done.
+    /// The last user of memory, for each 256 bytes, since the memory was mapped or all work was known to be done.
     users: BTreeMap<u64, usize>,
 }
 
@@ -81,7 +81,7 @@ impl Program {
         assert_eq!(self.range.free(block, tag), bytes);
     }
 
-    /// All work is done.
+    /// Notes that all work is done.
     fn merge_idle(&mut self) {
         self.range.fit.merge_idle(|_| true);
         self.users.clear();

@@ -1,7 +1,8 @@
-//! Pinned memory of the host, which a GPU copies to and from by itself, in the order of a queue for copies.
+//! Pinned host memory, which a GPU copies from and to by itself, in the order of a queue for copies.
 //!
-//! Where the driver pins no more, memory is pageable: the driver copies that by way of a buffer of its own, and the thread that
-//! asks for the copy waits. What is copied out is there then, so that a copy in may read it at once, whatever the queue waits for.
+//! If the driver cannot pin more memory, pageable memory is used. The driver copies pageable memory through a buffer of its own, and the
+//! thread that requests the copy waits. Data that was copied out is then complete, so a copy back may read it at once, whatever the queue
+//! waits for.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -17,14 +18,14 @@ use crate::device::backend::Backend;
 use crate::device::event::Event;
 use crate::device::host::HostMemory;
 
-/// What could not be pinned.
+/// Memory that could not be pinned.
 struct Pageable {
     bytes: usize,
-    /// The handle of the context that it was for.
+    /// The handle of the context for which it was allocated.
     context: usize,
 }
 
-/// What could not be pinned, by its address: any queue of the same GPU may free it.
+/// All memory that could not be pinned, by its address, since any queue of the same GPU may free it.
 fn pageable() -> MutexGuard<'static, BTreeMap<u64, Pageable>> {
     static PAGEABLE: Mutex<BTreeMap<u64, Pageable>> = Mutex::new(BTreeMap::new());
     PAGEABLE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -35,7 +36,7 @@ fn pageable() -> MutexGuard<'static, BTreeMap<u64, Pageable>> {
 pub(super) struct Pinned(CudaMemory);
 
 impl Pinned {
-    /// Over the queue of this one.
+    /// The host's side of the queue of this device side.
     pub(super) fn new(queue: CudaMemory) -> Pinned {
         Pinned(queue)
     }
@@ -44,7 +45,7 @@ impl Pinned {
         self.0.context().cu_ctx() as usize
     }
 
-    /// Memory that the driver does not pin.
+    /// Allocates memory that is not pinned.
     fn allocate_pageable(&self, bytes: usize, refused: DriverError) -> Result<u64> {
         let address = HostMemory.allocate(bytes).map_err(|error| {
             let why = format!("the driver pins no more: {}; {error}", describe(refused));
@@ -55,14 +56,14 @@ impl Pinned {
     }
 }
 
-// SAFETY: memory comes from the driver, which hands nothing out twice before it is freed, and is freed by `free` alone, once the
-// queue's work is done. Whatever is ordered is so by the queue of a `CudaMemory`, which holds for it.
+// SAFETY: memory comes from the driver, which hands out no memory twice before it is freed. Only `free` frees it, once the queue's work is
+// done. The queue of a `CudaMemory` orders all operations, and that type keeps the order.
 unsafe impl Backend for Pinned {
-    /// Takes 400 ms for a GiB, so that it is asked for in large pieces, which are kept.
+    /// Pinning takes 400 ms for a GiB, so memory is requested in large pieces, which are kept.
     fn allocate(&self, bytes: usize) -> Result<u64> {
         driver::bind(self.0.context()).map_err(|error| self.0.failure("pinning memory of the host", error))?;
         let mut memory = std::ptr::null_mut();
-        // SAFETY: the call writes one pointer, which is valid for that, and a context is current.
+        // SAFETY: the call writes one pointer, for which there is room, and a context is current.
         let pinned = unsafe { sys::cuMemHostAlloc(&mut memory, bytes, sys::CU_MEMHOSTALLOC_PORTABLE) }.result();
         match pinned {
             Ok(()) => Ok(memory.expose_provenance() as u64),
@@ -74,33 +75,33 @@ unsafe impl Backend for Pinned {
         self.0.synchronize()?;
         let taken = pageable().remove(&address);
         if let Some(Pageable { bytes, .. }) = taken {
-            // SAFETY: `allocate_pageable` had as many bytes of there, and noted that, which is taken back once. The caller frees
-            // what no work uses any more, but for the queue's, which is done.
+            // SAFETY: `allocate_pageable` allocated this many bytes at this address and noted them, and the note is removed once. The
+            // caller frees memory that only work of this queue may still use, and that work is done.
             return unsafe { HostMemory.free(address, bytes) };
         }
-        // SAFETY: the caller frees what `allocate` gave, once; no work uses it any more, as all of the queue's is done.
+        // SAFETY: the caller frees memory that `allocate` returned, once. No work uses it any more, since all work of the queue is done.
         unsafe { sys::cuMemFreeHost(std::ptr::with_exposed_provenance_mut(address as usize)) }
             .result()
             .map_err(|error| self.0.failure("freeing pinned memory of the host", error))
     }
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
-        // SAFETY: the caller's promise, of memory that the device reaches at the same address.
+        // SAFETY: the caller promises what `fill` requires, for memory that the device reaches at the same address.
         unsafe { self.0.fill(address, bytes, pattern) }
     }
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise, of memory that the device reaches at the same address.
+        // SAFETY: the caller promises what `write` requires, for memory that the device reaches at the same address.
         unsafe { self.0.write(from, to, bytes) }
     }
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise, of memory that the device reaches at the same address.
+        // SAFETY: the caller promises what `read` requires, for memory that the device reaches at the same address.
         unsafe { self.0.read(from, to, bytes) }
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise, of memory that the device reaches at the same address.
+        // SAFETY: the caller promises what `copy` requires, for memory that the device reaches at the same address.
         unsafe { self.0.copy(from, to, bytes) }
     }
 

@@ -1,40 +1,42 @@
-//! What a stretch of the program allocated in a scope: told when a guard goes.
+//! What a part of the program allocated in a scope: [`StatsGuard`].
 
 use std::fmt;
 use std::io::{self, Write};
 
+use super::scope::{ScopeStats, of_scope};
 use gpucache_engine::base::shortage::Short;
 use gpucache_engine::cache::NamedCaches;
-use gpucache_engine::home::ScopeStats;
 
-/// Tells on stderr what a scope allocated between its making and its drop: [`report_on_drop`]. It can be shown before, too, and
-/// guards may be made within each other.
+/// Prints on stderr, when it is dropped, what a scope did since [`report_on_drop`] made the guard. A guard can be displayed at any time,
+/// and guards may overlap.
 ///
 /// ```
-/// use gpucache::{cache_scope, prelude::*, report_on_drop};
+/// use gpucache::{cache_scope, prelude::*, stats};
 ///
 /// let host = Host::new();
 /// cache_scope!(told, { host.zeros::<u8>(4096)? });
-/// let guard = report_on_drop("told");
+/// let guard = stats::report_on_drop("told");
 /// cache_scope!(told, { host.zeros::<u8>(4096)? });
 /// assert!(guard.to_string().starts_with("told: 1 entry, 1 allocation: 1 hit, 0 recycled, 0 misses\n"));
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-#[must_use = "it tells when it is dropped: bind it to a name, `let _report = ..`, as `let _ = ..` drops it at once"]
+#[must_use = "the guard prints when it is dropped: bind it to a name, `let _report = ..`, because `let _ = ..` drops it at once"]
 #[derive(Debug)]
 pub struct StatsGuard {
     name: String,
-    /// What there was when it was made.
+    /// The statistics when the guard was made.
     before: ScopeStats,
 }
 
-/// A guard that tells on stderr, when it is dropped, what the scope `name` allocated since, on all threads, by what served it; and
-/// what it holds then. The scope need not have been entered yet. Peaks are those since [`reset_peaks_of`](crate::reset_peaks_of).
+/// Returns a guard that prints on stderr, when it is dropped, what the scope `name` did since, on all threads, and what it holds.
+///
+/// The scope may be entered later for the first time. The peaks that the guard prints start at the last
+/// [`reset_peaks`](super::reset_peaks).
 ///
 /// ```
-/// use gpucache::{cache_scope, prelude::*, report_on_drop};
+/// use gpucache::{cache_scope, prelude::*, stats};
 ///
-/// let _report = report_on_drop("epoch"); // tells at the end of the block
+/// let _report = stats::report_on_drop("epoch"); // prints at the end of the block
 /// for _ in 0..10 {
 ///     cache_scope!(epoch, { drop(Host::new().zeros::<f32>([32, 64])?) });
 /// }
@@ -47,7 +49,7 @@ pub fn report_on_drop(name: impl Into<String>) -> StatsGuard {
 }
 
 fn now(name: &str) -> ScopeStats {
-    NamedCaches::find(name).map(|scope| scope.stats()).unwrap_or_default()
+    NamedCaches::find(name).map(|scope| of_scope(&scope)).unwrap_or_default()
 }
 
 /// The scope's name, and [what it did since](ScopeStats::since) the guard was made.
@@ -59,7 +61,7 @@ impl fmt::Display for StatsGuard {
 
 impl Drop for StatsGuard {
     fn drop(&mut self) {
-        // Where stderr is closed nobody is left to be told.
+        // If stderr is closed, nobody reads it.
         let _ = writeln!(io::stderr(), "{self}");
     }
 }

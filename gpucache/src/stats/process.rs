@@ -4,23 +4,23 @@ use std::collections::HashSet;
 use std::fmt;
 
 use super::device::{self, DeviceStats};
-use super::scope::{self, NamedStats};
+use super::scope::{ScopeStats, of_scope};
 use crate::device::Memory;
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::shortage::Short;
 use gpucache_engine::base::table::{Align, Table};
 use gpucache_engine::cache::NamedCaches;
-use gpucache_engine::home::ScopeStats;
 
-/// All devices and scopes of the process. What other threads do meanwhile is seen at slightly different moments.
+/// All devices and scopes of the process. While other threads work, the numbers are of slightly different moments.
 ///
 /// ```
-/// use gpucache::{cache_scope, prelude::*, process_stats};
+/// use gpucache::{cache_scope, prelude::*, stats};
 ///
 /// let kept = cache_scope!(of_process, { Host::new().zeros::<u8>(4096)? });
-/// let stats = process_stats();
-/// assert!(stats.held_bytes() >= stats.scopes().busy_bytes && stats.scopes().busy_bytes >= 4096);
-/// println!("{stats}");
+/// let process = stats::process();
+/// let scope = process.scopes.iter().find(|scope| scope.name == "of_process").unwrap();
+/// assert!(process.held_bytes() >= scope.busy_bytes && scope.busy_bytes == 4096);
+/// println!("{process}");
 /// # drop(kept);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
@@ -28,41 +28,42 @@ use gpucache_engine::home::ScopeStats;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ProcessStats {
-    /// Devices that are there now, in the order in which they came.
+    /// The devices that the process uses now, in the order of their numbers.
     pub devices: Vec<DeviceStats>,
-    /// Scopes that were ever entered, by name, but for those that are forgotten as nobody came back to them.
-    pub scopes: Vec<NamedStats>,
+    /// The scopes that a thread ever entered, sorted by name. gpucache forgets scopes that no thread enters any more while many new
+    /// names come up.
+    pub scopes: Vec<ScopeStats>,
 }
 
-/// What this process does with all its devices and scopes. A reader stops nobody for longer than it takes to look at one device or
-/// one scope, and calls no driver.
+/// The statistics of all devices and scopes of the process. No lock is held for longer than it takes to read one device or one
+/// scope, and no driver is called.
 ///
 /// ```
-/// use gpucache::{prelude::*, process_stats};
+/// use gpucache::{prelude::*, stats};
 ///
 /// let host = Host::new();
-/// assert!(process_stats().devices.iter().any(|device| device.memory == host.memory()));
+/// assert!(stats::process().devices.iter().any(|device| device.memory == host.memory()));
 /// ```
-pub fn process_stats() -> ProcessStats {
+pub fn process() -> ProcessStats {
     let memories = Memory::every();
-    // What leaves a device for the host is told with the device.
+    // The statistics of a device include its host memory.
     let hosts: HashSet<u64> =
         memories.iter().filter_map(|memory| memory.known_host_side()).map(|host| host.id()).collect();
-    let devices = memories.iter().filter(|memory| !hosts.contains(&memory.id())).map(device::read).collect();
-    let mut scopes: Vec<NamedStats> = NamedCaches::all().iter().map(|scope| scope::read(scope)).collect();
+    let devices = memories.iter().filter(|memory| !hosts.contains(&memory.id())).map(device::of_memory).collect();
+    let mut scopes: Vec<ScopeStats> = NamedCaches::all().iter().map(|scope| of_scope(scope)).collect();
     scopes.sort_by(|one, other| one.name.cmp(&other.name));
     ProcessStats { devices, scopes }
 }
 
 impl ProcessStats {
-    /// Bytes held of all devices.
+    /// The reserved memory of all devices, in bytes.
     ///
     /// ```
-    /// use gpucache::{device::Virtual, prelude::*, process_stats};
+    /// use gpucache::{device::Virtual, prelude::*, stats};
     ///
-    /// let before = process_stats().held_bytes();
+    /// let before = stats::process().held_bytes();
     /// let array = Virtual::new(1 << 30).zeros::<u8>(1 << 20)?;
-    /// assert_eq!(process_stats().held_bytes(), before + (1 << 20));
+    /// assert_eq!(stats::process().held_bytes(), before + (1 << 20));
     /// # drop(array);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -70,26 +71,9 @@ impl ProcessStats {
         self.devices.iter().fold(0, |sum, device| sum.saturating_add(device.memory.bytes))
     }
 
-    /// What all scopes did and hold. Its peaks are the sums of theirs, which need not have been at one time: those of a device are its
-    /// own, in [`MemoryUse::peak_bytes`](crate::device::MemoryUse::peak_bytes).
-    ///
-    /// ```
-    /// use gpucache::{cache_scope, prelude::*, process_stats};
-    ///
-    /// cache_scope!(one_of_all, { Host::new().zeros::<u8>(4096)? });
-    /// assert!(process_stats().scopes().allocations() >= 1);
-    /// # Ok::<(), gpucache::Error>(())
-    /// ```
-    pub fn scopes(&self) -> ScopeStats {
-        self.scopes.iter().fold(ScopeStats::default(), |mut sum, scope| {
-            sum += scope.stats;
-            sum
-        })
-    }
-
     /// A line for each device.
     pub(super) fn devices_table(&self) -> Table {
-        let right = ["held", "at most", "limit", "reserved", "in blocks", "fragmented", "calls", "waits", "shortages"];
+        let right = ["held", "peak", "limit", "reserved", "in blocks", "fragmented", "calls", "waits", "shortages"];
         let columns = right.into_iter().map(|name| (name, Align::Right));
         let mut table = Table::new(std::iter::once(("device", Align::Left)).chain(columns));
         for DeviceStats { device, memory, range, order, reclaim, .. } in &self.devices {
@@ -99,7 +83,7 @@ impl ProcessStats {
                 Bytes(memory.peak_bytes).to_string(),
                 memory.limit.map_or_else(|| "none".into(), |limit| Bytes(limit).to_string()),
                 Bytes(range.reserved_bytes).to_string(),
-                Bytes(range.live_bytes).to_string(),
+                Bytes(range.block_bytes).to_string(),
                 percent(range.fragmentation()),
                 memory.times_taken().saturating_add(memory.times_given_back()).to_string(),
                 order.waits.to_string(),
@@ -111,12 +95,12 @@ impl ProcessStats {
 
     /// A line for each scope.
     fn scopes_table(&self) -> Table {
-        let right = ["entries", "allocations", "planned", "misses", "in use", "at most", "idle", "shortages"];
+        let right = ["entries", "allocations", "planned", "misses", "in use", "peak", "idle", "shortages"];
         let columns = right.into_iter().map(|name| (name, Align::Right));
         let mut table = Table::new(std::iter::once(("scope", Align::Left)).chain(columns));
-        for NamedStats { name, stats, reclaim, .. } in &self.scopes {
+        for stats in &self.scopes {
             table.row([
-                Short(name).to_string(),
+                Short(&stats.name).to_string(),
                 stats.entries.to_string(),
                 stats.allocations().to_string(),
                 percent(stats.served.planned_share()),
@@ -124,7 +108,7 @@ impl ProcessStats {
                 Bytes(stats.busy_bytes).to_string(),
                 Bytes(stats.high_water_bytes).to_string(),
                 Bytes(stats.idle_bytes).to_string(),
-                reclaim.shortages().to_string(),
+                stats.reclaim.shortages().to_string(),
             ]);
         }
         table

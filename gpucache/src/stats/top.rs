@@ -3,24 +3,25 @@
 use std::fmt;
 use std::time::Instant;
 
-use super::process::{ProcessStats, percent, process_stats};
-use super::scope::{NamedStats, ThreadStats};
+use super::process::{ProcessStats, percent, process};
+use super::scope::{ScopeStats, ThreadStats};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::shortage::Short;
 use gpucache_engine::base::table::{Align, Table};
-use gpucache_engine::home::ScopeStats;
 
 /// Characters of a bar.
 const BAR: u64 = 20;
 
-/// The process at one moment, to be shown: its devices, and its scopes by thread, those with most memory first. Each has a bar, which
-/// is as long as what the scope that has most has, full as far as that is in use. Planned shares and entries a second are of the
-/// time between two readings, or since the process began in the first one, which has no entries a second.
+/// The process at one moment, as a table: its devices, and its scopes by thread, those with most memory first.
+///
+/// Each line of a scope has a bar. Its length is the memory of the scope compared with the scope that has most. `#` is memory in use,
+/// `.` is idle memory. Planned shares and entries per second are those since the reading before. The first reading has planned shares
+/// since the process began, and no entries per second.
 ///
 /// ```
-/// use gpucache::{cache_scope, prelude::*, top};
+/// use gpucache::{cache_scope, prelude::*, stats};
 ///
-/// let mut top = top();
+/// let mut top = stats::top();
 /// cache_scope!(shown, { Host::new().zeros::<u8>(4096)? });
 /// top.renew();
 /// assert!(top.to_string().contains("\nshown  "));
@@ -34,25 +35,25 @@ pub struct Top {
     before: Option<(ProcessStats, f64)>,
 }
 
-/// Reads what [`Top`] shows.
+/// Reads the statistics of the process, to display them.
 ///
 /// ```
-/// println!("{}", gpucache::top());
+/// println!("{}", gpucache::stats::top());
 /// ```
 pub fn top() -> Top {
-    Top { stats: process_stats(), read: Instant::now(), before: None }
+    Top { stats: process(), read: Instant::now(), before: None }
 }
 
 impl Top {
-    /// Reads again. What was done is told as what was done since the last reading.
+    /// Reads again.
     ///
     /// ```
-    /// let mut top = gpucache::top();
+    /// let mut top = gpucache::stats::top();
     /// top.renew();
     /// assert!(top.to_string().contains("entries/s"));
     /// ```
     pub fn renew(&mut self) {
-        let (stats, read) = (process_stats(), Instant::now());
+        let (stats, read) = (process(), Instant::now());
         let seconds = read.duration_since(self.read).as_secs_f64();
         self.before = Some((std::mem::replace(&mut self.stats, stats), seconds));
         self.read = read;
@@ -66,9 +67,9 @@ impl Top {
         before.scopes[place].threads.get(number).map(|thread| &thread.stats)
     }
 
-    fn line(&self, scope: &NamedStats, number: usize, most: u64) -> [String; 8] {
+    fn line(&self, scope: &ScopeStats, number: usize, most: u64) -> [String; 8] {
         let ThreadStats { thread, stats, .. } = &scope.threads[number];
-        let before = self.before(&scope.name, number).copied().unwrap_or_default();
+        let before = self.before(&scope.name, number).cloned().unwrap_or_default();
         let since = stats.since(&before);
         // A scope that did nothing meanwhile shows what it did before.
         let served = if since.allocations() > 0 { since.served } else { stats.served };
@@ -92,8 +93,8 @@ impl Top {
         let columns = [left("scope"), left("thread"), right("in use"), right("held"), left("")];
         let done = [right("planned"), right("entries"), right("entries/s")];
         let mut table = Table::new(columns.into_iter().chain(done));
-        let numbers = |scope: &NamedStats| 0..scope.threads.len();
-        let mut lines: Vec<(&NamedStats, usize)> =
+        let numbers = |scope: &ScopeStats| 0..scope.threads.len();
+        let mut lines: Vec<(&ScopeStats, usize)> =
             self.stats.scopes.iter().flat_map(|scope| numbers(scope).map(move |number| (scope, number))).collect();
         lines.sort_by_key(|(scope, number)| std::cmp::Reverse(held(&scope.threads[*number].stats)));
         let most = lines.first().map_or(0, |(scope, number)| held(&scope.threads[*number].stats));

@@ -1,10 +1,10 @@
-//! What a scope's allocations amount to, by what served them: [`Served`]; and what is in use of it: [`InUse`].
+//! The allocations of a scope, by what served them: [`Served`]; and its live memory: [`InUse`].
 
-use super::counters::{Counter, Counters};
-use crate::base::amounts::{Bytes, add, total};
-use crate::base::table::{Align, Table};
+use gpucache_engine::base::amounts::{Bytes, add, total};
+use gpucache_engine::base::table::{Align, Table};
+use gpucache_engine::home::{Counter, Counts};
 
-/// Allocations, and their bytes together. A total that is more than a number says stays the largest number.
+/// A number of allocations, and the sum of their bytes. A sum beyond `u64::MAX` stays at `u64::MAX`.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -18,13 +18,13 @@ use crate::base::table::{Align, Table};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Amount {
-    /// How many there were.
+    /// The number of allocations.
     pub allocations: u64,
-    /// Their bytes.
+    /// The sum of their bytes.
     pub bytes: u64,
 }
 
-/// All that a scope ever allocated, by what served it: the words are those of [`ServedBy`](crate::trace::ServedBy).
+/// All allocations that a scope ever made, by what served them. A trace names the same four with [`ServedBy`](crate::trace::ServedBy).
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -41,25 +41,27 @@ pub struct Amount {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Served {
-    /// By the scope's plan, its ring included. The bytes are added when an entry ends, and are those of the plan's places: where sizes
-    /// vary, an array counts as the largest of its place. An entry that leaves places out adds its part of all.
+    /// Allocations that a plan served, from its arena or its ring.
+    ///
+    /// The bytes are added when an entry ends. They are the bytes of the plan's places, so an array of varying size counts as the
+    /// largest one of its place. If an entry leaves places out, a proportional part of the plan's bytes is added.
     pub planned: Amount,
-    /// By a list of idle blocks.
+    /// Allocations that a list of idle blocks served.
     pub listed: Amount,
-    /// By the device's range, whether it had the memory or took it from the device.
+    /// Allocations that the device's range served, whether it had the memory or got it from the device.
     pub ranged: Amount,
-    /// By the device itself: with `recycle = "off"`, or on a device without a range.
+    /// Allocations that the device itself served: with `recycle = "off"`, or on a device without a range.
     pub direct: Amount,
 }
 
-/// What is in use of a scope's memory.
+/// The live memory of a scope, or a part of it.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
 ///
 /// let kept = cache_scope!(in_use, { Host::new().zeros::<u8>(4096)? });
-/// let beside = gpucache::stats("in_use").unwrap().beside;
-/// assert_eq!((beside.blocks, beside.bytes, beside.peak_bytes), (1, 4096, 4096));
+/// let live = gpucache::stats("in_use").unwrap().outside_plan;
+/// assert_eq!((live.blocks, live.bytes, live.peak_bytes), (1, 4096, 4096));
 /// # drop(kept);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
@@ -67,30 +69,30 @@ pub struct Served {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct InUse {
-    /// Blocks in use by arrays now. Those of a plan that another thread serves are as of its last entry.
+    /// Blocks that live arrays use now. For a plan of another thread, the number is as of that thread's last entry.
     pub blocks: u64,
-    /// Their bytes.
+    /// Bytes of those blocks.
     pub bytes: u64,
-    /// The most bytes at once since the process began or since peaks were reset; with several threads the sum of theirs.
+    /// The most bytes that were in use at once since the process began, or since peaks were reset. For several threads, the sum of
+    /// their peaks.
     pub peak_bytes: u64,
 }
 
 impl Served {
-    pub(super) fn of(counters: &Counters) -> Served {
-        let get = |count| counters.get(count);
-        // Another thread may read one number before an allocation and the other one behind it.
+    pub(super) fn of(counts: &Counts) -> Served {
+        let get = |count| counts.get(count);
+        // Another thread may write between the readings of two numbers.
         let supplied = get(Counter::Supplied).saturating_sub(get(Counter::Grown));
         let ranged = supplied.saturating_sub(get(Counter::Direct));
-        let planned = get(Counter::PlanServed) + get(Counter::Carried);
         Served {
-            planned: Amount { allocations: planned, bytes: get(Counter::PlanServedBytes) },
+            planned: Amount { allocations: counts.planned(), bytes: get(Counter::PlanServedBytes) },
             listed: Amount { allocations: get(Counter::Listed), bytes: get(Counter::ListedBytes) },
             ranged: Amount { allocations: ranged, bytes: get(Counter::RangedBytes) },
             direct: Amount { allocations: get(Counter::Direct), bytes: get(Counter::DirectBytes) },
         }
     }
 
-    /// All of them together.
+    /// All four together.
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*};
@@ -105,7 +107,7 @@ impl Served {
         Amount { allocations: total(all.map(|one| one.allocations)), bytes: total(all.map(|one| one.bytes)) }
     }
 
-    /// Which part of the allocations a plan served, from 0 to 1; 0 where there was none.
+    /// The share of the allocations that a plan served, from 0 to 1; 0 if there was no allocation.
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*};
@@ -133,19 +135,19 @@ impl Served {
         }
     }
 
-    /// The rows of a table: services, with what is in use by plan, and beside it.
-    pub(super) fn table(&self, planned: &InUse, beside: &InUse) -> Table {
+    /// A row for each service, with the live memory in the plan; then one for the live memory outside of it.
+    pub(super) fn table(&self, in_plan: &InUse, outside_plan: &InUse) -> Table {
         let columns = [("", Align::Left), ("allocations", Align::Right), ("bytes", Align::Right)];
-        let in_use = [("in use", Align::Right), ("at most", Align::Right)];
+        let in_use = [("in use", Align::Right), ("peak", Align::Right)];
         let mut table = Table::new(columns.into_iter().chain(in_use));
         for (name, Amount { allocations, bytes }) in self.by_service() {
             table.row([name.into(), allocations.to_string(), Bytes(bytes).to_string()].into_iter().chain(match name {
-                "planned" => cells(planned),
+                "planned" => cells(in_plan),
                 _ => [String::new(), String::new()],
             }));
         }
         let empty = || ["all but planned".to_string(), String::new(), String::new()];
-        table.row(empty().into_iter().chain(cells(beside)));
+        table.row(empty().into_iter().chain(cells(outside_plan)));
         table
     }
 }
@@ -154,8 +156,8 @@ fn cells(in_use: &InUse) -> [String; 2] {
     [in_use.bytes, in_use.peak_bytes].map(|bytes| Bytes(bytes).to_string())
 }
 
-impl std::ops::AddAssign for InUse {
-    fn add_assign(&mut self, other: InUse) {
+impl InUse {
+    pub(super) fn add(&mut self, other: &InUse) {
         add(&mut self.blocks, other.blocks);
         add(&mut self.bytes, other.bytes);
         add(&mut self.peak_bytes, other.peak_bytes);

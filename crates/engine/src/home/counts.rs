@@ -1,0 +1,98 @@
+//! A reading of all that is counted of a cache, as plain numbers: [`Counts`].
+
+use super::counter::Counter;
+use super::counters::{COUNTED, Counters};
+use super::returns::Returns;
+use crate::base::amounts::{add, total};
+
+#[cfg(feature = "foreign")]
+const LAST: Counter = Counter::FreedElsewhere;
+#[cfg(not(feature = "foreign"))]
+const LAST: Counter = Counter::ReturnedBytes;
+
+/// All that is counted of a cache, or the sums of several caches. While another thread works in the scope, the numbers are of slightly
+/// different moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts([u64; LAST as usize + 1]);
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts([0; LAST as usize + 1])
+    }
+}
+
+impl Counts {
+    /// A reading of `counters`, with `planned` bytes in use by plans.
+    pub(super) fn of(counters: &Counters, returns: &Returns, planned: u64) -> Counts {
+        let mut counts = Counts::default();
+        counts.0[..COUNTED].iter_mut().zip(counters.read()).for_each(|(count, number)| *count = number);
+        counts.set(Counter::PlannedBytes, planned);
+        counts.set(Counter::ReturnedBlocks, returns.blocks());
+        counts.set(Counter::ReturnedBytes, returns.bytes());
+        counts
+    }
+
+    pub(super) fn set(&mut self, count: Counter, value: u64) {
+        self.0[count as usize] = value;
+    }
+
+    /// One of the numbers.
+    #[inline]
+    pub fn get(&self, count: Counter) -> u64 {
+        self.0[count as usize]
+    }
+
+    /// Allocations that arenas and rings served, those for which a ring grew included.
+    pub fn planned(&self) -> u64 {
+        total([self.get(Counter::PlanServed), self.get(Counter::Carried)])
+    }
+
+    /// Allocations that the cache served with memory that it had kept.
+    pub fn hits(&self) -> u64 {
+        total([self.get(Counter::Listed), self.planned()]).saturating_sub(self.get(Counter::Grown))
+    }
+
+    /// Blocks in use in arena and ring.
+    pub fn planned_blocks(&self) -> u64 {
+        total([self.get(Counter::PlanLive), self.get(Counter::RingBlocks)]).min(self.busy_blocks())
+    }
+
+    /// Blocks in use. Those that another thread dropped are not.
+    pub fn busy_blocks(&self) -> u64 {
+        let in_plans = total([self.get(Counter::PlanLive), self.get(Counter::RingBlocks), self.get(Counter::Evicted)]);
+        let returned = self.planned().saturating_sub(in_plans);
+        let waiting = [Counter::ReturnedBlocks, Counter::DeferredBlocks].map(|count| self.get(count));
+        let dropped = total([self.get(Counter::Drops), returned].into_iter().chain(waiting));
+        total([self.hits(), self.get(Counter::Supplied)]).saturating_sub(dropped)
+    }
+
+    /// Bytes of the blocks in use.
+    pub fn busy_bytes(&self) -> u64 {
+        // What one thread reads while another one writes need not be of one moment: sums may be of more than there is.
+        let waiting = total([Counter::ReturnedBytes, Counter::DeferredBytes].map(|count| self.get(count)));
+        total([Counter::BusyBytes, Counter::PlannedBytes].map(|count| self.get(count))).saturating_sub(waiting)
+    }
+
+    /// Bytes that the cache keeps for its next allocations.
+    pub fn idle_bytes(&self) -> u64 {
+        self.get(Counter::HeldBytes).saturating_sub(self.busy_bytes())
+    }
+
+    /// What was done, once there are no plans any more.
+    pub(super) fn without_plans(mut self) -> Counts {
+        let now = [Counter::Plans, Counter::Positions, Counter::PlanBytes, Counter::BoundBytes, Counter::HasStopped];
+        now.into_iter().for_each(|count| self.set(count, 0));
+        self
+    }
+
+    /// Of a cache in which nothing is in use any more.
+    pub(crate) fn forget_peaks(&mut self) {
+        [Counter::Peak, Counter::PlanPeak, Counter::BesidePeak].into_iter().for_each(|count| self.set(count, 0));
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| add(sum, more));
+    }
+}

@@ -1,0 +1,77 @@
+//! The same training without the cache: how much memory and time it needs, measured in a process of its own.
+
+use std::fmt;
+use std::process::{Command, Stdio};
+
+use crate::Options;
+use crate::buffers::Alloc;
+use crate::common::Result;
+use crate::report::{Report, mebibytes};
+
+/// Epochs of the comparison: enough to measure a speed, and a small part of a whole run.
+const EPOCHS: u16 = 10;
+/// A difference in speed below this share is noise.
+const NOISE: f64 = 0.05;
+
+/// A training whose arrays come from the device: the part of its report that is compared.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+struct Uncached {
+    steps: u64,
+    best_steps_per_second: f64,
+    device_takes: u64,
+    peak_device_bytes: u64,
+}
+
+/// The figures of a run next to those of the same training without the cache.
+pub(crate) struct Comparison<'a> {
+    report: &'a Report,
+    uncached: Uncached,
+}
+
+impl<'a> Comparison<'a> {
+    /// Trains for some epochs with `--alloc plain` on the same device. That process has a peak of its own, and writes no trace.
+    ///
+    /// # Errors
+    /// If that process fails.
+    pub(crate) fn measure(report: &'a Report, options: &Options) -> Result<Option<Self>> {
+        if options.alloc != Alloc::Scoped {
+            return Ok(None);
+        }
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--alloc", "plain", "--json", "--device", report.device()]);
+        command.args(["--epochs", &EPOCHS.min(options.epochs).to_string()]);
+        command.args(options.functional.then_some("--functional"));
+        command.env_remove("GPUCACHE_TRACE").env_remove("GPUCACHE_WATCH").stderr(Stdio::inherit());
+        let uncached = serde_json::from_slice(&command.output()?.stdout)
+            .map_err(|error| format!("the training without the cache, for comparison, failed: {error}"))?;
+        Ok(Some(Self { report, uncached }))
+    }
+}
+
+impl fmt::Display for Comparison<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { report, uncached } = self;
+        let per_step = |takes: u64, steps: u64| takes as f64 / steps.max(1) as f64;
+        let (speed, plain_speed) = (report.best_steps_per_second(), uncached.best_steps_per_second);
+        let (peak, plain_peak) = (report.peak_device_bytes(), uncached.peak_device_bytes);
+        let takes = per_step(uncached.device_takes, uncached.steps);
+        writeln!(f, "                       with the cache   without")?;
+        writeln!(f, "best steps per second  {speed:14.0} {plain_speed:9.0}")?;
+        writeln!(f, "device calls per step  {:14.2} {takes:9.2}", per_step(report.device_takes(), report.steps()))?;
+        write!(f, "peak memory, MiB       {:14.2} {:9.2}", mebibytes(peak), mebibytes(plain_peak))?;
+        if speed < plain_speed * (1.0 + NOISE) {
+            let step = 1e6 / plain_speed;
+            write!(
+                f,
+                "\nNo gain in speed: a step takes {step:.0} µs here, and its {takes:.0} allocations are a small part of that."
+            )?;
+        }
+        if peak > plain_peak {
+            write!(
+                f,
+                "\nNo gain in memory: the cache reserves whole pages (2 MiB on a GPU, 64 KiB on a host), and this network is small."
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! What a scope did with the memory of other crates: [`ForeignStats`].
+
+use std::fmt;
+
+use gpucache_engine::base::amounts::Count;
+use gpucache_engine::home::{Counter, Counts};
+
+/// What a scope did with the memory that other crates allocate and free through the driver, over all threads, since the process
+/// began. See [`foreign`](crate::foreign).
+///
+/// ```no_run
+/// use gpucache::cache_scope;
+///
+/// # fn candle_step() {}
+/// cache_scope!(train_step, { candle_step() });
+/// let foreign = gpucache::stats("train_step").unwrap().foreign;
+/// println!("{} of {}", foreign.served, foreign.served + foreign.passed_on);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct ForeignStats {
+    /// Allocations that the scope served.
+    pub served: u64,
+    /// Allocations inside the scope that went on to the driver, because the stream is captured or its context is not the device's own.
+    pub passed_on: u64,
+    /// Blocks of the scope that were freed on another stream than their own. The next use of their memory waits for that stream.
+    pub freed_elsewhere: u64,
+}
+
+impl ForeignStats {
+    pub(super) fn of(counts: &Counts) -> ForeignStats {
+        ForeignStats {
+            served: counts.get(Counter::ForeignServed),
+            passed_on: counts.get(Counter::ForeignPassedOn),
+            freed_elsewhere: counts.get(Counter::FreedElsewhere),
+        }
+    }
+
+    pub(super) fn combine(&mut self, other: &ForeignStats, with: fn(u64, u64) -> u64) {
+        self.served = with(self.served, other.served);
+        self.passed_on = with(self.passed_on, other.passed_on);
+        self.freed_elsewhere = with(self.freed_elsewhere, other.freed_elsewhere);
+    }
+}
+
+impl fmt::Display for ForeignStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let allocations = Count(self.served, "allocation", "allocations");
+        write!(f, "{allocations} served, {} passed on, {} freed elsewhere", self.passed_on, self.freed_elsewhere)
+    }
+}

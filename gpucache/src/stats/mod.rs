@@ -1,0 +1,56 @@
+//! Statistics: what scopes, devices and the whole process did, and what they hold.
+//!
+//! All of it is one tree of plain data. Every type prints as a table or as a line, and can be serialized with the feature `serde`.
+//!
+//! | of | call | get |
+//! |---|---|---|
+//! | a scope | [`gpucache::stats("name")`](crate::stats()), [`Scope::stats`](crate::Scope::stats) | [`ScopeStats`]: hits and misses, busy and idle memory, [`served`](Served), [`plan`](PlanStats), `reclaim`, `offload`, `foreign`, [`threads`](ThreadStats) |
+//! | a device | [`device`] | [`DeviceStats`]: memory, range, order, `reclaim`, `offload` |
+//! | the process | [`process`] | [`ProcessStats`]: all devices and scopes |
+//!
+//! [`top`] shows the process as a terminal program would. [`report_on_drop`] prints what a part of the program allocated.
+//! `GPUCACHE_WATCH=PATH` writes [`top`] to a file once a second.
+//!
+//! Reading statistics calls no driver. A program that reads none pays nothing for them: gpucache counts each event once, where it
+//! happens.
+//!
+//! | file | its one matter |
+//! |---|---|
+//! | `scope` | [`ScopeStats`], [`ThreadStats`]: one scope and its threads |
+//! | `served`, `plan`, `foreign` | the parts of it |
+//! | `device` | [`DeviceStats`]: one device |
+//! | `process` | [`ProcessStats`]: all of them |
+//! | `peaks` | peaks that start again |
+//! | `invalidated` | [`Invalidated`]: what an invalidation freed |
+//! | `guard` | [`StatsGuard`]: what a part of the program allocated |
+//! | `top` | [`Top`]: a line for each scope and thread, with bars |
+//! | `watch` | the same in a file, once a second |
+
+mod device;
+#[cfg(feature = "foreign")]
+mod foreign;
+mod guard;
+mod invalidated;
+mod peaks;
+mod plan;
+mod process;
+mod scope;
+mod served;
+mod top;
+mod watch;
+
+pub use crate::placed::PlacedStats;
+pub use device::{DeviceStats, RangeUse, device, reset_device_peaks};
+#[cfg(feature = "foreign")]
+pub use foreign::ForeignStats;
+pub use gpucache_engine::{ReclaimStats, ReclaimStep, StepUse};
+pub use guard::{StatsGuard, report_on_drop};
+pub use invalidated::Invalidated;
+pub use peaks::reset_peaks;
+pub use plan::{Deviations, PlanStats, Unplanned};
+pub use process::{ProcessStats, process};
+pub(crate) use scope::of_scope;
+pub use scope::{ScopeStats, ThreadStats};
+pub use served::{Amount, InUse, Served};
+pub use top::{Top, top};
+pub(crate) use watch::start_from_environment;

@@ -1,0 +1,208 @@
+//! How a scope plans: [`PlanStats`].
+
+use std::fmt;
+use std::time::Duration;
+
+use gpucache_engine::base::amounts::{Bytes, Count, add, total};
+use gpucache_engine::home::{Counter, Counts};
+
+/// How a scope with `recycle = "auto"` plans: which plans there are now, and what happened since the process began. For several
+/// threads, each number is the sum of theirs. [`Served::planned`](super::Served) counts the allocations that plans served.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// for _ in 0..10 {
+///     cache_scope!(planned, { drop(Host::new().zeros::<u8>(4096)?) });
+/// }
+/// let plan = gpucache::stats("planned").unwrap().plan;
+/// assert_eq!((plan.plans, plan.positions), (1, 1));
+/// assert_eq!((plan.arena_bytes, plan.bound_bytes), (4096, 4096)); // no lower layout is possible
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct PlanStats {
+    /// Orders of allocations and drops that have a plan now: at most four on each thread.
+    pub plans: u64,
+    /// Allocations for which those plans have a place.
+    pub positions: u64,
+    /// Bytes of the arena, in which all plans of a thread lie: the height of the highest layout. They count even while the thread
+    /// has no memory for the arena.
+    pub arena_bytes: u64,
+    /// The least bytes that any layout of the highest plan could have.
+    pub bound_bytes: u64,
+    /// The planned allocations that the ring served: arrays that are alive when their successors are allocated.
+    pub carried: u64,
+    /// Allocations of arrays that outlive their entry, and for which neither arena nor ring has a place. Lists and the range serve
+    /// them. Their sizes differ and they are dropped in no fixed order, or there are too few of them for a ring.
+    pub aside: u64,
+    /// How entries deviated from their plan.
+    pub deviations: Deviations,
+    /// Time spent on computing layouts.
+    pub planning_time: Duration,
+    /// Why no plan serves the scope now, on the first thread where that is so; `None` if plans serve it.
+    pub unplanned: Option<Unplanned>,
+}
+
+/// How often entries deviated from their plan since the process began, by kind.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// for layers in [2, 2, 2, 2, 3] {
+///     cache_scope!(extra, {
+///         for _ in 0..layers {
+///             drop(Host::new().zeros::<u8>(4096)?);
+///         }
+///     });
+/// }
+/// let deviations = gpucache::stats("extra").unwrap().plan.deviations;
+/// assert_eq!((deviations.extra, deviations.missing), (1, 0));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Deviations {
+    /// Allocations that the plan did not expect. Lists and the range served them.
+    pub extra: u64,
+    /// Allocations that the plan expected and that did not come.
+    pub missing: u64,
+    /// Allocations that came earlier or later than planned. The plan served them.
+    pub reordered: u64,
+    /// Allocations of more bytes than their place has. Lists and the range served them.
+    pub larger: u64,
+    /// Allocations whose place still held an array that lived longer than planned. Lists and the range served them.
+    pub blocked: u64,
+}
+
+impl Deviations {
+    /// The sum of all kinds.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, prelude::*};
+    ///
+    /// for layers in [2, 2, 2, 2, 3] {
+    ///     cache_scope!(deviating, {
+    ///         for _ in 0..layers {
+    ///             drop(Host::new().zeros::<u8>(4096)?);
+    ///         }
+    ///     });
+    /// }
+    /// assert_eq!(gpucache::stats("deviating").unwrap().plan.deviations.total(), 1);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn total(&self) -> u64 {
+        total([self.extra, self.missing, self.reordered, self.larger, self.blocked])
+    }
+
+    fn combine(&mut self, other: &Deviations, with: fn(u64, u64) -> u64) {
+        let Deviations { extra, missing, reordered, larger, blocked } = *other;
+        let others = [extra, missing, reordered, larger, blocked];
+        let Deviations { extra, missing, reordered, larger, blocked } = self;
+        let own = [extra, missing, reordered, larger, blocked];
+        own.into_iter().zip(others).for_each(|(own, other)| *own = with(*own, other));
+    }
+}
+
+impl fmt::Display for Deviations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Deviations { extra, missing, reordered, larger, blocked } = self;
+        write!(f, "{extra} extra, {missing} missing, {reordered} reordered, {larger} larger, {blocked} blocked")
+    }
+}
+
+/// Two lines: which plans there are, and how entries went.
+impl fmt::Display for PlanStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (plans, positions) = (Count(self.plans, "plan", "plans"), self.positions);
+        let (bytes, bound, time) = (Bytes(self.arena_bytes), Bytes(self.bound_bytes), self.planning_time);
+        let positions = Count(positions, "allocation", "allocations");
+        writeln!(f, "{plans} of {positions} in {bytes} (at least {bound} needed), computed in {time:?}")?;
+        write!(f, "{} carried, {} aside; deviations: {}", self.carried, self.aside, self.deviations)?;
+        self.unplanned.map_or(Ok(()), |why| write!(f, "; not planned: {why}"))
+    }
+}
+
+impl PlanStats {
+    pub(super) fn of(counts: &Counts) -> PlanStats {
+        let get = |count| counts.get(count);
+        let lacks_arena = get(Counter::PlanBytes) > 0 && get(Counter::Arena) == 0;
+        let unplanned = match get(Counter::Plans) {
+            0 if get(Counter::HasStopped) > 0 => Some(Unplanned::Irregular),
+            0 => Some(Unplanned::Learning),
+            _ if lacks_arena => Some(Unplanned::Short),
+            _ => None,
+        };
+        PlanStats {
+            plans: get(Counter::Plans),
+            positions: get(Counter::Positions),
+            arena_bytes: get(Counter::PlanBytes),
+            bound_bytes: get(Counter::BoundBytes),
+            carried: get(Counter::Carried),
+            aside: get(Counter::Aside),
+            deviations: Deviations {
+                extra: get(Counter::Extra),
+                missing: get(Counter::Missing),
+                reordered: get(Counter::Reordered),
+                larger: get(Counter::Larger),
+                blocked: get(Counter::Blocked),
+            },
+            planning_time: Duration::from_nanos(get(Counter::PlanningTime)),
+            unplanned,
+        }
+    }
+
+    /// Combines what happened since the process began with that of another reading.
+    pub(super) fn combine(&mut self, other: &PlanStats, with: fn(u64, u64) -> u64) {
+        self.carried = with(self.carried, other.carried);
+        self.aside = with(self.aside, other.aside);
+        self.deviations.combine(&other.deviations, with);
+        let [own, other] = [self, other].map(|stats| u64::try_from(stats.planning_time.as_nanos()).unwrap_or(u64::MAX));
+        self.planning_time = Duration::from_nanos(with(own, other));
+    }
+
+    /// Adds which plans there are now.
+    pub(super) fn add_plans(&mut self, other: &PlanStats) {
+        add(&mut self.plans, other.plans);
+        add(&mut self.positions, other.positions);
+        add(&mut self.arena_bytes, other.arena_bytes);
+        add(&mut self.bound_bytes, other.bound_bytes);
+        self.unplanned = self.unplanned.or(other.unplanned);
+    }
+}
+
+/// Why no plan serves a scope with `recycle = "auto"` now. It is displayed as a sentence.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*, stats::Unplanned};
+///
+/// cache_scope!(new, { drop(Host::new().zeros::<u8>(4096)?) });
+/// let why = gpucache::stats("new").unwrap().plan.unplanned;
+/// assert_eq!(why, Some(Unplanned::Learning));
+/// assert_eq!(why.unwrap().to_string(), "no order of allocations and drops came twice yet");
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum Unplanned {
+    /// No order of allocations and drops came twice yet. Entries are recorded.
+    Learning,
+    /// Many entries were recorded, and no two had the same order. Recording pauses, and starts again later.
+    Irregular,
+    /// The scope has plans, but found no contiguous memory for their arena beside its live memory. It tries again later.
+    Short,
+}
+
+impl fmt::Display for Unplanned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unplanned::Learning => "no order of allocations and drops came twice yet",
+            Unplanned::Irregular => "no two of many entries had the same order of allocations; recording pauses",
+            Unplanned::Short => "no contiguous memory is free for the arena of the plans",
+        })
+    }
+}

@@ -1,0 +1,264 @@
+//! One scope: [`ScopeStats`], over all threads and for each.
+
+use std::fmt;
+
+#[cfg(feature = "foreign")]
+use super::foreign::ForeignStats;
+use super::plan::PlanStats;
+use super::served::{InUse, Served};
+use crate::placed::{PlacedStats, stats_of_scope};
+use gpucache_engine::base::amounts::{Bytes, Count, add, total};
+use gpucache_engine::cache::{Cache, NamedCaches};
+use gpucache_engine::home::{Counter, Counts};
+use gpucache_engine::pressure::ReclaimStats;
+
+/// What a scope did since the process began, and what it holds now, over all threads.
+///
+/// Each allocation inside the scope is one hit, one recycled block or one miss ([`allocations`](ScopeStats::allocations)). If scopes
+/// are nested, the innermost one counts it. A failed allocation does not count. Bytes are those that the arrays asked for; only the
+/// arena of a plan counts as a whole. While other threads work in the scope, the numbers are of slightly different moments.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// let host = Host::new();
+/// for _ in 0..3 {
+///     cache_scope!(forward, {
+///         let hidden = Array::<f32, _>::zeros(&host, [32, 64])?;
+///         let _output = Array::<f32, _>::zeros(&host, [32, 10])?; // in the page that `hidden` does not fill
+///         drop(hidden);
+///     });
+/// }
+/// let stats = gpucache::stats("forward").unwrap();
+/// assert_eq!((stats.entries, stats.hits, stats.recycled, stats.misses), (3, 4, 1, 1));
+/// assert_eq!((stats.device_allocations, stats.mapped_pieces), (0, 1)); // on Linux, where a host has pages
+/// assert_eq!((stats.plan.plans, stats.reclaim.failed, stats.threads.len()), (1, 0, 1));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct ScopeStats {
+    /// The name of the scope.
+    pub name: String,
+    /// How often the scope was entered, entries within entries included. A call of an `async fn` counts as one entry, at its first
+    /// poll.
+    pub entries: u64,
+    /// How often futures of the scope were polled, the first time included. Each poll is inside the scope while it runs.
+    pub polls: u64,
+    /// Allocations that the scope served with memory that it had kept: a block of a list, or a place in its plan.
+    pub hits: u64,
+    /// Allocations that the device's range served with memory that it had: this scope or another one had returned it. Arrays without
+    /// bytes need no memory, and count here or as hits.
+    pub recycled: u64,
+    /// Allocations for which the device gave memory, by a call of its allocator or by mapping pages.
+    pub misses: u64,
+    /// Blocks that live arrays use now, including arrays that left the scope.
+    pub busy_blocks: u64,
+    /// Bytes of the busy blocks.
+    pub busy_bytes: u64,
+    /// Blocks that the scope keeps for its next allocations: those in its lists, and the free places of a plan that has an arena.
+    /// Memory that went back to the device's range does not count.
+    pub idle_blocks: u64,
+    /// Bytes of the idle blocks. Places of a plan may overlap, so each free byte of the arena counts once.
+    pub idle_bytes: u64,
+    /// The most bytes that were in use at once since the process began, or since peaks were reset
+    /// ([`reset_peaks`](super::reset_peaks)). For several threads, the sum of their peaks.
+    pub high_water_bytes: u64,
+    /// Calls of the device's allocator for the scope since the process began: by misses with `recycle = "off"`, and on a device
+    /// without pages, for an array or for a chunk of a range.
+    pub device_allocations: u64,
+    /// Pieces of memory that were mapped for the scope since the process began, by its misses and for the arenas of its plans. A
+    /// piece is one page, or several that are mapped and unmapped together.
+    pub mapped_pieces: u64,
+    /// Bytes that the scope is likely to need again: those that were in use at once since the last invalidation and are not in use
+    /// now. The scope or the device's range keeps them.
+    pub spare_bytes: u64,
+    /// The allocations, by what served them.
+    pub served: Served,
+    /// The live memory in the arena and the ring of plans. A drop on another thread counts once the owner of the memory has
+    /// noticed it.
+    pub in_plan: InUse,
+    /// All other live memory.
+    pub outside_plan: InUse,
+    /// How the scope plans.
+    pub plan: PlanStats,
+    /// How often the scope's allocations found a device short of memory, and which reclaim step served them then. Allocations that
+    /// the scope's own limit refused do not count.
+    pub reclaim: ReclaimStats,
+    /// Arrays that moved between a device and host memory while the scope was the outermost one of its thread. Not counted by
+    /// thread.
+    pub offload: PlacedStats,
+    /// Memory of other crates.
+    #[cfg(feature = "foreign")]
+    pub foreign: ForeignStats,
+    /// The same for each thread, in the order in which the threads came. Empty for the statistics of one thread.
+    pub threads: Vec<ThreadStats>,
+}
+
+/// What a scope did and holds on one thread. If a thread took over the memory of a thread that ended, both count here.
+///
+/// ```
+/// use gpucache::{cache_scope, prelude::*};
+///
+/// let work = || cache_scope!(of_worker, { drop(Host::new().zeros::<u8>(4096)); });
+/// std::thread::Builder::new().name("worker".into()).spawn(work)?.join().unwrap();
+/// let threads = gpucache::stats("of_worker").unwrap().threads;
+/// assert_eq!((&threads[0].thread, threads[0].stats.entries), (&None, 1)); // it has ended
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct ThreadStats {
+    /// The thread's name, or `thread` and a number if it has none; `None` once the thread has ended.
+    pub thread: Option<String>,
+    /// Whether the thread is inside the scope now.
+    pub is_inside: bool,
+    /// What the scope did and holds on the thread.
+    pub stats: ScopeStats,
+}
+
+impl ScopeStats {
+    /// What the scope did since an earlier reading. Everything that is as of now (busy and idle memory, peaks, plans) is that of this
+    /// reading.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, prelude::*};
+    ///
+    /// cache_scope!(phases, { Host::new().zeros::<u8>(4096)? });
+    /// let warm = gpucache::stats("phases").unwrap();
+    /// cache_scope!(phases, { Host::new().zeros::<u8>(4096)? });
+    /// let since = gpucache::stats("phases").unwrap().since(&warm);
+    /// assert_eq!((since.entries, since.hits, since.misses), (1, 1, 0));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn since(&self, earlier: &ScopeStats) -> ScopeStats {
+        let mut since = self.clone();
+        since.combine(earlier, u64::saturating_sub);
+        since.offload = self.offload.since(&earlier.offload);
+        for (thread, earlier) in since.threads.iter_mut().zip(&earlier.threads) {
+            thread.stats = thread.stats.since(&earlier.stats);
+        }
+        since
+    }
+
+    /// All allocations since the process began: hits, recycled blocks and misses.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, prelude::*};
+    ///
+    /// for _ in 0..3 {
+    ///     cache_scope!(counted, { Host::new().zeros::<u8>(4096)? });
+    /// }
+    /// assert_eq!(gpucache::stats("counted").unwrap().allocations(), 3);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn allocations(&self) -> u64 {
+        total([self.hits, self.recycled, self.misses])
+    }
+}
+
+/// All that is counted of a scope.
+pub(crate) fn of_scope(scope: &NamedCaches) -> ScopeStats {
+    let mut all = ScopeStats::of(&scope.past());
+    // Nobody plans there any more.
+    all.plan.unplanned = None;
+    let threads: Vec<ThreadStats> = scope.caches().into_iter().map(of_thread).collect();
+    threads.iter().for_each(|thread| all += &thread.stats);
+    let offload = stats_of_scope(scope.name()).unwrap_or_default();
+    ScopeStats { name: scope.name().to_string(), reclaim: scope.reclaim(), offload, threads, ..all }
+}
+
+fn of_thread(cache: &'static Cache) -> ThreadStats {
+    ThreadStats {
+        thread: cache.thread().map(|name| name.to_string()),
+        is_inside: cache.is_entered(),
+        stats: ScopeStats { reclaim: cache.reclaim(), ..ScopeStats::of(&cache.counts()) },
+    }
+}
+
+impl ScopeStats {
+    /// What is counted of one thread's cache.
+    pub(crate) fn of(counts: &Counts) -> ScopeStats {
+        let get = |count| counts.get(count);
+        let (busy_blocks, busy_bytes) = (counts.busy_blocks(), counts.busy_bytes());
+        let (in_plan, blocks) = (get(Counter::PlannedBytes).min(busy_bytes), counts.planned_blocks());
+        ScopeStats {
+            entries: get(Counter::Entries),
+            polls: get(Counter::Polls),
+            hits: counts.hits(),
+            recycled: get(Counter::Supplied).saturating_sub(get(Counter::Misses)),
+            misses: get(Counter::Misses),
+            busy_blocks,
+            busy_bytes,
+            idle_blocks: (total([get(Counter::HeldBlocks), get(Counter::RingBlocks)])).saturating_sub(busy_blocks),
+            idle_bytes: counts.idle_bytes(),
+            high_water_bytes: get(Counter::Peak),
+            device_allocations: get(Counter::DeviceAllocations),
+            mapped_pieces: get(Counter::MappedPieces),
+            spare_bytes: get(Counter::Demand).saturating_sub(busy_bytes),
+            served: Served::of(counts),
+            in_plan: InUse { blocks, bytes: in_plan, peak_bytes: get(Counter::PlanPeak) },
+            outside_plan: InUse {
+                blocks: busy_blocks - blocks,
+                bytes: busy_bytes - in_plan,
+                peak_bytes: get(Counter::BesidePeak),
+            },
+            plan: PlanStats::of(counts),
+            #[cfg(feature = "foreign")]
+            foreign: ForeignStats::of(counts),
+            ..ScopeStats::default()
+        }
+    }
+
+    /// Combines what happened since the process began with that of another reading; all but offload.
+    fn combine(&mut self, other: &ScopeStats, with: fn(u64, u64) -> u64) {
+        let ScopeStats { entries, polls, hits, recycled, misses, device_allocations, mapped_pieces, .. } = self;
+        let own = [entries, polls, hits, recycled, misses, device_allocations, mapped_pieces];
+        let ScopeStats { entries, polls, hits, recycled, misses, device_allocations, mapped_pieces, .. } = *other;
+        let others = [entries, polls, hits, recycled, misses, device_allocations, mapped_pieces];
+        own.into_iter().zip(others).for_each(|(own, other)| *own = with(*own, other));
+        self.served.combine(&other.served, with);
+        self.plan.combine(&other.plan, with);
+        self.reclaim.combine(&other.reclaim, with);
+        #[cfg(feature = "foreign")]
+        self.foreign.combine(&other.foreign, with);
+    }
+}
+
+/// Two lines, what the scope did and what it holds; then a table of what served the allocations. `{:#}` leaves the table out.
+impl fmt::Display for ScopeStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = Count(self.entries, "entry", "entries");
+        let allocations = Count(self.allocations(), "allocation", "allocations");
+        let (hits, misses) = (Count(self.hits, "hit", "hits"), Count(self.misses, "miss", "misses"));
+        write!(f, "{entries}")?;
+        if self.polls > 0 {
+            write!(f, " ({})", Count(self.polls, "poll", "polls"))?;
+        }
+        writeln!(f, ", {allocations}: {hits}, {} recycled, {misses}", self.recycled)?;
+        let blocks = |number| Count(number, "block", "blocks");
+        let (busy, idle, most) = (Bytes(self.busy_bytes), Bytes(self.idle_bytes), Bytes(self.high_water_bytes));
+        write!(f, "{busy} in use in {}, peak {most}; ", blocks(self.busy_blocks))?;
+        write!(f, "{idle} idle in {}", blocks(self.idle_blocks))?;
+        if f.alternate() { Ok(()) } else { write!(f, "\n{}", self.served.table(&self.in_plan, &self.outside_plan)) }
+    }
+}
+
+/// The sum of two scopes or threads, without their names and threads.
+impl std::ops::AddAssign<&ScopeStats> for ScopeStats {
+    fn add_assign(&mut self, other: &ScopeStats) {
+        self.combine(other, u64::saturating_add);
+        add(&mut self.busy_blocks, other.busy_blocks);
+        add(&mut self.busy_bytes, other.busy_bytes);
+        add(&mut self.idle_blocks, other.idle_blocks);
+        add(&mut self.idle_bytes, other.idle_bytes);
+        add(&mut self.high_water_bytes, other.high_water_bytes);
+        add(&mut self.spare_bytes, other.spare_bytes);
+        self.in_plan.add(&other.in_plan);
+        self.outside_plan.add(&other.outside_plan);
+        self.plan.add_plans(&other.plan);
+        self.offload.add(&other.offload);
+    }
+}
