@@ -47,8 +47,8 @@ use proc_macro2::TokenStream as TokenStream2;
 /// `placement = "device"`, `"host"` or `"auto"` says where a placed array rests while nobody uses it. See
 /// [`Scope::placement`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.placement).
 ///
-/// `limit = BYTES`, any expression that is a `u64`, says how much the scope may hold on a thread, in use or idle; it is
-/// evaluated at every call, and is hard. See
+/// `limit = "512MiB"` limits how much memory the scope holds on a thread, in use or idle. The value is a text in quotes, which the
+/// compiler reads, or an expression that is a `u64` of bytes, a `gpucache::Limit` or a text. An expression is evaluated at every call. See
 /// [`Scope::limit`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.limit).
 ///
 /// Scope names are shared by the whole process: if two libraries use the name `step`, they share one scope. A library should write

@@ -105,12 +105,17 @@ pub struct StepUse {
 /// `reclaim_of` for a scope.
 ///
 /// ```
-/// use gpucache::{cache_scope, device::Virtual, prelude::*, reclaim, stats::ReclaimStep};
+/// use gpucache::{cache_scope, device::Virtual, prelude::*, stats::ReclaimStep};
 ///
 /// let device = Virtual::new(8 << 20);
 /// cache_scope!(first, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
+<<<<<<< HEAD
+/// cache_scope!(second, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // for which the first one gives its memory
+/// let reclaim = device.stats().reclaim;
+=======
 /// cache_scope!(second, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // the first scope gives its memory back
 /// let reclaim = reclaim(&device);
+>>>>>>> main
 /// assert_eq!((reclaim.shortages(), reclaim.failed, reclaim.step(ReclaimStep::OtherScopes).served), (1, 0, 1));
 /// println!("{reclaim}");
 /// # Ok::<(), gpucache::Error>(())
@@ -130,9 +135,9 @@ impl ReclaimStats {
     /// The counts of one step.
     ///
     /// ```
-    /// use gpucache::{device::Virtual, reclaim, stats::ReclaimStep};
+    /// use gpucache::{device::Virtual, stats::ReclaimStep};
     ///
-    /// assert_eq!(reclaim(&Virtual::new(1 << 30)).step(ReclaimStep::Pages).tried, 0);
+    /// assert_eq!(Virtual::new(1 << 30).stats().reclaim.step(ReclaimStep::Pages).tried, 0);
     /// ```
     pub fn step(&self, step: ReclaimStep) -> StepUse {
         self.steps[step as usize]
@@ -141,11 +146,11 @@ impl ReclaimStats {
     /// How many allocations found the device short of memory.
     ///
     /// ```
-    /// use gpucache::{reclaim, device::Virtual, prelude::*};
+    /// use gpucache::{device::Virtual, prelude::*};
     ///
     /// let device = Virtual::new(1 << 20);
     /// assert!(device.zeros::<u8>(2 << 20).is_err());
-    /// assert_eq!((reclaim(&device).shortages(), reclaim(&device).failed), (1, 1));
+    /// assert_eq!((device.stats().reclaim.shortages(), device.stats().reclaim.failed), (1, 1));
     /// ```
     pub fn shortages(&self) -> u64 {
         total(self.steps.iter().map(|step| step.served).chain([self.failed]))
