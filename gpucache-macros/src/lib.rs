@@ -3,7 +3,7 @@
 //! An expansion passes through these files. `ast` parses the input. `valid` checks it and contains every rejection. `later` and `tail`
 //! help it: `later` finds code that would run after the scope was left, and `tail` finds the async block at the end of a body.
 //! `expand` writes the code, with `guard` (enters a scope) and `future` (enters it at each poll). `mentions` lists the variables that a
-//! computed name uses. The generated code names only `gpucache::Scope`, its guard, `gpucache::Recycle`, `gpucache::Placement`,
+//! computed name uses. The generated code names only `gpucache::Scope`, its guard, `gpucache::Recycle`, `gpucache::offload::Placement`,
 //! and the trait of computed names.
 //!
 //! Invariants: the user's tokens keep their own spans, so that errors in a body appear at the user's own lines. Names

@@ -117,13 +117,8 @@ impl Faulty {
         self.ledger().disarm();
     }
 
-<<<<<<< HEAD
-    /// Changes the bytes beyond which the device is out of memory.
-    pub fn set_room(&self, bytes: usize) {
-=======
     /// Changes how many bytes of memory the device has.
-    pub fn set_limit(&self, bytes: usize) {
->>>>>>> main
+    pub fn set_room(&self, bytes: usize) {
         self.ledger().limit = bytes;
     }
 

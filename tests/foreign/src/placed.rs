@@ -11,13 +11,8 @@ const ROUNDS: u32 = 6;
 
 pub(crate) fn run() -> Outcome {
     let gpu = Cuda::new(0)?;
-<<<<<<< HEAD
-    // A third of them.
-    gpu.set_limit(4 << 20).unwrap();
-=======
     // The limit is a third of the arrays' bytes.
-    limit(&gpu, 4 << 20);
->>>>>>> main
+    gpu.set_limit(4 << 20).unwrap();
     let make = |value| Placed::new(Array::full(&gpu, LEN, value)?);
     let mut arrays = Vec::new();
     for value in 0..ARRAYS {

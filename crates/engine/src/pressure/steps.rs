@@ -109,13 +109,8 @@ pub struct StepUse {
 ///
 /// let device = Virtual::new(8 << 20);
 /// cache_scope!(first, recycle = "keyed", { device.zeros::<u8>(6 << 20)? });
-<<<<<<< HEAD
-/// cache_scope!(second, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // for which the first one gives its memory
-/// let reclaim = device.stats().reclaim;
-=======
 /// cache_scope!(second, recycle = "keyed", { device.zeros::<u8>(4 << 20)? }); // the first scope gives its memory back
-/// let reclaim = reclaim(&device);
->>>>>>> main
+/// let reclaim = device.stats().reclaim;
 /// assert_eq!((reclaim.shortages(), reclaim.failed, reclaim.step(ReclaimStep::OtherScopes).served), (1, 0, 1));
 /// println!("{reclaim}");
 /// # Ok::<(), gpucache::Error>(())
