@@ -160,7 +160,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     ///   fails with an error that names the limit ([`Error::shortage`](crate::Error::shortage)).
     /// - A soft limit refuses nothing. An allocation beyond it gets idle memory first, from the least recently used scope on, and
     ///   otherwise more is held. Plans get their blocks within the limit only, or from memory that is reserved already.
-    ///   [`ReclaimStats::beyond_soft`](crate::ReclaimStats::beyond_soft) counts the allocations for which more was held.
+    ///   [`ReclaimStats::beyond_soft`](crate::stats::ReclaimStats::beyond_soft) counts the allocations for which more was held.
     ///
     /// A device can have one limit of each kind; [`Limit::NONE`](crate::Limit::NONE) ends both. Idle memory beyond a new limit goes
     /// back at once, and live arrays stay.
@@ -304,7 +304,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
-    /// use gpucache::{ReclaimStep, device::Virtual, prelude::*};
+    /// use gpucache::{device::Virtual, prelude::*, stats::ReclaimStep};
     ///
     /// let device = Virtual::new(8 << 20);
     /// let cache = Arc::new(Mutex::new(vec![device.zeros::<u8>(6 << 20)?])); // can be computed again

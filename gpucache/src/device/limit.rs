@@ -62,13 +62,13 @@ impl IntoLimit for &String {
 /// Limits how many bytes this process holds of all devices together through this crate, hosts included. [`Limit::NONE`] ends that.
 ///
 /// The limit counts beside the limits of devices. An allocation beyond it gets idle memory, also of other devices, or fails with an
-/// error that names the limit ([`Bound::Process`](crate::Bound::Process)). Idle memory beyond the limit goes back at once.
+/// error that names the limit ([`Bound::Process`](crate::error::Bound::Process)). Idle memory beyond the limit goes back at once.
 ///
 /// # Errors
 /// [`is_unavailable`](crate::Error::is_unavailable) for a text that is no limit, for a share (of which device?), and for a soft limit.
 ///
 /// ```
-/// use gpucache::{Bound, Limit, device::{Virtual, set_process_limit}, prelude::*};
+/// use gpucache::{Limit, device::{Virtual, set_process_limit}, error::Bound, prelude::*};
 ///
 /// let (first, second) = (Virtual::new(128 << 40), Virtual::new(128 << 40)); // 128 TiB each
 /// set_process_limit("200TiB")?;

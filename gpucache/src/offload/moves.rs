@@ -43,7 +43,7 @@ pub struct OffloadStats {
     /// For how long streams had nothing to do but wait for moves: for a copy, or for a thread that makes the move, and waits for
     /// memory meanwhile. The time is taken on the streams, between what they did before the move and what they may do next, so that
     /// a move beside work counts nothing. What is not over yet is not in it, nor what a device does whose
-    /// [`Backend::mark`](crate::device::Backend::mark) tells no time.
+    /// [`Backend::mark`](crate::device::backend::Backend::mark) tells no time.
     ///
     /// Of the entries that go by a known order the first two by the same moves are timed, and then one of sixteen. Each of these counts
     /// for the entries since the one that was timed before it.

@@ -21,7 +21,7 @@ use gpucache_plan::offload::Access;
 ///
 /// [`fetch`](Placed::fetch) and [`fetch_mut`](Placed::fetch_mut) give it on the device: it comes from the host if need be, in the order of
 /// its stream, and stays as long as the guard lives. What is only read needs no copy when it leaves again. Where it rests is its
-/// [`Placement`]: `Auto` leaves what fits on the device, and beyond the device's [`limit`](crate::limit), or where an allocation finds
+/// [`Placement`]: `Auto` leaves what fits on the device, and beyond the device's [`limit`](crate::device::Device::set_limit), or where an allocation finds
 /// no memory, what was used least recently leaves.
 ///
 /// Its memory is of no scope. Where it leaves and comes, it does so on queues of its own, beside the work of the program's streams.
@@ -47,7 +47,7 @@ pub struct Placed<T: Element, D: Device> {
 
 impl<T: Element, D: Device> Placed<T, D> {
     /// Places an array: as the innermost scope says that says it ([`Scope::placement`](crate::Scope::placement)), or else as
-    /// [`default_placement`](crate::default_placement) does. To rest on the host it leaves now.
+    /// [`set_default_placement`](crate::offload::set_default_placement) does. To rest on the host it leaves now.
     ///
     /// # Errors
     /// As for [`set_placement`](Placed::set_placement); the array is dropped then.
@@ -96,7 +96,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     ///
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if nothing else may leave for it; [`is_unavailable`](crate::Error::is_unavailable) if it
-    /// is away and a graph is captured, or in a handler ([`on_pressure`](crate::on_pressure)) of the shortage that it met itself on its way;
+    /// is away and a graph is captured, or in a handler ([`on_pressure`](crate::device::Device::on_pressure)) of the shortage that it met itself on its way;
     /// a failure of the device. The array stays where it is then.
     ///
     /// Threads that fetch the same array wait for the one that copies it. They do not wait for a handler that this one calls, beyond a

@@ -81,7 +81,7 @@ pub struct OwnedScope {
 
 impl<'a> Scope<'a> {
     /// The scope of this name, which learns and plans ([`Recycle::Auto`]). An error of an allocation tells the line of this call
-    /// ([`Shortage::scope_site`](crate::Shortage::scope_site)).
+    /// ([`Shortage::scope_site`](crate::error::Shortage::scope_site)).
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*};
@@ -110,7 +110,7 @@ impl<'a> Scope<'a> {
         Scope { terms: self.terms.with_recycle(recycle), ..self }
     }
 
-    /// Limits how much memory the scope holds on each thread, in use or idle: bytes, a [`Limit`](crate::Limit), or a text as `"512MiB"`.
+    /// Limits how much memory the scope holds on each thread, in use or idle: bytes, a [`Limit`], or a text as `"512MiB"`.
     ///
     /// - At a hard limit the idle memory of the scope goes back first: its lists, and then the block of its plan. An allocation that
     ///   would still exceed the limit is an error that names it ([`Error::shortage`](crate::Error::shortage)).
@@ -149,9 +149,9 @@ impl<'a> Scope<'a> {
         Scope { terms: self.terms.with_limit(limit), ..self }
     }
 
-    /// Has arrays rest there that are placed inside, while nobody uses them ([`Placed::new`](crate::Placed::new),
-    /// [`Placed::zeros`](crate::Placed::zeros)). The innermost scope that says it decides, and outside of such
-    /// [`default_placement`](crate::default_placement); what is placed already stays as it is.
+    /// Has arrays rest there that are placed inside, while nobody uses them ([`Placed::new`](crate::offload::Placed::new),
+    /// [`Placed::zeros`](crate::offload::Placed::zeros)). The innermost scope that says it decides, and outside of such
+    /// [`set_default_placement`](crate::offload::set_default_placement); what is placed already stays as it is.
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*, offload::{Placed, Placement}};

@@ -43,7 +43,7 @@ impl RangeUse {
     /// gpucache moves pages.
     ///
     /// ```
-    /// use gpucache::{device::Virtual, stats};
+    /// use gpucache::{device::Virtual, prelude::*};
     ///
     /// assert_eq!(Virtual::new(1 << 30).stats().range.fragmentation(), 0.0); // nothing is free
     /// ```

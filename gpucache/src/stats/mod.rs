@@ -6,10 +6,10 @@
 //! |---|---|---|
 //! | a scope | [`gpucache::stats("name")`](crate::stats()), [`Scope::stats`](crate::Scope::stats) | [`ScopeStats`]: hits and misses, busy and idle memory, [`served`](Served), [`plan`](PlanStats), `reclaim`, `offload`, `foreign`, [`threads`](ThreadStats) |
 //! | a device | [`Device::stats`](crate::device::Device::stats) | [`DeviceStats`]: memory, range, order, `reclaim`, `offload` |
-//! | the process | [`process`] | [`ProcessStats`]: all devices and scopes |
+//! | the process | [`process()`] | [`ProcessStats`]: all devices and scopes |
 //!
-//! [`top`] shows the process as a terminal program would. [`report_on_drop`] prints what a part of the program allocated.
-//! `GPUCACHE_WATCH=PATH` writes [`top`] to a file once a second.
+//! [`top()`] shows the process as a terminal program would. [`report_on_drop`] prints what a part of the program allocated.
+//! `GPUCACHE_WATCH=PATH` writes [`top()`] to a file once a second.
 //!
 //! Reading statistics calls no driver. A program that reads none pays nothing for them: gpucache counts each event once, where it
 //! happens.

@@ -66,7 +66,8 @@ const WHOLE: u64 = 1_000_000_000;
 const PERCENT: u64 = WHOLE / 100;
 
 /// What a text may be. Messages end with it.
-pub(crate) const FORMS: &str = "write bytes (`20GiB`, `500MB` or `1048576`) or a share of the device (`80%`), with `soft ` in front for a soft limit, or `none`";
+pub(crate) const FORMS: &str = "write bytes (`20GiB`, `500MB` or `1048576`) or a share of the device (`80%`), with `soft ` \
+    in front for a soft limit, or `none`";
 
 impl Limit {
     /// No limit, hard or soft.
