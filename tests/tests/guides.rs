@@ -98,7 +98,7 @@ fn printed(program: &Path, needs: Needs) -> Option<String> {
     let done = command.current_dir(&folder).output().unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     let (output, errors) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8_lossy(&done.stderr));
-    if needs == Needs::Gpu && errors.contains("Unavailable") && number("GPUCACHE_REQUIRE_GPU").is_none() {
+    if needs == Needs::Gpu && errors.contains("CUDA cannot be used here") && number("GPUCACHE_REQUIRE_GPU").is_none() {
         println!("SKIPPED {}: {errors}", program.display());
         return None;
     }

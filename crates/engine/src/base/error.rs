@@ -31,9 +31,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let error = Array::<f64, _>::zeros(&Host::new(), usize::MAX).unwrap_err();
 /// assert!(error.is_invalid_shape() && !error.is_out_of_memory());
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Kind>);
+
+/// The message, because a `main` that returns an error prints its `Debug` form.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// The advice to a program if the device lacks memory. Idle memory has already been returned to the device when a request fails, except
 /// memory that a thread inside a scope keeps there.
