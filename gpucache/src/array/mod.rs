@@ -154,6 +154,7 @@ impl<T, D> Array<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     #[rustfmt::skip]
+    #[inline]
     #[track_caller]
     pub unsafe fn uninit(device: &D, shape: impl Shape) -> Result<Self> where T: Element, D: Device {
         Self::allocate(device, shape.dims())
