@@ -67,6 +67,41 @@ fn what_served_is_what_the_scope_counts() {
     assert_paired(&trace);
 }
 
+/// The line of an array is that of its constructor's call: by a plan, by the range, of no scope, and where no memory is found.
+#[test]
+fn arrays_have_the_lines_of_their_constructors() {
+    let _alone = alone();
+    let device = Virtual::unchecked(1 << 30);
+    let mut lines = Vec::new();
+    trace::start(100_000);
+    for _ in 0..10 {
+        let _inside = Scope::new("traced lines").enter();
+        let first = Array::<f32, _>::zeros(&device, [100, 3]).unwrap();
+        let copy = first.try_clone().unwrap();
+        let mut all = vec![device.zeros::<u8>(5000), Array::full(&device, 70, 1u8)];
+        all.push(Array::from_slice(&device, 3, &[1, 2, 3]));
+        // SAFETY: nothing reads the arrays.
+        #[allow(unsafe_code)]
+        let bare = unsafe { [device.uninit::<u8>(600), Array::uninit(&device, 700)] };
+        let last = line!();
+        lines = vec![last - 7, last - 6, last - 5, last - 5, last - 4, last - 1, last - 1];
+        drop((first, copy, all, bare));
+    }
+    drop(device.zeros::<u16>(900).unwrap());
+    assert!(device.zeros::<u8>(2 << 30).is_err());
+    lines.extend([line!() - 2, line!() - 1]);
+    let trace = trace::stop();
+    let is_here = |event: &&TraceEvent| matches!(event.action, Action::Allocated | Action::Short);
+    let told: Vec<&TraceEvent> = trace.events.iter().filter(is_here).collect();
+    let found: Vec<u32> = told.iter().rev().take(9).rev().map(|event| event.site.unwrap().line()).collect();
+    assert_eq!(found, lines);
+    assert!(told.iter().all(|event| event.site.unwrap().file().ends_with("traced.rs")));
+    assert!(told.iter().filter(|event| event.served_by == Some(ServedBy::Plan)).count() > 30);
+    let freed = trace.events.iter().find(|event| event.action == Action::Freed).unwrap();
+    assert_eq!((freed.site, &freed.stack), (None, &None));
+    assert_eq!(trace.devices.iter().map(|known| known.page_bytes).collect::<Vec<_>>(), [2 << 20]);
+}
+
 #[test]
 fn plans_serve_as_without_a_trace() {
     let _alone = alone();

@@ -1,16 +1,17 @@
-//! What a program did that gpucache has traced: replayed, and in the formats of other tools.
+//! Reads traces of gpucache: replays them, compares them, and writes them in the formats of other tools.
 //!
-//! A [`Run`] is the events of a trace: of a file, which `GPUCACHE_TRACE=run.csv` in the environment has any program write, or of
-//! [`gpucache::trace::stop`] within the program. [`replay`] tells what a run takes on another device, under another policy or with less
-//! memory. Each format is a module with a function that writes to any [`std::io::Write`].
+//! A [`Run`] holds the events of a trace. It comes from a file, which any program writes with `GPUCACHE_TRACE=run.csv` in the environment,
+//! or from [`gpucache::trace::stop`] within the program. [`replay`] shows how much memory a run takes under another policy, with another
+//! page size or below a limit. [`compare()`] shows what grew between two runs. Each format is a module with a function that writes to any
+//! [`std::io::Write`].
 //!
-//! | module | what reads it |
+//! | module | reader |
 //! |---|---|
-//! | [`page`] | a browser: a page of its own |
+//! | [`page`] | a browser; the page is one file |
 //! | [`snapshot`] | PyTorch's viewer of memory snapshots, `pytorch.org/memory_viz` |
-//! | [`perfetto`] | `ui.perfetto.dev`, and whatever reads Chrome's trace format |
-//! | [`rmm`] | what replays the logs of RMM's `logging_resource_adaptor` |
-//! | [`prometheus`] | whatever reads Prometheus's text format |
+//! | [`perfetto`] | `ui.perfetto.dev`, and other readers of Chrome's trace format |
+//! | [`rmm`] | programs that replay the logs of RMM's `logging_resource_adaptor` |
+//! | [`prometheus`] | Prometheus, and other readers of its text format |
 //!
 //! ```
 //! use gpucache::{cache_scope, prelude::*, trace};
@@ -25,7 +26,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod compare;
 mod error;
+mod lives;
 pub mod page;
 pub mod perfetto;
 pub mod prometheus;
@@ -35,5 +38,6 @@ mod run;
 pub mod snapshot;
 mod text;
 
+pub use compare::{Change, Comparison, DeviceComparison, compare};
 pub use error::Error;
 pub use run::{Event, Op, Reserved, Run};

@@ -103,7 +103,7 @@ impl<'r> Tracks<'r> {
     fn inside(&mut self, began: &Event, end_ns: u64) {
         self.told.push(json!({
             "ph": "X", "name": began.scope, "cat": "scope", "pid": PROCESS, "tid": began.thread,
-            "ts": micros(began.time_ns), "dur": micros(end_ns.saturating_sub(began.time_ns)), "args": { "site": began.site },
+            "ts": micros(began.time_ns), "dur": micros(end_ns.saturating_sub(began.time_ns)), "args": { "site": began.scope_site },
         }));
     }
 
@@ -120,10 +120,11 @@ impl<'r> Tracks<'r> {
 
     /// An array lived from its allocation to this time: a span of a track of its scope and stream, where spans may overlap.
     fn lived(&mut self, allocation: &Event, end_ns: u64) {
-        let Event { dtype, shape, served, bytes, address, time_ns, stream, id, .. } = allocation;
+        let Event { dtype, shape, served, bytes, address, time_ns, stream, id, site, stack, .. } = allocation;
         let category = format!("{}, stream {stream}", title(&allocation.scope));
         let name = format!("{dtype} {shape}");
-        let args = json!({ "bytes": bytes, "address": format!("{address:#x}"), "served_by": served });
+        let address = format!("{address:#x}");
+        let args = json!({ "bytes": bytes, "address": address, "served_by": served, "site": site, "stack": stack });
         let span = |ph: &str, ts: u64| {
             let ts = micros(ts);
             json!({ "ph": ph, "name": name, "cat": category, "id": id, "pid": PROCESS, "ts": ts, "args": args })

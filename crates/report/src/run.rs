@@ -2,6 +2,7 @@
 
 pub(crate) mod file;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use gpucache::trace::{Action, ServedBy, Trace, TraceEvent};
@@ -74,8 +75,12 @@ pub struct Event {
     pub dtype: String,
     /// The shape of what was allocated, as `2x3`.
     pub shape: String,
-    /// Where the scope is named in the program: `file:line:column`.
+    /// The source line that allocated an array, as `file:line:column`. Empty for other events, and where it is not known.
     pub site: String,
+    /// Where the scope is named in the program: `file:line:column`.
+    pub scope_site: String,
+    /// The callers of `site`, the innermost first, one in each line: where the program was built with gpucache's feature `backtrace`.
+    pub stack: String,
     /// The device by number, as addresses are those of one; 0 in a file of before it was told, and for a scope.
     pub device: u64,
 }
@@ -126,6 +131,8 @@ pub struct Run {
     pub reserved: Vec<Reserved>,
     /// Events that the trace had no room for.
     pub lost: u64,
+    /// The size of the pages of each device, by its number; 0 for a device without pages. Empty in older files.
+    pub page_bytes: BTreeMap<u64, u64>,
 }
 
 impl Run {
@@ -153,7 +160,8 @@ impl Run {
 /// A trace as its file would tell it.
 impl From<&Trace> for Run {
     fn from(trace: &Trace) -> Run {
-        let mut run = Run { lost: trace.lost, ..Run::default() };
+        let pages = trace.devices.iter().map(|known| (known.device.into(), known.page_bytes));
+        let mut run = Run { lost: trace.lost, page_bytes: pages.collect(), ..Run::default() };
         for told in &trace.events {
             let (before, time_ns) = (run.events.len(), nanoseconds(told));
             match told.action {
@@ -194,7 +202,9 @@ fn event(event: &TraceEvent) -> Option<Event> {
         address: event.address,
         dtype: event.dtype.to_owned(),
         shape: shape.join("x"),
-        site: event.scope_site.map(ToString::to_string).unwrap_or_default(),
+        site: event.site.map(ToString::to_string).unwrap_or_default(),
+        scope_site: event.scope_site.map(ToString::to_string).unwrap_or_default(),
+        stack: event.stack.as_deref().unwrap_or_default().to_owned(),
         device: event.device.into(),
     })
 }
@@ -233,19 +243,20 @@ pub(crate) mod tests {
 
     /// Two scopes, one within the other, an array of none, a shortage, and what lives to the end.
     pub(crate) const EXAMPLE: &str = "\
-step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device
-0,a,1,4096,1,1000,0,,device,0x200000,f32,32x32,,7
-1,enter,0,0,0,2000,0,train%2C step,,0x0,,,src/main.rs:7:5,0
-1,a,2,1000,1,2500,0,train%2C step,plan,0x600000,u8,1000,src/main.rs:7:5,7
-1,enter,0,0,0,2600,0,inner,,0x0,,,src/main.rs:9:9,0
-1,reserve,0,4194304,0,2650,0,inner,,0x0,,,src/main.rs:9:9,7
-1,a,3,2097152,2,2700,0,inner,range,0x700000,f64,262144,src/main.rs:9:9,7
-1,short,0,99999999,1,2800,0,inner,,0x0,u8,99999999,src/main.rs:9:9,7
-1,leave,0,0,0,3000,0,inner,,0x0,,,src/main.rs:9:9,0
-1,f,2,1000,1,3500,0,train%2C step,,0x600000,,,src/main.rs:7:5,7
-1,leave,0,0,0,4000,0,train%2C step,,0x0,,,src/main.rs:7:5,0
-1,f,3,2097152,2,5000,1,,,0x700000,,,,7
-1,lost,0,12,0,0,0,,,0x0,,,,0
+step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device,scope_site,stack
+0,device,0,2097152,0,0,0,,,0x0,,,,7,,
+0,a,1,4096,1,1000,0,,device,0x200000,f32,32x32,src/main.rs:3:9,7,,
+1,enter,0,0,0,2000,0,train%2C step,,0x0,,,,0,src/main.rs:7:5,
+1,a,2,1000,1,2500,0,train%2C step,plan,0x600000,u8,1000,src/main.rs:8:9,7,src/main.rs:7:5,layer at src/main.rs:8:9%0Amain
+1,enter,0,0,0,2600,0,inner,,0x0,,,,0,src/main.rs:9:9,
+1,reserve,0,4194304,0,2650,0,inner,,0x0,,,,7,src/main.rs:9:9,
+1,a,3,2097152,2,2700,0,inner,range,0x700000,f64,262144,src/main.rs:10:9,7,src/main.rs:9:9,
+1,short,0,99999999,1,2800,0,inner,,0x0,u8,99999999,src/main.rs:11:9,7,src/main.rs:9:9,
+1,leave,0,0,0,3000,0,inner,,0x0,,,,0,src/main.rs:9:9,
+1,f,2,1000,1,3500,0,train%2C step,,0x600000,,,,7,src/main.rs:7:5,
+1,leave,0,0,0,4000,0,train%2C step,,0x0,,,,0,src/main.rs:7:5,
+1,f,3,2097152,2,5000,1,,,0x700000,,,,7,,
+1,lost,0,12,0,0,0,,,0x0,,,,0,,
 ";
 
     pub(crate) fn example() -> Run {
@@ -259,6 +270,18 @@ step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,dev
         let event = &run.events[2];
         assert_eq!((event.op, event.address, &*event.scope), (Op::Allocate, 0x0060_0000, "train, step"));
         assert_eq!(run.reserved, [Reserved { before: 4, time_ns: 2650, device: 7, bytes: 4_194_304 }]);
+        assert_eq!((&*event.site, &*event.scope_site), ("src/main.rs:8:9", "src/main.rs:7:5"));
+        assert_eq!((&*event.stack, run.page_bytes[&7]), ("layer at src/main.rs:8:9\nmain", 2 << 20));
         assert_eq!(file::parse(&EXAMPLE.replace("site,device", "site,other")).unwrap().reserved[0].device, 0);
+    }
+
+    /// Files of before had the line of the scope alone.
+    #[test]
+    fn a_file_without_lines_of_arrays_is_read() {
+        let old = "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device\n\
+                   1,a,2,1000,1,2500,0,step,plan,0x600000,u8,1000,src/main.rs:7:5,7\n";
+        let run = file::parse(old).unwrap();
+        assert_eq!((&*run.events[0].site, &*run.events[0].scope_site), ("", "src/main.rs:7:5"));
+        assert!(run.page_bytes.is_empty());
     }
 }

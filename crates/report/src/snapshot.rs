@@ -1,7 +1,8 @@
 //! The run as a memory snapshot of PyTorch's, for its viewer (pytorch.org/memory_viz) and its `_memory_viz.py`.
 //!
 //! The trace knows arrays, and not the pages below them. So a segment is a stretch of addresses in which the trace has seen arrays, of
-//! whole pages, and counts as allocated before the first of them. A frame is a scope: its name, and where it stands in the program.
+//! whole pages, and counts as allocated before the first of them. The frames of an array are the source line that allocated it, its
+//! callers if the trace has them, and the scopes around it.
 
 mod pickle;
 #[cfg(test)]
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::run::{Event, Op, Run};
 
-/// Segments are of whole pages of this size, as GPUs map them.
+/// The pages of a device of which the trace does not say the size are those of a GPU.
 const PAGE: u64 = 2 << 20;
 
 /// Writes the snapshot as a pickle, which `pytorch.org/memory_viz` and `_memory_viz.py` read.
@@ -91,7 +92,8 @@ fn devices(run: &Run) -> BTreeMap<u64, OfDevice> {
         known.extend((event.op == Op::Allocate).then_some(event));
     }
     let new = |(device, allocations): (u64, Vec<&Event>)| {
-        let stretches = stretches(&allocations);
+        let page = run.page_bytes.get(&device).copied().filter(|&page| page > 0).unwrap_or(PAGE);
+        let stretches = stretches(&allocations, page);
         let seen = vec![false; stretches.len()];
         (device, OfDevice { stretches, seen, ..OfDevice::default() })
     };
@@ -100,7 +102,7 @@ fn devices(run: &Run) -> BTreeMap<u64, OfDevice> {
     for event in &run.events {
         inside.take(event);
         if let Some(device) = devices.get_mut(&event.device).filter(|_| is_of_memory(event)) {
-            device.take(event, inside.frames(event));
+            device.take(event, frames(event, &inside));
         }
     }
     devices
@@ -123,10 +125,10 @@ struct Stretch {
 type Alive = BTreeMap<u64, (u64, Value)>;
 
 /// The stretches of a device in which arrays lay, by address.
-fn stretches(allocations: &[&Event]) -> Vec<Stretch> {
+fn stretches(allocations: &[&Event], page: u64) -> Vec<Stretch> {
     let pages = |event: &&Event| Stretch {
-        begin: event.address / PAGE * PAGE,
-        end: event.address.saturating_add(event.bytes.max(1)).div_ceil(PAGE).saturating_mul(PAGE),
+        begin: event.address / page * page,
+        end: event.address.saturating_add(event.bytes.max(1)).div_ceil(page).saturating_mul(page),
         stream: event.stream,
     };
     let mut pages: Vec<Stretch> = allocations.iter().map(pages).collect();
@@ -141,15 +143,25 @@ fn stretches(allocations: &[&Event]) -> Vec<Stretch> {
     stretches
 }
 
-/// What the viewer shows as a call stack: the innermost scope first, then those around it.
-fn frames(scopes: &[(String, String)]) -> Value {
-    let frame = |(name, site): &(String, String)| {
-        // `file:line:column`
-        let mut parts = site.rsplitn(3, ':').skip(1);
-        let line: u32 = parts.next().and_then(|line| line.parse().ok()).unwrap_or(0);
-        json!({ "name": name, "filename": parts.next().unwrap_or_default(), "line": line })
-    };
-    scopes.iter().rev().map(frame).collect()
+/// What the viewer shows as a call stack: the line that allocated with its callers, then the innermost scope, and those around it.
+fn frames(event: &Event, inside: &Inside) -> Value {
+    let mut frames = Vec::new();
+    if !event.site.is_empty() {
+        frames.push(frame(&format!("{} [{}]", event.dtype, event.shape), &event.site));
+    }
+    for caller in event.stack.lines() {
+        let (name, site) = caller.split_once(" at ").unwrap_or((caller, ""));
+        frames.push(frame(name, site));
+    }
+    frames.extend(inside.scopes(event.thread).iter().rev().map(|(name, site)| frame(name, site)));
+    frames.into()
+}
+
+/// A frame with a place as `file:line:column`.
+fn frame(name: &str, site: &str) -> Value {
+    let mut parts = site.rsplitn(3, ':').skip(1);
+    let line: u32 = parts.next().and_then(|line| line.parse().ok()).unwrap_or(0);
+    json!({ "name": name, "filename": parts.next().unwrap_or_default(), "line": line })
 }
 
 /// The scopes that each thread is inside of.
@@ -160,7 +172,7 @@ impl Inside {
     fn take(&mut self, event: &Event) {
         let scopes = self.0.entry(event.thread).or_default();
         match event.op {
-            Op::Enter => scopes.push((event.scope.clone(), event.site.clone())),
+            Op::Enter => scopes.push((event.scope.clone(), event.scope_site.clone())),
             Op::Leave => {
                 if let Some(place) = scopes.iter().rposition(|(name, _)| *name == event.scope) {
                     scopes.remove(place);
@@ -170,8 +182,8 @@ impl Inside {
         }
     }
 
-    fn frames(&self, event: &Event) -> Value {
-        self.0.get(&event.thread).map_or_else(|| json!([]), |scopes| frames(scopes))
+    fn scopes(&self, thread: u64) -> &[(String, String)] {
+        self.0.get(&thread).map_or(&[], |scopes| scopes)
     }
 }
 

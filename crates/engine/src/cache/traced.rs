@@ -50,10 +50,11 @@ fn find_and_tell(
 /// Not inline: otherwise the processor would wait to read values that the caller has just written to memory.
 #[inline(never)]
 fn tell(request: &Request<'_>, address: u64, stream: &Stream, served_by: Option<ServedBy>) {
-    let Request { type_name, dims, bytes, .. } = *request;
-    let (stream, device) = (stream.id(), stream.memory_id());
+    let Request { type_name, dims, bytes, site, .. } = *request;
+    let (page_bytes, stream, device) = (stream.meter().page_bytes(), stream.id(), stream.memory_id());
     if bytes > 0 {
-        trace::allocated(&Allocation { dtype: type_name, dims, bytes, address, stream, device, served_by });
+        let dtype = type_name;
+        trace::allocated(&Allocation { dtype, dims, bytes, address, stream, device, served_by, site, page_bytes });
     }
 }
 

@@ -140,7 +140,11 @@ impl Memory {
     fn unlimited(range_memory: RangeMemory) -> Memory {
         static NEXT_MEMORY: AtomicU64 = AtomicU64::new(1);
         let id = NEXT_MEMORY.fetch_add(1, Relaxed);
-        let meter = Arc::new(Meter::of(id));
+        let page_bytes = match &range_memory {
+            RangeMemory::Pages(pages) => pages.granularity(),
+            RangeMemory::Plain | RangeMemory::Chunks => 0,
+        };
+        let meter = Arc::new(Meter::of(id, page_bytes));
         let refusal = Mutex::new(None);
         Memory {
             id,

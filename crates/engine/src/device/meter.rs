@@ -133,6 +133,8 @@ impl fmt::Display for OrderUse {
 pub struct Meter {
     /// The number of the device.
     device: u64,
+    /// The size of its pages; 0 if it has none.
+    page_bytes: u64,
     allocations: AtomicU64,
     frees: AtomicU64,
     mapped_pieces: AtomicU64,
@@ -144,15 +146,20 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// The meter of the device with this number.
-    pub(super) fn of(device: u64) -> Meter {
-        Meter { device, ..Meter::default() }
+    /// The meter of the device with this number, whose pages have this size: 0 if it has none.
+    pub(super) fn of(device: u64, page_bytes: u64) -> Meter {
+        Meter { device, page_bytes, ..Meter::default() }
+    }
+
+    /// The size of the device's pages; 0 if it has none.
+    pub(crate) fn page_bytes(&self) -> u64 {
+        self.page_bytes
     }
 
     /// Reports the reserved bytes to the trace, if one is on.
     fn tell(&self) {
         if trace::is_on() {
-            trace::reserved(self.held(), self.device);
+            trace::reserved(self.held(), self.device, self.page_bytes);
         }
     }
 

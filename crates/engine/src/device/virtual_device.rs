@@ -52,6 +52,7 @@ pub struct Virtual(Stream);
 
 struct Addresses {
     capacity: u64,
+    page_bytes: u64,
     watches: bool,
     occupancy: Mutex<Occupancy>,
     /// The host's side, made with the first queue for copies. Its capacity is unlimited.
@@ -75,7 +76,7 @@ impl Virtual {
     /// assert!(device.zeros::<u8>(2 << 20).unwrap_err().is_out_of_memory());
     /// ```
     pub fn new(bytes: usize) -> Virtual {
-        Virtual::over(bytes, true)
+        Virtual::over(bytes, VIRTUAL_GRANULARITY, true)
     }
 
     /// Like [`new`](Virtual::new), without the checks of each block. Use it to measure times: the checks take longer than the operations
@@ -91,7 +92,7 @@ impl Virtual {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn unchecked(bytes: usize) -> Virtual {
-        Virtual::over(bytes, false)
+        Virtual::over(bytes, VIRTUAL_GRANULARITY, false)
     }
 
     /// The stream behind this handle.
@@ -106,8 +107,16 @@ impl Virtual {
         &self.0
     }
 
-    fn over(bytes: usize, watches: bool) -> Virtual {
-        let addresses = Arc::new(Addresses::new(bytes as u64, watches));
+    /// As [`new`](Virtual::new) or [`unchecked`](Virtual::unchecked), with pages of another size than 2 MiB: a multiple of 256 bytes, or
+    /// the next one.
+    #[doc(hidden)]
+    pub fn with_pages(bytes: usize, page_bytes: u64, is_checked: bool) -> Virtual {
+        let page_bytes = page_bytes.clamp(ALIGNMENT, 1 << 40).next_multiple_of(ALIGNMENT);
+        Virtual::over(bytes, page_bytes, is_checked)
+    }
+
+    fn over(bytes: usize, page_bytes: u64, watches: bool) -> Virtual {
+        let addresses = Arc::new(Addresses { page_bytes, ..Addresses::new(bytes as u64, watches) });
         let memory = Memory::with_pages(VirtualPages(addresses.clone()));
         // SAFETY: the pages and the backend return numbers that nobody dereferences. So there is no memory that one of them could use and
         // the other could not.
@@ -123,7 +132,13 @@ impl std::fmt::Debug for Virtual {
 
 impl Addresses {
     fn new(capacity: u64, watches: bool) -> Addresses {
-        Addresses { capacity, watches, occupancy: Mutex::default(), host: OnceLock::new() }
+        Addresses {
+            capacity,
+            page_bytes: VIRTUAL_GRANULARITY,
+            watches,
+            occupancy: Mutex::default(),
+            host: OnceLock::new(),
+        }
     }
 
     fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
@@ -160,7 +175,7 @@ struct VirtualPages(Arc<Addresses>);
 // SAFETY: nobody dereferences the addresses, so they need no memory behind them.
 unsafe impl VirtualMemory for VirtualPages {
     fn granularity(&self) -> u64 {
-        VIRTUAL_GRANULARITY
+        self.0.page_bytes
     }
 
     fn capacity(&self) -> Option<u64> {
@@ -179,7 +194,7 @@ unsafe impl VirtualMemory for VirtualPages {
         let occupancy = &mut *self.0.occupancy();
         let bytes = total(pieces.iter().copied());
         let in_pages =
-            placed(address, pieces).all(|(at, bytes)| (at | bytes).is_multiple_of(VIRTUAL_GRANULARITY) && bytes > 0);
+            placed(address, pieces).all(|(at, bytes)| (at | bytes).is_multiple_of(self.0.page_bytes) && bytes > 0);
         let taken = match in_pages && !overlaps(&occupancy.mapped, address, bytes) {
             true if occupancy.is_plain(address, bytes) => Err(none_left(bytes)),
             true => self.0.take(occupancy, bytes),

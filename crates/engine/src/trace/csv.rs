@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use super::event::{Action, ServedBy, TraceEvent};
+use super::event::{Action, ServedBy, TraceDevice, TraceEvent};
 use super::whole::Trace;
 
-const HEADER: &str = "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device";
+const HEADER: &str =
+    "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device,scope_site,stack";
 
 impl Trace {
     /// Writes the trace as text with comma-separated fields, one line for each event.
@@ -13,17 +14,19 @@ impl Trace {
     /// | field | meaning |
     /// |---|---|
     /// | `step` | how many times a thread has entered a scope from outside all scopes |
-    /// | `op` | `a` (allocated), `f` (freed), `enter` and `leave` (of a scope), `short` (no memory found), `reserve` (the reserved memory of a device changed); if events were lost, the last line is `lost` |
+    /// | `op` | `a` (allocated), `f` (freed), `enter` and `leave` (of a scope), `short` (no memory found), `reserve` (the reserved memory of a device changed); the first lines are `device`, one for each device; if events were lost, the last line is `lost` |
     /// | `id` | identifies an allocation and its free; 0 for other events |
-    /// | `bytes` | the size of the array; for `reserve`, the reserved bytes from then on; for `lost`, the number of lost events |
+    /// | `bytes` | the size of the array; for `reserve`, the reserved bytes from then on; for `device`, the size of its pages; for `lost`, the number of lost events |
     /// | `stream`, `thread` | by number |
     /// | `time_ns` | nanoseconds since the trace began: [`TraceEvent::time`] |
     /// | `scope` | the scope that was entered or left, or the innermost one; empty if there is none |
     /// | `served` | the part that served an allocation: `plan`, `list`, `range` or `device` |
     /// | `address` | `0x` and hexadecimal digits |
     /// | `dtype`, `shape` | of an allocation, such as `f32` and `2x3` |
-    /// | `site` | the place in the program that names the scope |
+    /// | `site` | the source line that allocated the array |
     /// | `device` | by number: [`TraceEvent::device`] |
+    /// | `scope_site` | where the scope is named in the program |
+    /// | `stack` | the callers of that source line, with the feature `backtrace` |
     ///
     /// A `%`, a comma, a quotation mark or a control character is written as `%` and two hexadecimal digits for each of its bytes.
     ///
@@ -38,19 +41,22 @@ impl Trace {
     /// let mut file = Vec::new();
     /// trace::stop().write_csv(&mut file)?;
     /// let file = String::from_utf8(file)?;
-    /// assert_eq!(file.lines().count(), 6);
-    /// assert!(file.lines().nth(3).unwrap().starts_with("1,a,1,24,"), "{file}");
+    /// assert_eq!(file.lines().count(), 7);
+    /// assert!(file.lines().nth(4).unwrap().starts_with("1,a,1,24,"), "{file}");
     /// assert!(file.contains(",encode%2C decode,range,0x") && file.contains(",f32,2x3,"), "{file}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn write_csv(&self, mut to: impl Write) -> io::Result<()> {
         writeln!(to, "{HEADER}")?;
+        for TraceDevice { device, page_bytes } in &self.devices {
+            writeln!(to, "0,device,0,{page_bytes},0,0,0,,,0x0,,,,{device},,")?;
+        }
         let mut steps = Steps::default();
         for event in &self.events {
             line(&mut to, steps.of(event), event)?;
         }
         if self.lost > 0 {
-            writeln!(to, "{},lost,0,{},0,0,0,,,0x0,,,,0", steps.number, self.lost)?;
+            writeln!(to, "{},lost,0,{},0,0,0,,,0x0,,,,0,,", steps.number, self.lost)?;
         }
         to.flush()
     }
@@ -62,8 +68,10 @@ fn line(to: &mut impl Write, step: u64, event: &TraceEvent) -> io::Result<()> {
     write!(to, "{},", escaped(event.scope.as_deref().unwrap_or_default()))?;
     write!(to, "{},{address:#x},", event.served_by.map_or("", ServedBy::word))?;
     let shape: Vec<String> = event.shape.iter().map(usize::to_string).collect();
-    let site = event.scope_site.map(ToString::to_string).unwrap_or_default();
-    writeln!(to, "{},{},{},{}", escaped(event.dtype), shape.join("x"), escaped(&site), event.device)
+    let [site, scope_site] =
+        [event.site, event.scope_site].map(|site| site.map(ToString::to_string).unwrap_or_default());
+    write!(to, "{},{},{},{},", escaped(event.dtype), shape.join("x"), escaped(&site), event.device)?;
+    writeln!(to, "{},{}", escaped(&scope_site), escaped(event.stack.as_deref().unwrap_or_default()))
 }
 
 fn word(action: Action) -> &'static str {

@@ -49,6 +49,11 @@ pub struct TraceEvent {
     pub scope: Option<Arc<str>>,
     /// The place in the program that names the scope.
     pub scope_site: Option<&'static Location<'static>>,
+    /// The source line that allocated an array, or tried to: the call of its constructor. `None` for other events, and for what other
+    /// crates allocate.
+    pub site: Option<&'static Location<'static>>,
+    /// With the feature `backtrace`: the functions that led to that line, the innermost first, one in each line of the text.
+    pub stack: Option<Arc<str>>,
     /// The element type of an allocation; empty for other events.
     pub dtype: &'static str,
     /// The shape of an allocation. If it has too many dimensions, the first ones are multiplied into one. That is so with more than
@@ -56,6 +61,26 @@ pub struct TraceEvent {
     pub shape: Vec<usize>,
     /// The part that served an allocation.
     pub served_by: Option<ServedBy>,
+}
+
+/// A device of a trace.
+///
+/// ```
+/// use gpucache::{prelude::*, trace};
+///
+/// trace::start(1000);
+/// drop(Host::new().zeros::<u8>(100)?);
+/// let trace = trace::stop();
+/// assert_eq!((trace.devices[0].device, trace.devices[0].page_bytes), (trace.events[0].device, 64 << 10));
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TraceDevice {
+    /// The device by number, as in [`TraceEvent::device`].
+    pub device: u8,
+    /// The size of the pages that the device reserves for scopes; 0 if it has no pages.
+    pub page_bytes: u64,
 }
 
 /// The kind of an event.

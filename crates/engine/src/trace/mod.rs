@@ -28,6 +28,7 @@
 //! | `packed`, `ring` | an event as eight words, and the events of a thread |
 //! | `session` | the trace that is on |
 //! | `merge`, `whole` | the common order of all threads' events, and the allocation that each free ends |
+//! | `sites`, `stack` | the source lines that allocate, and their callers |
 //! | `csv`, `environment` | the file, and the environment variable that asks for it |
 
 mod csv;
@@ -38,12 +39,14 @@ mod merge;
 mod packed;
 mod ring;
 mod session;
+mod sites;
+mod stack;
 mod whole;
 mod writer;
 
 #[cfg(any(unix, windows))]
 pub(crate) use environment::{start_from_environment, write_at_exit};
-pub use event::{Action, ServedBy, TraceEvent};
+pub use event::{Action, ServedBy, TraceDevice, TraceEvent};
 pub use whole::Trace;
 pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left, reserved};
 

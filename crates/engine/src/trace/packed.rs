@@ -13,6 +13,10 @@ const MOST_DIMS: usize = 2 * SHAPE;
 const NO_SERVER: u64 = 15;
 /// Scopes beyond this number have no number of their own.
 pub(super) const MOST_SCOPES: u32 = (1 << 24) - 1;
+/// The bits of a word that a stream has. The rest of the word is the number of a source line.
+const STREAM_BITS: u32 = 40;
+/// More source lines than this have no number.
+pub(super) const MOST_SITES: u32 = (1 << (64 - STREAM_BITS)) - 1;
 
 /// An event that has numbers instead of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +32,12 @@ pub(super) struct Packed {
     /// The lowest bits of the device's number, since two devices may have the same addresses.
     pub(super) device: u8,
     pub(super) address: u64,
-    /// Only allocations, shortages and `Reserved` events have this field, the stream and the shape.
+    /// Only allocations, shortages and `Reserved` events have this field, the stream, the source line and the shape.
     pub(super) bytes: u64,
+    /// Its last 40 bits.
     pub(super) stream: u64,
+    /// The source line that allocated, as `dtype`, in three bytes.
+    pub(super) site: u32,
     pub(super) shape: Shape,
 }
 
@@ -102,6 +109,7 @@ impl Packed {
         address: 0,
         bytes: 0,
         stream: 0,
+        site: 0,
         shape: Shape { rank: 0, words: [0; SHAPE] },
     };
 
@@ -124,7 +132,8 @@ impl Packed {
         let kinds = self.action as u64 | served_by << 4 | u64::from(self.shape.rank) << 8;
         let names = u64::from(self.dtype) << 16 | u64::from(self.scope) << 32 | u64::from(self.device) << 56;
         let [one, two, three] = self.shape.words;
-        [kinds | names, self.time, self.address, self.bytes, self.stream, one, two, three]
+        let stream = self.stream & ((1 << STREAM_BITS) - 1) | u64::from(self.site) << STREAM_BITS;
+        [kinds | names, self.time, self.address, self.bytes, stream, one, two, three]
     }
 
     /// The event of these words; `None` if they are not an event.
@@ -140,11 +149,12 @@ impl Packed {
             device: (first >> 56) as u8,
             address,
             bytes,
-            stream,
+            stream: stream & ((1 << STREAM_BITS) - 1),
+            site: (stream >> STREAM_BITS) as u32,
             shape: Shape { rank: ((first >> 8) as u8).min(MOST_DIMS as u8), words: shape },
         };
         let is_long = Packed::length(action) == WORDS;
-        Some(if is_long { event } else { Packed { bytes: 0, stream: 0, shape: Shape::default(), ..event } })
+        Some(if is_long { event } else { Packed { bytes: 0, stream: 0, site: 0, shape: Shape::default(), ..event } })
     }
 }
 
@@ -175,10 +185,11 @@ mod tests {
             device: u8::MAX,
             address: u64::MAX,
             bytes: 1 << 63,
-            stream: 77,
+            stream: (1 << STREAM_BITS) - 1,
+            site: MOST_SITES,
             shape: Shape::new(&[usize::MAX, 2, 3]),
         };
-        let short = Packed { bytes: 0, stream: 0, shape: Shape::default(), ..long };
+        let short = Packed { bytes: 0, stream: 0, site: 0, shape: Shape::default(), ..long };
         for event in [long, Packed { action: Action::Short, served_by: None, ..long }, Packed::BARE] {
             assert_eq!(Packed::of(event.words()), Some(event));
         }

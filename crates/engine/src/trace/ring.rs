@@ -129,6 +129,7 @@ mod tests {
             address: number,
             bytes: number,
             stream: number,
+            site: 0,
             shape,
         };
         pen.push(&event);

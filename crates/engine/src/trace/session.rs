@@ -11,12 +11,15 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use super::packed::MOST_SCOPES;
+use super::packed::{MOST_SCOPES, MOST_SITES};
 use super::ring::{Pen, Ring};
 use crate::base::sync::{Mutex, MutexGuard};
 
 /// A scope's name, and the place in the program that names it.
 pub(super) type Title = (Arc<str>, &'static Location<'static>);
+
+/// A source line that allocates, with its callers if the feature `backtrace` is on.
+pub(super) type Site = (&'static Location<'static>, Option<Arc<str>>);
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
@@ -30,6 +33,9 @@ pub(super) struct Session {
     pub(super) rings: Vec<Arc<Ring>>,
     pub(super) scopes: Names<Title>,
     pub(super) dtypes: Names<&'static str>,
+    pub(super) sites: Names<Site>,
+    /// The last bits of the number of each device that an event named, and the size of its pages.
+    pub(super) devices: Vec<(u8, u64)>,
 }
 
 /// Names with numbers from 1. The cost to find a name does not grow with the number of names.
@@ -52,9 +58,10 @@ fn lock() -> MutexGuard<'static, Option<Session>> {
 pub(super) fn begin(capacity: usize) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Relaxed);
-    let (rings, scopes, dtypes) = (Vec::new(), Names::new(), Names::new());
+    let (rings, scopes, dtypes, sites) = (Vec::new(), Names::new(), Names::new(), Names::new());
+    let (began, devices) = (Instant::now(), Vec::new());
     let mut session = lock();
-    *session = Some(Session { number, capacity, began: Instant::now(), rings, scopes, dtypes });
+    *session = Some(Session { number, capacity, began, rings, scopes, dtypes, sites, devices });
     UNWRITTEN.store(0, Relaxed);
     NUMBER.store(number, Relaxed);
 }
@@ -96,6 +103,25 @@ pub(super) fn dtype(number: u64, name: &'static str) -> u16 {
     let mut session = lock();
     let Some(session) = session.as_mut().filter(|session| session.number == number) else { return 0 };
     u16::try_from(session.dtypes.number_of(&name)).unwrap_or(0)
+}
+
+/// The number of a source line in the session `number`; 0 if that has ended.
+#[cold]
+pub(super) fn site(number: u64, site: &Site) -> u32 {
+    let mut session = lock();
+    let Some(session) = session.as_mut().filter(|session| session.number == number) else { return 0 };
+    u32::try_from(session.sites.number_of(site)).ok().filter(|number| *number <= MOST_SITES).unwrap_or(0)
+}
+
+/// Notes the size of a device's pages in the session `number`.
+#[cold]
+pub(super) fn device(number: u64, device: u8, page_bytes: u64) {
+    let mut session = lock();
+    if let Some(session) = session.as_mut().filter(|session| session.number == number)
+        && !session.devices.iter().any(|known| known.0 == device)
+    {
+        session.devices.push((device, page_bytes));
+    }
 }
 
 impl<T: Clone + Eq + Hash> Names<T> {

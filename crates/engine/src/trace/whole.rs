@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::event::{Action, TraceEvent};
+use super::event::{Action, TraceDevice, TraceEvent};
 use super::merge::{Told, merge};
 use super::packed::{Lies, Packed};
-use super::session::{Session, Title};
+use super::session::{Session, Site, Title};
 use crate::base::amounts::total;
 
 /// The events of a trace, as [`stop`](super::stop) returns them.
@@ -34,6 +34,8 @@ pub struct Trace {
     pub events: Vec<TraceEvent>,
     /// The number of lost events. Newer events of the same thread overwrote them, or their thread was ending.
     pub lost: u64,
+    /// The devices that the events name.
+    pub devices: Vec<TraceDevice>,
 }
 
 impl Trace {
@@ -43,7 +45,8 @@ impl Trace {
         let mut pairing =
             Pairing { session, live: HashMap::new(), allocations: 0, events: Vec::with_capacity(told.len()) };
         told.into_iter().for_each(|told| pairing.take(told));
-        Trace { events: pairing.events, lost }
+        let device = |&(device, page_bytes): &(u8, u64)| TraceDevice { device, page_bytes };
+        Trace { events: pairing.events, lost, devices: session.devices.iter().map(device).collect() }
     }
 }
 
@@ -75,7 +78,7 @@ impl Pairing<'_> {
 
     /// Adds an allocation. If the address is still in use, its free was lost and is added first.
     fn begin(&mut self, thread: u32, event: &Packed) -> u64 {
-        self.end(thread, Packed { action: Action::Freed, dtype: 0, served_by: None, ..*event });
+        self.end(thread, Packed { action: Action::Freed, dtype: 0, site: 0, served_by: None, ..*event });
         self.live.insert(event.lies(), self.events.len());
         self.allocations += 1;
         self.allocations
@@ -87,6 +90,7 @@ fn unpacked(session: &Session, thread: u32, event: &Packed, id: u64) -> TraceEve
     let Packed { time, action, served_by, device, address, bytes, stream, .. } = *event;
     let title: Option<&Title> = session.scopes.of(event.scope as usize);
     let dtype = session.dtypes.of(event.dtype.into());
+    let site: Option<&Site> = session.sites.of(event.site as usize);
     let is_allocation = matches!(action, Action::Allocated | Action::Short);
     TraceEvent {
         time: Duration::from_nanos(time),
@@ -99,6 +103,8 @@ fn unpacked(session: &Session, thread: u32, event: &Packed, id: u64) -> TraceEve
         device,
         scope: title.map(|title| title.0.clone()),
         scope_site: title.map(|title| title.1),
+        site: site.map(|site| site.0),
+        stack: site.and_then(|site| site.1.clone()),
         dtype: dtype.copied().unwrap_or_default(),
         shape: if is_allocation { event.shape.dims() } else { Vec::new() },
         served_by,

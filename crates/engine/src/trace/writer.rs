@@ -1,6 +1,7 @@
 //! The writing side of a thread: its ring, its known numbers of names, and the clock, which it reads only now and then.
 
 use std::cell::RefCell;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +11,7 @@ use super::event::{Action, ServedBy};
 use super::packed::{Packed, Shape};
 use super::ring::Pen;
 use super::session::{self, Title};
+use super::sites::Sites;
 
 /// The number of events between two readings of the clock. A reading takes longer than all other work for an event.
 const LOOK_IN: u8 = 64;
@@ -25,6 +27,10 @@ pub(crate) struct Allocation<'a> {
     /// The number of the stream's device.
     pub(crate) device: u64,
     pub(crate) served_by: Option<ServedBy>,
+    /// The source line that allocates, if it is known.
+    pub(crate) site: Option<&'static Location<'static>>,
+    /// The size of the device's pages; 0 if it has none.
+    pub(crate) page_bytes: u64,
 }
 
 struct Writer {
@@ -38,6 +44,9 @@ struct Writer {
     scope: u32,
     scopes: HashMap<Arc<str>, u32>,
     dtypes: Vec<(&'static str, u16)>,
+    sites: Sites,
+    /// A bit for each device that the session knows, by the last bits of its number.
+    devices: [u64; 4],
 }
 
 thread_local! {
@@ -79,11 +88,13 @@ fn rejoin(writer: &mut Option<Writer>) {
 #[inline]
 pub(crate) fn allocated(allocation: &Allocation<'_>) {
     write(|writer| {
-        let Allocation { dtype, dims, bytes, address, stream, device, served_by } = *allocation;
+        let Allocation { dtype, dims, bytes, address, stream, device, served_by, site, page_bytes } = *allocation;
         let action = if served_by.is_some() { Action::Allocated } else { Action::Short };
         let (time, dtype, scope) = (writer.time(), writer.dtype(dtype), writer.scope);
         let (bytes, device, shape) = (bytes as u64, device as u8, Shape::new(dims));
-        let event = Packed { time, action, served_by, dtype, scope, device, address, bytes, stream, shape };
+        let site = site.map_or(0, |site| writer.sites.number_of(writer.session, site));
+        writer.note_device(device, page_bytes);
+        let event = Packed { time, action, served_by, dtype, scope, device, address, bytes, stream, site, shape };
         writer.pen.push(&event);
     });
 }
@@ -116,9 +127,10 @@ fn turned(action: Action, title: &Title) {
 
 /// Records that `bytes` bytes are reserved from a device from now on.
 #[cold]
-pub(crate) fn reserved(bytes: u64, device: u64) {
+pub(crate) fn reserved(bytes: u64, device: u64, page_bytes: u64) {
     write(|writer| {
         let (time, scope) = (writer.look(), writer.scope);
+        writer.note_device(device as u8, page_bytes);
         let event = Packed { time, action: Action::Reserved, scope, bytes, device: device as u8, ..Packed::BARE };
         writer.pen.push(&event);
     });
@@ -133,8 +145,18 @@ pub(crate) fn inside(title: Option<&Title>) {
 impl Writer {
     fn join() -> Option<Writer> {
         let (session, began, pen) = session::join()?;
-        let (scopes, dtypes) = (HashMap::new(), Vec::new());
-        Some(Writer { session, began, pen, time: 0, look_in: 0, scope: 0, scopes, dtypes })
+        let (scopes, dtypes, sites, devices) = (HashMap::new(), Vec::new(), Sites::default(), [0; 4]);
+        Some(Writer { session, began, pen, time: 0, look_in: 0, scope: 0, scopes, dtypes, sites, devices })
+    }
+
+    /// Tells the session of a device, once.
+    #[inline(always)]
+    fn note_device(&mut self, device: u8, page_bytes: u64) {
+        let (known, bit) = (&mut self.devices[usize::from(device) / 64], 1 << (device % 64));
+        if *known & bit == 0 {
+            *known |= bit;
+            session::device(self.session, device, page_bytes);
+        }
     }
 
     #[inline(always)]

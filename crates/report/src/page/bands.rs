@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::lives::Life;
+use crate::lives::Life;
 
 /// The shortest gaps stay, as long as they take no more than this part of what was used: they show how arrays lie.
 const KEPT: u64 = 20;
@@ -89,7 +89,7 @@ fn longest_kept(used: &[(u64, u64)]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::lives::lives;
+    use crate::lives::lives;
     use crate::run::tests::example;
 
     #[test]

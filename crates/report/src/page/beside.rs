@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::lives::Life;
+use crate::lives::Life;
 use crate::run::{Event, Op, Run};
 
 /// Why an array lies beside the plan. The first that is so counts.
@@ -152,20 +152,20 @@ impl<'r> Pasts<'r> {
     }
 }
 
-/// What lies beside plans by scope, type, shape, cause and what served it, with the number of arrays and their bytes, the most
-/// bytes first.
+/// The arrays that no plan served, by scope, type, shape, cause and what served them, with their number, bytes and source line. The most
+/// bytes come first.
 pub(super) fn groups(lives: &[Life<'_>], causes: &[Option<Cause>]) -> Vec<Value> {
     let mut groups: HashMap<_, (u64, u64)> = HashMap::new();
     for (life, cause) in lives.iter().zip(causes).filter_map(|(life, cause)| Some((life, (*cause)?))) {
-        let Event { scope, dtype, shape, served, bytes, .. } = life.allocation;
-        let (arrays, sum) = groups.entry((scope, dtype, shape, cause, served)).or_default();
+        let Event { scope, dtype, shape, served, bytes, site, .. } = life.allocation;
+        let (arrays, sum) = groups.entry((scope, dtype, shape, cause, served, site)).or_default();
         *arrays += 1;
         *sum = sum.saturating_add(*bytes);
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_unstable_by_key(|(key, (_, bytes))| (u64::MAX - bytes, *key));
-    let row = |((scope, dtype, shape, cause, served), (arrays, bytes))| {
-        json!([scope, dtype, shape, cause as usize, served, arrays, bytes])
+    let row = |((scope, dtype, shape, cause, served, site), (arrays, bytes))| {
+        json!([scope, dtype, shape, cause as usize, served, arrays, bytes, site])
     };
     groups.into_iter().map(row).collect()
 }
@@ -173,7 +173,7 @@ pub(super) fn groups(lives: &[Life<'_>], causes: &[Option<Cause>]) -> Vec<Value>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::lives::lives;
+    use crate::lives::lives;
     use crate::run::file::parse;
 
     const HEADER: &str = "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device\n";
@@ -230,6 +230,6 @@ mod tests {
     fn what_is_alike_is_one_group() {
         let run = run(&[&[(10, 1, "range", true), (10, 1, "range", true)], &[(10, 1, "plan", true)]]);
         let lives = lives(&run);
-        assert_eq!(groups(&lives, &causes(&run, &lives)), [json!(["s", "u8", "10", 0, "range", 2, 20])]);
+        assert_eq!(groups(&lives, &causes(&run, &lives)), [json!(["s", "u8", "10", 0, "range", 2, 20, ""])]);
     }
 }

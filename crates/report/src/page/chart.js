@@ -1,13 +1,13 @@
-// Memory over time: live, reserved and idle bytes, and how many times as much is reserved as is live.
+// Memory over time: live, idle and reserved bytes, and reserved ÷ live.
 
-// More is drawn as this at most, as a run that ends has next to nothing alive.
+// The chart cuts higher ratios off, since hardly anything is live as a run ends.
 const MOST_RATIO = 4;
 
 let limitBytes = NaN;
 let ratioSeries = null;
 let ratioTop = 2;
 
-// The least and the most of a series for each pixel across, with what it was before where nothing happened.
+// The minimum and the maximum of a series for each column of pixels. A column without an event has the value before.
 function columnsOf(frame, series) {
   const columns = Math.max(1, Math.floor(frame.width));
   const [least, most] = [new Float64Array(columns).fill(NaN), new Float64Array(columns).fill(NaN)];
@@ -25,7 +25,7 @@ function columnsOf(frame, series) {
   return { least, most };
 }
 
-// A line at the most of each pixel, over a pale band down to the least.
+// A line at the maximum of each column, over a pale band down to the minimum.
 function line({ paper, frame }, { least, most }, [low, high], colour, width = 1.5) {
   const y = (value) => frame.top + frame.height * (1 - (Math.min(value, high) - low) / (high - low));
   paper.fillStyle = colour;
@@ -80,7 +80,7 @@ function paintMemory() {
   drawCursor(chart);
 }
 
-// A limit that the run exceeded.
+// A limit below the peak.
 function drawLimit({ paper, frame }, top, high) {
   if (!(limitBytes < top)) return;
   const y = frame.top + frame.height * (1 - limitBytes / high);
@@ -99,7 +99,7 @@ function ratios() {
   return live.map((bytes, event) => (bytes > 0 ? reserved[event] / bytes : NaN));
 }
 
-// The top of the chart: all but the highest hundredth lies below it.
+// The top of the chart: 99% of the values lie below it.
 function topOf(series) {
   const known = series.filter((ratio) => ratio > 0).sort();
   const high = known[Math.floor(known.length * 0.99)] ?? 1;
@@ -120,10 +120,10 @@ function paintRatio() {
   drawCursor(chart);
 }
 
-// What the charts say where the pointer is.
+// Shows the values of the charts at the pointer.
 function readCharts() {
   const { live, reserved } = view.device;
-  // With no pointer there, what is said is that of the peak.
+  // Without a pointer it shows the values of the peak.
   const isPeak = Number.isNaN(view.cursor);
   const event = isPeak ? view.device.peakEvent : eventAt(view.cursor);
   const [used, held] = [live[event], reserved[event]];
@@ -131,10 +131,10 @@ function readCharts() {
   if (!Number.isNaN(held)) parts.push(`idle ${bytesText(Math.max(0, held - used))}`, `reserved ${bytesText(held)}`);
   byId("memory-value").textContent = parts.join(" · ");
   const isRatio = used > 0 && !Number.isNaN(held);
-  byId("ratio-value").textContent = isRatio ? `${isPeak ? "Peak: event" : "Event"} ${countText(event)} · reserved ${(held / used).toFixed(2)} × live` : "";
+  byId("ratio-value").textContent = isRatio ? `${isPeak ? "Peak: event" : "Event"} ${countText(event)} · reserved ÷ live ${(held / used).toFixed(2)}` : "";
 }
 
-// A chart takes gestures, and says what it shows where the pointer is.
+// A chart takes gestures, and shows the values at the pointer.
 function startCharts() {
   for (const id of ["memory", "ratio"]) {
     gestures(byId(id), {
@@ -149,7 +149,6 @@ function startCharts() {
         redraw();
       },
     });
-    byId(id).style.touchAction = "pan-y";
   }
   const isKnown = !Number.isNaN(view.device.peakReserved);
   const entries = [{ colour: "--accent", text: "live" }];

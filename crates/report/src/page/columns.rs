@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use super::bands::Bands;
 use super::beside::{self, Cause};
 use super::kinds::Kinds;
-use super::limits::Limited;
-use super::lives::{Life, lives};
-use super::peak::{self, Peak};
+use super::limits::{Limited, Limits};
+use super::peak;
 use super::scopes::{self, SERVED};
+use crate::lives::{self, Life, Peak};
 use crate::run::{Op, Reserved, Run};
 
 /// Rows of a table that the page has; what is beyond is counted.
 const MOST_ROWS: usize = 500;
 
 /// All that the page shows.
-pub(super) fn of(run: &Run, name: &str, limits: &[Limited]) -> Value {
-    let lives = lives(run);
+pub(super) fn of(run: &Run, name: &str, limits: &Limits) -> Value {
+    let lives = lives::lives(run);
     let causes = beside::causes(run, &lives);
     let devices = devices(run, &lives);
     let mut kinds = Kinds::default();
@@ -38,7 +38,11 @@ pub(super) fn of(run: &Run, name: &str, limits: &[Limited]) -> Value {
         "scopes": scopes::rows(run, &lives),
         "marks": marks,
         "beside": rows(beside::groups(&lives, &causes)),
-        "limits": limits.iter().map(limit).collect::<Value>(),
+        "limits": {
+            "device": limits.device,
+            "page_bytes": limits.page_bytes,
+            "rows": limits.rows.iter().map(limit).collect::<Value>(),
+        },
     })
 }
 
@@ -52,15 +56,15 @@ struct OfDevice<'l> {
 }
 
 /// By their numbers, in one walk however many there are.
-fn devices<'l>(run: &'l Run, lives: &'l [Life<'l>]) -> BTreeMap<u64, OfDevice<'l>> {
+fn devices<'l>(run: &'l Run, all: &'l [Life<'l>]) -> BTreeMap<u64, OfDevice<'l>> {
     let mut devices: BTreeMap<u64, OfDevice<'l>> = BTreeMap::new();
-    for life in lives {
+    for life in all {
         devices.entry(life.allocation.device).or_default().lives.push(life);
     }
     for reserved in &run.reserved {
         devices.entry(reserved.device).or_default().reserved.push(reserved);
     }
-    for (number, peak) in peak::peaks(run) {
+    for (number, peak) in lives::peaks(run) {
         devices.entry(number).and_modify(|device| device.peak = peak);
     }
     devices.values_mut().for_each(|device| device.bands = Bands::of(device.lives.iter().copied()));
@@ -153,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_data_is_that_of_the_run() {
-        let data = of(&example(), "run.csv", &[]);
+        let data = of(&example(), "run.csv", &Limits::default());
         let arrays = &data["arrays"];
         assert_eq!((&arrays["starts"], &arrays["spans"]), (&json!([0, 2, 2]), &json!([0, 5, 5])));
         assert_eq!((&arrays["served"], &arrays["kinds"]), (&json!([3, 0, 2]), &json!([0, 1, 2])));
@@ -163,7 +167,7 @@ mod tests {
         assert_eq!((&device["number"], &device["peak"]), (&json!(7), &json!([4, 2_102_248])));
         assert_eq!(device["reserved"], json!({ "events": [4], "bytes": [4_194_304] }));
         assert_eq!(data["marks"]["starts"], json!([1]));
-        assert_eq!((&data["lost"], &data["limits"]), (&json!(12), &json!([])));
+        assert_eq!((&data["lost"], &data["limits"]["rows"]), (&json!(12), &json!([])));
     }
 
     #[test]

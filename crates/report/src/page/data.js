@@ -1,4 +1,4 @@
-// The data of the page: columns of differences become arrays of numbers that are quick to walk.
+// The data of the page. Columns of differences become arrays of numbers.
 
 const run = (() => {
   const raw = JSON.parse(document.getElementById("data").textContent);
@@ -37,7 +37,7 @@ const run = (() => {
   };
 })();
 
-// A device with what is drawn of it: which arrays are its own, and live and reserved bytes after each event.
+// A device with its arrays, and its live and reserved bytes after each event.
 function deviceData(device) {
   const own = [];
   let [begin, end] = [device.reserved.events[0] ?? run.events, 0];
@@ -59,7 +59,7 @@ function deviceData(device) {
   return {
     ...device,
     own: Int32Array.from(own),
-    // The events between which it is used, with the one before, which may enter a scope.
+    // The first and the last event of the device. The event before the first one may enter a scope, and is shown too.
     begin: Math.max(0, Math.min(begin, end) - 1),
     end,
     live,
@@ -72,7 +72,7 @@ function deviceData(device) {
   };
 }
 
-// What is held from a device after each event: not a number before it was first told.
+// The reserved bytes of a device after each event: NaN before the first value of the trace.
 function reservedOf(device) {
   const after = new Float64Array(run.events + 1).fill(NaN);
   const changes = [];
@@ -93,7 +93,7 @@ function arrayAt(device, from, to, low, high) {
   let found = -1;
   for (const i of device.own) {
     if (run.starts[i] <= to && run.ends[i] >= from && run.offset[i] <= high && run.offset[i] + run.bytes[i] >= low) {
-      // The shortest life lies on top.
+      // The array with the shortest life is drawn on top.
       if (found < 0 || run.ends[i] - run.starts[i] <= run.ends[found] - run.starts[found]) found = i;
     }
   }

@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 
 use crate::run::Event;
 
-type Kind = (usize, usize, usize, usize, [u64; 4]);
+/// Numbers of texts: scope, source line of the array, source line of the scope, type, shape and callers. Then bytes, stream, thread and
+/// device.
+type Kind = ([usize; TEXTS.len()], [u64; 4]);
+
+const TEXTS: [&str; 6] = ["scope", "site", "scope_site", "dtype", "shape", "stack"];
+const NUMBERS: [&str; 4] = ["bytes", "stream", "thread", "device"];
 
 /// Numbers for kinds, and for the texts in them.
 #[derive(Debug, Default)]
@@ -45,25 +50,19 @@ impl<'r> Kinds<'r> {
 
     /// The number of the kind that an allocation is of.
     pub(super) fn kind(&mut self, event: &'r Event) -> usize {
-        let [scope, site, dtype, shape] =
-            [&event.scope, &event.site, &event.dtype, &event.shape].map(|text| self.texts.number(text));
-        self.kinds.number((scope, site, dtype, shape, [event.bytes, event.stream, event.thread, event.device]))
+        let Event { scope, site, scope_site, dtype, shape, stack, .. } = event;
+        let texts = [scope, site, scope_site, dtype, shape, stack].map(|text| self.texts.number(text));
+        self.kinds.number((texts, [event.bytes, event.stream, event.thread, event.device]))
     }
 
     /// The texts, and the kinds as columns of numbers of texts and of numbers.
     pub(super) fn json(&self) -> (Value, Value) {
-        let text = |of: fn(&Kind) -> usize| self.kinds.values.iter().map(of).collect::<Vec<_>>();
-        let number = |place: usize| self.kinds.values.iter().map(|kind| kind.4[place]).collect::<Vec<_>>();
-        let kinds = json!({
-            "scope": text(|kind| kind.0),
-            "site": text(|kind| kind.1),
-            "dtype": text(|kind| kind.2),
-            "shape": text(|kind| kind.3),
-            "bytes": number(0),
-            "stream": number(1),
-            "thread": number(2),
-            "device": number(3),
-        });
+        let column = |name: &str, of: &dyn Fn(&Kind) -> u64| {
+            (name.to_owned(), self.kinds.values.iter().map(of).collect::<Vec<_>>().into())
+        };
+        let texts = TEXTS.iter().enumerate().map(|(place, name)| column(name, &|kind| kind.0[place] as u64));
+        let numbers = NUMBERS.iter().enumerate().map(|(place, name)| column(name, &|kind| kind.1[place]));
+        let kinds = Value::Object(texts.chain(numbers).collect());
         (json!(self.texts.values), kinds)
     }
 }
@@ -81,7 +80,24 @@ mod tests {
         let mut kinds = Kinds::default();
         assert_eq!([0, 2, 4].map(|place| kinds.kind(&run.events[place])), [0, 1, 1]);
         let (texts, kinds) = kinds.json();
-        assert_eq!(texts, json!(["", "f32", "32x32", "train, step", "src/main.rs:7:5", "u8", "1000"]));
-        assert_eq!((&kinds["scope"], &kinds["bytes"]), (&json!([0, 3]), &json!([4096, 1000])));
+        assert_eq!(
+            texts,
+            json!([
+                "",
+                "src/main.rs:3:9",
+                "f32",
+                "32x32",
+                "train, step",
+                "src/main.rs:8:9",
+                "src/main.rs:7:5",
+                "u8",
+                "1000",
+                "layer at src/main.rs:8:9\nmain",
+            ])
+        );
+        assert_eq!(
+            (&kinds["scope"], &kinds["site"], &kinds["bytes"]),
+            (&json!([0, 4]), &json!([1, 5]), &json!([4096, 1000]))
+        );
     }
 }

@@ -1,31 +1,44 @@
-// What a limit would have done. The trace alone tells what cannot work: less memory than was alive at once. What a replay under a
-// limit gave is shown where the page has it.
+// The effect of a limit. The trace proves that a limit below the peak of live memory is too low. Replays show the effect of others.
 
 function showLimit() {
   const device = view.device;
   const isKnown = !Number.isNaN(device.peakReserved);
   const all = isKnown ? device.peakReserved : device.peakLive;
   limitBytes = (all * Number(byId("limit").value)) / 100;
-  const of = isKnown ? "the peak reserved" : "the peak live";
-  byId("limit-value").textContent = `${byId("limit").value}% of ${of}: ${bytesText(limitBytes)}`;
-  const says = limitBytes < device.peakLive ? saysFailure(device) : saysEnough(device, isKnown);
-  byId("limit-says").replaceChildren(...says);
-  const rows = limitBytes < device.peakLive ? toGo(device) : [];
+  const of = isKnown ? "peak reserved" : "peak live";
+  byId("limit-value").textContent = `${byId("limit").value}% of the ${of}: ${bytesText(limitBytes)}`;
+  const isTooLow = limitBytes < device.peakLive;
+  byId("limit-says").replaceChildren(...(isTooLow ? saysFailure(device) : saysEnough(device, isKnown)));
+  const rows = isTooLow ? toGo(device) : [];
   byId("limit-table").replaceChildren(...(rows.length ? goTable(device, rows) : []));
   redraw();
 }
 
-function saysEnough(device, isKnown) {
-  const spare = bytesText(limitBytes - device.peakLive);
-  if (isKnown && limitBytes >= device.peakReserved) {
-    return [element("p", {}, element("span", { class: "good" }, "Nothing would have changed: "), "the run never held more.")];
-  }
-  const idle = isKnown ? ` ${bytesText(device.peakReserved - limitBytes)} of idle memory would have had to go back.` : "";
-  const text = `all that was alive at once has room, and ${spare} are left.${idle} Whether holes between arrays suffice, a replay tells.`;
-  return [element("p", {}, element("span", { class: "good" }, "It may do: "), text)];
+// The replays of a device; the page has those of one device.
+function replaysOf(device) {
+  return run.limits.device === device.number ? run.limits.rows : [];
 }
 
-// The first event after which more is alive than the limit allows.
+// What the replay of the largest limit that is not above this one says. A replay decides; the trace alone does not prove that a limit
+// is enough.
+function replayText(device) {
+  const row = replaysOf(device).find(([limit]) => limit <= limitBytes);
+  if (!row) return "No replay of this limit is on the page.";
+  const outcome = row[1] ? `${plural(row[1], "allocation finds", "allocations find")} no memory` : "every allocation finds memory";
+  return `In the replay with a limit of ${bytesText(row[0])}, ${outcome}.`;
+}
+
+function saysEnough(device, isKnown) {
+  const row = replaysOf(device).find(([limit]) => limit <= limitBytes);
+  const spare = bytesText(limitBytes - device.peakLive);
+  const isWhole = isKnown && limitBytes >= device.peakReserved;
+  const own = isWhole ? "The run never reserved more than this limit. " : `The peak of live memory fits, and ${spare} are left. `;
+  const idle = isKnown && !isWhole ? `The run would have had to return ${bytesText(device.peakReserved - limitBytes)} of idle memory. ` : "";
+  const [verdict, kind] = row && row[1] === 0 ? ["Enough: ", "good"] : row ? ["Maybe too low: ", "bad"] : ["Maybe enough: ", "good"];
+  return [element("p", {}, element("span", { class: kind }, verdict), own, idle, replayText(device))];
+}
+
+// The first event after which the live memory exceeds the limit.
 function firstOver(device) {
   return device.live.findIndex((bytes) => bytes > limitBytes);
 }
@@ -36,11 +49,11 @@ function saysFailure(device) {
   const over = device.live.reduce((count, bytes) => count + (bytes > limitBytes ? 1 : 0), 0);
   const kind = run.kind[i];
   const text =
-    ` at event ${countText(event)} (${timeText(run.times[event])}), in ${scopeText(scopeOf(kind))}, for ${kindText(kind)}: ` +
-    `${bytesText(run.bytes[i])} more, with ${bytesText(device.live[event] - run.bytes[i])} alive. ` +
-    `More than the limit is alive after ${shareText(over / run.events)} of all events.`;
+    `The first failure is at event ${countText(event)} (${timeText(run.times[event])}), in ${scopeText(scopeOf(kind))}: ` +
+    `${kindText(kind)} needs ${bytesText(run.bytes[i])}, and ${bytesText(device.live[event] - run.bytes[i])} are live. ` +
+    `The live memory exceeds the limit after ${shareText(over / run.events)} of all events.`;
   const show = element("button", { type: "button", onclick: () => showFailing(i) }, "Show it");
-  return [element("p", {}, element("span", { class: "bad" }, "It fails first"), text), element("p", {}, show)];
+  return [element("p", {}, element("span", { class: "bad" }, "Too low: "), text), element("p", {}, show)];
 }
 
 function showFailing(i) {
@@ -49,7 +62,7 @@ function showFailing(i) {
   byId("plan").focus({ preventScroll: true });
 }
 
-// The fewest arrays, the largest first, without which the peak would have room.
+// The fewest arrays, the largest first, without which the peak would fit.
 function toGo(device) {
   const alive = device.own.filter((i) => run.starts[i] <= device.peakEvent && run.ends[i] > device.peakEvent);
   alive.sort((one, other) => run.bytes[other] - run.bytes[one]);
@@ -59,8 +72,9 @@ function toGo(device) {
     if (over <= 0) break;
     over -= run.bytes[i];
     const kind = run.kind[i];
-    const key = [scopeOf(kind), kindText(kind)].join("\n");
-    const group = groups.get(key) ?? [scopeOf(kind), kindText(kind), 0, 0];
+    const site = run.texts[run.kinds.site[kind]];
+    const key = [scopeOf(kind), kindText(kind), site].join("\n");
+    const group = groups.get(key) ?? [scopeOf(kind), kindText(kind), 0, 0, site];
     group[2]++;
     group[3] += run.bytes[i];
     groups.set(key, group);
@@ -71,21 +85,24 @@ function toGo(device) {
 function goTable(device, rows) {
   const columns = [
     ["Scope", (row) => scopeText(row[0]), true],
-    ["Array", (row) => row[1], true],
+    ["Array", (row) => [row[1], ...below(row[4])], true],
     ["Arrays", (row) => countText(row[2])],
     ["Bytes", (row) => bytesText(row[3])],
   ];
-  const caption = `${bytesText(device.peakLive - limitBytes)} too much at the peak. The fewest arrays that would have to be elsewhere then:`;
+  const caption = `The peak exceeds the limit by ${bytesText(device.peakLive - limitBytes)}. It would fit without these arrays, for example if they were in host memory:`;
   return table(caption, columns, rows);
 }
 
 function showReplays() {
-  if (run.limits.length === 0) return;
+  const { rows, page_bytes: pageBytes, device } = run.limits;
+  if (rows.length === 0) return;
   const columns = [
     ["Limit", (row) => bytesText(row[0]), true],
-    ["Outcome", (row) => (row[1] ? `${countText(row[1])} times out of memory` : "runs")],
+    ["Outcome", (row) => (row[1] ? plural(row[1], "failure", "failures") : "enough")],
     ["Reserved", (row) => bytesText(row[2])],
     ["By plan", (row) => shareText(row[3])],
   ];
-  byId("limit-replays").replaceChildren(...table("Replays of this run under limits.", columns, run.limits));
+  const of = run.devices.length > 1 ? ` of device ${device}` : "";
+  const caption = `Replays${of} under limits, with pages of ${bytesText(pageBytes)} as the device has.`;
+  byId("limit-replays").replaceChildren(...table(caption, columns, rows));
 }

@@ -1,13 +1,22 @@
-//! What a run does in less memory: replays on a device without memory, whose pages are those of a GPU.
+//! What a run does in less memory: replays of the device with the highest peak, on a device without memory with pages of the same size.
 
 use std::num::NonZeroUsize;
 
 use crate::error::Result;
+use crate::lives;
 use crate::replay::{History, Policy, dry_run};
 use crate::run::Run;
 
-/// The limits, as hundredths of what the run held at most.
+/// The limits, as hundredths of the peak of reserved memory.
 const SHARES: [u64; 9] = [100, 98, 95, 90, 80, 70, 60, 50, 40];
+
+/// The replays of one device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Limits {
+    pub(super) device: u64,
+    pub(super) page_bytes: u64,
+    pub(super) rows: Vec<Limited>,
+}
 
 /// What a replay under a limit gave.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,12 +30,21 @@ pub(super) struct Limited {
 }
 
 /// From the largest limit to the first one under which less than half of all that was alive fits; none of a run that cannot be replayed.
-pub(super) fn of(name: &str, run: &Run) -> Vec<Limited> {
-    let Ok(history) = History::of(name, run) else { return Vec::new() };
-    let held = run.reserved.iter().map(|reserved| reserved.bytes).max().unwrap_or(0).max(history.peak_live_bytes());
-    let limits = SHARES.map(|share| (u128::from(held) * u128::from(share) / 100) as u64);
+pub(super) fn of(name: &str, run: &Run) -> Limits {
+    let device = largest(run);
+    let Ok(history) = History::of_device(name, run, device) else { return Limits::default() };
+    let reserved = run.reserved.iter().filter(|reserved| reserved.device == device);
+    let peak = reserved.map(|reserved| reserved.bytes).max().unwrap_or(0).max(history.peak_live_bytes());
+    let limits = SHARES.map(|share| (u128::from(peak) * u128::from(share) / 100) as u64);
     let worth = limits.into_iter().filter(|limit| *limit >= history.peak_live_bytes() / 2);
-    worth.map_while(|limit| replayed(&history, limit).ok()).collect()
+    let rows = worth.map_while(|limit| replayed(&history, limit).ok()).collect();
+    Limits { device, page_bytes: history.page_bytes(), rows }
+}
+
+/// The device with the most live memory at once; the one with the lowest number of several.
+fn largest(run: &Run) -> u64 {
+    let peaks = lives::peaks(run);
+    peaks.iter().max_by_key(|(device, peak)| (peak.bytes, u64::MAX - **device)).map_or(0, |(device, _)| *device)
 }
 
 fn replayed(history: &History, limit_bytes: u64) -> Result<Limited> {
@@ -43,6 +61,7 @@ fn replayed(history: &History, limit_bytes: u64) -> Result<Limited> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::run::Reserved;
     use crate::run::file::parse;
 
     /// Ten entries of a scope, in each of which two arrays of 4 MiB are alive at once: as a file, since a trace that is on is one of
@@ -66,7 +85,8 @@ mod tests {
 
     #[test]
     fn a_run_fits_what_it_held_and_not_half_of_it() {
-        let limited = of("ten steps", &ten_steps());
+        let Limits { device, page_bytes, rows: limited } = of("ten steps", &ten_steps());
+        assert_eq!((device, page_bytes), (1, 2 << 20));
         let all = limited.first().unwrap();
         assert_eq!((all.limit_bytes, all.out_of_memory, all.planned_share), (8 << 20, 0, 1.0));
         let half = limited.iter().find(|each| each.limit_bytes == 4 << 20).unwrap();
@@ -78,6 +98,32 @@ mod tests {
         let mut run = crate::run::tests::example();
         run.events.retain(|event| event.id != 1);
         run.events[1].id = 3;
-        assert_eq!(of("twice", &run), []);
+        assert_eq!(of("twice", &run), Limits::default());
+    }
+
+    /// Arrays of 40 KB on a host, whose pages have 64 KiB: with pages of a GPU, the memory that the host had is too little.
+    #[test]
+    fn a_run_is_replayed_with_the_pages_of_its_device() {
+        let mut run = ten_steps();
+        run.events.iter_mut().filter(|event| event.bytes > 0).for_each(|event| event.bytes = 40_000);
+        run.reserved = vec![Reserved { before: 0, time_ns: 0, device: 1, bytes: 128 << 10 }];
+        let fails = |run: &Run| of("host", run).rows[0].out_of_memory;
+        assert!(fails(&run) > 0);
+        run.page_bytes.insert(1, 64 << 10);
+        assert_eq!((fails(&run), of("host", &run).rows[0].limit_bytes), (0, 128 << 10));
+    }
+
+    /// Another device has twice the arrays, which are not in the replay.
+    #[test]
+    fn one_device_is_replayed() {
+        let mut run = ten_steps();
+        let mut other = ten_steps();
+        other
+            .events
+            .iter_mut()
+            .for_each(|event| (event.device, event.id, event.bytes) = (2, event.id + 1000, event.bytes / 2));
+        run.events.extend(other.events.into_iter().filter(|event| event.bytes > 0));
+        let limits = of("two devices", &run);
+        assert_eq!((limits.device, limits.rows[0].limit_bytes, limits.rows[0].out_of_memory), (1, 8 << 20, 0));
     }
 }

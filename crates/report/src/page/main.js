@@ -1,4 +1,4 @@
-// Puts the page together: what is shown first, what buttons and keys do, and the theme.
+// Puts the page together: the first view, the buttons and keys, and the theme.
 
 function setDevice(number) {
   view.device = deviceData(run.devices.find((device) => device.number === number) ?? EMPTY);
@@ -11,13 +11,13 @@ function setDevice(number) {
   select(-1);
   search(byId("search").value);
   showSummary();
-  showFragmentation();
+  showOverhead();
   showHolders();
   showLimit();
   readCharts();
 }
 
-// What is shown of a run in which nothing was allocated.
+// The device of a run without allocations.
 const EMPTY = {
   number: 0,
   peak: [0, 0],
@@ -92,7 +92,6 @@ function onKey(event) {
 
 function startPlan() {
   const plan = byId("plan");
-  plan.style.touchAction = "pan-y";
   gestures(plan, {
     isUpToo: true,
     onPoint: hover,
@@ -141,5 +140,5 @@ showScopes();
 showReplays();
 painters.push(paintPlan, paintStrip);
 drawNow();
-// How many milliseconds it took from the request to what is seen now.
+// The milliseconds from the request to the first view.
 document.documentElement.dataset.drawn = Math.ceil(performance.now());

@@ -5,7 +5,6 @@
 //!
 //! | file | its one matter |
 //! |---|---|
-//! | `lives` | arrays from their allocation to their free |
 //! | `kinds` | what many arrays have in common, told once |
 //! | `bands` | addresses without the gaps that nothing ever used |
 //! | `peak` | who holds the memory when most of it is in use, and what is free in between |
@@ -20,7 +19,6 @@ mod beside;
 mod columns;
 mod kinds;
 mod limits;
-mod lives;
 mod peak;
 mod scopes;
 

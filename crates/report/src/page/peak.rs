@@ -1,58 +1,30 @@
-//! The moment when most of a device's memory is in use: who holds it, and what is free in between.
+//! The memory of a device at its peak: the live arrays, and the holes between them.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
 use super::bands::Bands;
-use super::lives::Life;
-use crate::run::{Event, Op, Run};
+use crate::lives::Life;
+use crate::run::Event;
 
 /// A shorter gap is what rounding leaves behind an array.
 const SHORTEST_HOLE: u64 = 256;
 
-/// The moment of the most live bytes of a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Peak {
-    /// The event by which it is reached.
-    pub(super) event: usize,
-    pub(super) bytes: u64,
-}
-
-/// The peak of each device on which something was allocated: the first, if there are several as high.
-pub(super) fn peaks(run: &Run) -> HashMap<u64, Peak> {
-    let mut devices: HashMap<u64, (u64, Peak)> = HashMap::new();
-    for (place, event) in run.events.iter().enumerate() {
-        match event.op {
-            Op::Allocate => {
-                let (live, peak) = devices.entry(event.device).or_default();
-                *live = live.saturating_add(event.bytes);
-                if *live > peak.bytes {
-                    *peak = Peak { event: place, bytes: *live };
-                }
-            }
-            Op::Free => {
-                let (live, _) = devices.entry(event.device).or_default();
-                *live = live.saturating_sub(event.bytes);
-            }
-            Op::Enter | Op::Leave | Op::Short => {}
-        }
-    }
-    devices.into_iter().map(|(device, (_, peak))| (device, peak)).collect()
-}
-
-/// Who holds memory after an event: scope, dtype, shape, arrays and bytes, the most bytes first.
+/// What is alive after an event, by who allocated it: scope, dtype, shape, arrays, bytes and source line, the most bytes first.
 pub(super) fn holders(lives: &[&Life<'_>], at: usize) -> Vec<Value> {
     let mut groups: HashMap<_, (u64, u64)> = HashMap::new();
     for life in lives.iter().filter(|life| life.is_alive_after(at)) {
-        let Event { scope, dtype, shape, .. } = life.allocation;
-        let (arrays, bytes) = groups.entry((scope, dtype, shape)).or_default();
+        let Event { scope, dtype, shape, site, .. } = life.allocation;
+        let (arrays, bytes) = groups.entry((scope, dtype, shape, site)).or_default();
         *arrays += 1;
         *bytes = bytes.saturating_add(life.allocation.bytes);
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_unstable_by_key(|(key, (_, bytes))| (u64::MAX - bytes, *key));
-    groups.iter().map(|((scope, dtype, shape), (arrays, bytes))| json!([scope, dtype, shape, arrays, bytes])).collect()
+    let row =
+        |((scope, dtype, shape, site), (arrays, bytes)): &(_, _)| json!([scope, dtype, shape, arrays, bytes, site]);
+    groups.iter().map(row).collect()
 }
 
 /// Free stretches between arrays that are alive after an event: address, place in the picture and bytes, the longest first.
@@ -70,23 +42,18 @@ pub(super) fn holes(lives: &[&Life<'_>], bands: &Bands, at: usize) -> Vec<(u64, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::lives::lives;
+    use crate::lives::lives;
     use crate::run::tests::example;
-
-    #[test]
-    fn the_peak_is_where_most_is_alive() {
-        let run = example();
-        assert_eq!(peaks(&run), HashMap::from([(7, Peak { event: 4, bytes: run.peak_bytes() })]));
-    }
 
     #[test]
     fn holders_are_those_who_are_alive_then() {
         let run = example();
         let all = lives(&run);
         let all: Vec<&Life<'_>> = all.iter().collect();
-        let inner = json!(["inner", "f64", "262144", 1, 2_097_152]);
-        let outside = json!(["", "f32", "32x32", 1, 4096]);
-        assert_eq!(holders(&all, 4), [inner.clone(), outside.clone(), json!(["train, step", "u8", "1000", 1, 1000])]);
+        let inner = json!(["inner", "f64", "262144", 1, 2_097_152, "src/main.rs:10:9"]);
+        let outside = json!(["", "f32", "32x32", 1, 4096, "src/main.rs:3:9"]);
+        let step = json!(["train, step", "u8", "1000", 1, 1000, "src/main.rs:8:9"]);
+        assert_eq!(holders(&all, 4), [inner.clone(), outside.clone(), step]);
         assert_eq!(holders(&all, 7), [inner, outside]);
     }
 

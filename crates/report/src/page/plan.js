@@ -4,12 +4,12 @@ let colourBy = "scope";
 // Arrays of the device by colour.
 let buckets = [];
 
-// Colours tell most by scope, unless all is of one.
+// Colours show scopes, unless there is only one.
 function usualColour() {
   return new Set(Array.from(view.device.own, (i) => run.kinds.scope[run.kind[i]])).size > 1 ? "scope" : "served";
 }
 
-// Scopes have the first seven colours, those with the most in use first; all others share one, and what is in no scope has its own.
+// The seven scopes with the highest peaks have a colour each. All other scopes share one, and arrays outside scopes have their own.
 const [OTHERS, OUTSIDE] = [7, 8];
 const NAMED = run.scopes.filter((row) => row[0] !== "");
 const RANKS = new Map(NAMED.map((row, rank) => [row[0], Math.min(rank, OTHERS)]));
@@ -155,25 +155,27 @@ function outline({ paper, frame }, i, width) {
   paper.strokeRect(box.left - 1, box.top - 1, Math.max(box.right - box.left, 1) + 1, Math.max(box.bottom - box.top, 1) + 1);
 }
 
-// What is known of an array, as pairs of words.
+// The properties of an array, as pairs of a name and a text.
 function facts(i) {
   const kind = run.kind[i];
   const { kinds, texts } = run;
   const end = run.isFreed[i] ? run.ends[i] : run.events - 1;
   const time = run.times[end] - run.times[run.starts[i]];
-  // The clock is not read at each event.
+  // Not each event has a time of its own.
   const life = plural(run.ends[i] - run.starts[i], "event", "events") + (time > 0 ? `, ${timeText(time)}` : "");
   const pairs = [
     ["Scope", scopeText(scopeOf(kind))],
     ["Source", texts[kinds.site[kind]]],
+    ["Scope at", texts[kinds.scope_site[kind]]],
     ["Array", kindText(kind)],
     ["Bytes", `${bytesText(run.bytes[i])}${run.bytes[i] >= 1024 ? ` (${countText(run.bytes[i])})` : ""}`],
-    ["Lifetime", run.isFreed[i] ? life : `${life}, to the end`],
+    ["Lifetime", run.isFreed[i] ? life : `${life}, until the end`],
     ["Allocated", `event ${countText(run.starts[i])}, at ${timeText(run.times[run.starts[i]])}`],
     ["Served by", run.served[run.servedBy[i]]],
     ["Why not by plan", run.cause[i] ? run.causes[run.cause[i] - 1] : ""],
     ["Address", addressOf(view.device, i)],
     ["Thread, stream", `${kinds.thread[kind]}, ${kinds.stream[kind]}`],
+    ["Called from", texts[kinds.stack[kind]]],
   ];
   return pairs.filter(([, text]) => text !== "");
 }
@@ -215,7 +217,7 @@ function tip(at) {
 function select(i) {
   view.selected = i;
   const pair = ([word, text]) => element("div", {}, element("dt", {}, word), element("dd", {}, text));
-  const none = element("p", { class: "quiet" }, "No array is selected. Click one, or press N.");
+  const none = element("p", { class: "quiet" }, "No array is selected. Click one, tap one, or press N.");
   byId("selected").replaceChildren(i < 0 ? none : element("dl", {}, ...facts(i).map(pair)));
   redraw();
 }

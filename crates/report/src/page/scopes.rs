@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::lives::Life;
+use crate::lives::Life;
 use crate::run::{Op, Run};
 
 /// What served an array, by the words of the file, in the order of the page's columns.
@@ -48,7 +48,7 @@ pub(super) fn rows(run: &Run, lives: &[Life<'_>]) -> Vec<Value> {
             }
         }
         scope.peak = scope.peak.max(scope.live);
-        scope.site = if scope.site.is_empty() && event.op != Op::Free { &event.site } else { scope.site };
+        scope.site = if scope.site.is_empty() && event.op != Op::Free { &event.scope_site } else { scope.site };
     }
     let mut rows: Vec<_> = scopes.into_iter().collect();
     rows.sort_unstable_by_key(|(name, scope)| (u64::MAX - scope.peak, *name));
@@ -62,7 +62,7 @@ pub(super) fn rows(run: &Run, lives: &[Life<'_>]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::lives::lives;
+    use crate::lives::lives;
     use crate::run::tests::example;
 
     #[test]

@@ -1,17 +1,17 @@
-// Searching: which kinds of arrays have the words of a text, how many arrays that are, and a list of them.
+// The search: the kinds of arrays that have the words of a text, the number of these arrays, and a list of them.
 
-// For each kind, whether it is searched for; null while nothing is.
+// For each kind, whether it is found; null without a search.
 let matching = null;
 
-// The words by which a kind is found.
+// The words of a kind.
 function wordsOf(kind) {
   const { kinds, texts } = run;
   const bytes = kinds.bytes[kind];
-  const parts = [scopeText(scopeOf(kind)), texts[kinds.dtype[kind]], texts[kinds.shape[kind]], bytes, bytesText(bytes).replace(" ", "")];
+  const parts = [scopeText(scopeOf(kind)), texts[kinds.site[kind]], texts[kinds.dtype[kind]], texts[kinds.shape[kind]], bytes, bytesText(bytes).replace(" ", "")];
   return ` ${parts.join(" ")}`.toLowerCase();
 }
 
-// Finds the kinds with all words of a text: a word is anywhere in the scope's name, or begins another word.
+// Finds the kinds with all words of a text. A word may be a part of the scope's name, or the beginning of another word.
 function search(text) {
   const wanted = text.toLowerCase().trim().replace(/(\d) +(b|kib|mib|gib|tib)\b/g, "$1$2").split(/\s+/).filter(Boolean);
   matching = null;
@@ -31,7 +31,7 @@ function searchFor(text) {
   search(text);
 }
 
-// Says how many arrays are found, and lists them by what they are.
+// Shows the number of the arrays that are found, and lists them by kind.
 function listMatches() {
   const groups = new Map();
   let count = 0;

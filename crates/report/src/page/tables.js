@@ -1,9 +1,9 @@
-// The summary and the tables: who holds the memory, what lies beside plans, and what each scope did.
+// The summary and the tables: the largest live arrays, the arrays without a plan, and the scopes.
 
 const FIRST_ROWS = matchMedia("(max-width: 640px)").matches ? 6 : 12;
 
-// A table whose columns are a name and how a row's cell is shown; numbers stand to the right. What is beyond the first rows is
-// shown when asked for.
+// A table. A column is a name and a function that shows the cell of a row; numbers stand to the right. A button shows the rows after
+// the first ones.
 function table(caption, columns, rows) {
   const cell = ([name, show, isName], row) => {
     const shown = [show(row)].flat();
@@ -32,8 +32,13 @@ function bar(share) {
   return element("span", { class: "bar", "aria-hidden": "true" }, filled);
 }
 
-function named(scope, below) {
-  return below ? [scopeText(scope), element("small", {}, below)] : scopeText(scope);
+function named(scope, text) {
+  return [scopeText(scope), ...below(text)];
+}
+
+// A second line of a cell, such as a source line.
+function below(text) {
+  return text ? [element("small", {}, text)] : [];
 }
 
 function tile(word, value, about) {
@@ -49,18 +54,18 @@ function showSummary() {
   const tiles = [
     tile("Peak live", bytesText(device.peakLive), `at event ${countText(device.peakEvent)}`),
     isKnown
-      ? tile("Peak reserved", bytesText(device.peakReserved), `${timesText(device.peakReserved, device.peakLive)} × the peak live`)
-      : tile("Peak reserved", "–", "the trace does not tell"),
-    tile("Allocations", countText(device.own.length), device.own.length === run.count ? "in all" : `of ${countText(run.count)} on all devices`),
+      ? tile("Peak reserved", bytesText(device.peakReserved), `${timesText(device.peakReserved, device.peakLive)} × peak live`)
+      : tile("Peak reserved", "–", "not in this trace"),
+    tile("Allocations", countText(device.own.length), device.own.length === run.count ? "in total" : `of ${countText(run.count)} on all devices`),
     tile("Served by plan", shareText(planned / arrays), `of ${plural(arrays, "array", "arrays")} in scopes`),
-    isKnown ? tile("Reserved changed", plural(device.calls, "time", "times"), "as memory was taken or given back") : "",
+    isKnown ? tile("Reserved changed", plural(device.calls, "time", "times"), "by calls of the device") : "",
     tile("Scopes", countText(inScopes.length), plural(sum((row) => row[2]), "entry", "entries")),
   ];
   byId("summary").replaceChildren(...tiles.filter((tile) => tile !== ""));
   const threads = new Set(run.kinds.thread).size;
   const about = [plural(run.events, "event", "events"), timeText(run.events ? run.times[run.events - 1] : 0), plural(threads, "thread", "threads")];
   if (run.devices.length > 1) about.push(plural(run.devices.length, "device", "devices"));
-  if (run.lost > 0) about.push(`${plural(run.lost, "event", "events")} before these had no room in the trace`);
+  if (run.lost > 0) about.push(`the trace lost ${plural(run.lost, "earlier event", "earlier events")} for lack of room`);
   byId("about").textContent = about.join(" · ");
 }
 
@@ -68,17 +73,17 @@ function showHolders() {
   const { holders, peakLive, peakEvent } = view.device;
   const columns = [
     ["Scope", (row) => named(row[0]), true],
-    ["Array", (row) => arrayText(row[1], row[2]), true],
+    ["Array", (row) => [arrayText(row[1], row[2]), ...below(row[5])], true],
     ["Arrays", (row) => countText(row[3])],
     ["Bytes", (row) => bytesText(row[4])],
     ["Share", (row) => [shareText(row[4] / peakLive), bar(row[4] / peakLive)]],
   ];
-  const caption = `Alive at event ${countText(peakEvent)}, when ${bytesText(peakLive)} were in use${beyond(holders)}`;
+  const caption = `Arrays that are live at event ${countText(peakEvent)}: ${bytesText(peakLive)} in total${beyond(holders)}`;
   byId("holders").replaceChildren(...table(caption, columns, holders.rows));
 }
 
 function beyond({ left_out: leftOut }) {
-  return leftOut > 0 ? `. ${plural(leftOut, "row", "rows")} with less are left out.` : ".";
+  return leftOut > 0 ? `. ${plural(leftOut, "row", "rows")} with fewer bytes are not shown.` : ".";
 }
 
 function showBeside() {
@@ -86,7 +91,7 @@ function showBeside() {
   const note = byId("beside-note");
   if (rows.length === 0) {
     const hasPlan = run.scopes.some((row) => row[5][0] > 0);
-    note.textContent = hasPlan ? "Plans served every array of the scopes that have one." : "No scope had a plan in this trace.";
+    note.textContent = hasPlan ? "Plans served every array of the scopes that have a plan." : "No scope had a plan in this trace.";
     byId("beside").replaceChildren();
     return;
   }
@@ -97,16 +102,16 @@ function showBeside() {
     all += row[5];
   }
   const causes = [...sums].sort((one, other) => other[1] - one[1]).map(([cause, count]) => `${run.causes[cause]} (${countText(count)})`);
-  note.textContent = `${plural(all, "array was", "arrays were")} served otherwise in scopes that have a plan: ${causes.join("; ")}. The cause is the first that the trace proves.`;
+  note.textContent = `In scopes with a plan, the plan did not serve ${plural(all, "array", "arrays")}: ${causes.join("; ")}. If several causes apply, the page names the first one.`;
   const columns = [
     ["Scope", (row) => named(row[0]), true],
-    ["Array", (row) => arrayText(row[1], row[2]), true],
+    ["Array", (row) => [arrayText(row[1], row[2]), ...below(row[7])], true],
     ["Why", (row) => run.causes[row[3]], true],
     ["Served by", (row) => row[4]],
     ["Arrays", (row) => countText(row[5])],
-    ["Bytes in all", (row) => bytesText(row[6])],
+    ["Total bytes", (row) => bytesText(row[6])],
   ];
-  byId("beside").replaceChildren(...table(`By scope, type and shape, the most bytes first${beyond(run.beside)}`, columns, rows));
+  byId("beside").replaceChildren(...table(`By scope, type, shape and source line, the most bytes first${beyond(run.beside)}`, columns, rows));
 }
 
 function showScopes() {
@@ -118,14 +123,14 @@ function showScopes() {
     ["List", (row) => countText(row[5][1])],
     ["Range", (row) => countText(row[5][2])],
     ["Device", (row) => countText(row[5][3])],
-    ["Bytes in all", (row) => bytesText(row[4])],
-    ["Most live", (row) => bytesText(row[6])],
+    ["Total bytes", (row) => bytesText(row[4])],
+    ["Peak live", (row) => bytesText(row[6])],
   ];
   const isMany = run.devices.length > 1 ? " On all devices together." : "";
-  byId("scopes").replaceChildren(...table(`What each scope allocated, and what served it.${isMany}`, columns, run.scopes));
+  byId("scopes").replaceChildren(...table(`The allocations of each scope, and what served them.${isMany}`, columns, run.scopes));
 }
 
-// The addresses at the peak in one line: what is in use, and the holes in between.
+// The addresses at the peak in one line: live arrays, and the holes between them.
 function paintStrip() {
   const { paper, frame } = surface("strip");
   const device = view.device;
@@ -142,16 +147,27 @@ function paintStrip() {
   });
 }
 
-function showFragmentation() {
+function showOverhead() {
   const device = view.device;
   const isKnown = !Number.isNaN(device.peakReserved);
-  const held = device.reserved[device.peakEvent];
-  const idle = `${bytesText(held)} were reserved for ${bytesText(device.peakLive)} that were alive at the peak: ${timesText(held, device.peakLive)} times as much. Reserved over live, drawn up to ${ratioTop} times:`;
-  byId("fragmentation-note").textContent = isKnown ? idle : "The trace does not tell what was reserved. One written by a newer version does.";
+  const reserved = device.reserved[device.peakEvent];
+  const times = timesText(reserved, device.peakLive);
+  const text = `At the peak the device reserved ${bytesText(reserved)} for ${bytesText(device.peakLive)} of live arrays: ${times} times as much; 1.0 is ideal. The chart shows values up to ${ratioTop}.`;
+  byId("overhead-note").textContent = isKnown ? text : "This trace does not say how much memory was reserved. Newer versions of gpucache write it.";
   byId("ratio").hidden = !isKnown;
-  const { count, bytes, longest } = device.holes;
-  const most = count > 0 ? `, the longest of ${bytesText(longest[0][2])} at ${longest[0][0]}` : "";
-  byId("holes-note").textContent = `Filled: arrays alive at the peak. Empty: what is free. ${plural(count, "hole lies", "holes lie")} between arrays, of ${bytesText(bytes)} in all${most}. Gaps under 256 bytes are rounding.`;
+  byId("holes-note").textContent = holesText(device.holes);
   const gaps = device.bands.length - 1;
-  byId("plan-note").textContent = `Upwards: addresses. Marks on top: a scope is entered.${gaps > 0 ? ` ${plural(gaps, "gap that no array ever used is", "gaps that no array ever used are")} left out; dotted lines are where the addresses go on after one.` : ""} Wheel or pinch zooms, with Shift the addresses; drag to move.`;
+  const left = gaps > 0 ? ` The chart leaves out ${plural(gaps, "gap", "gaps")} that no array ever used; a dotted line marks each.` : "";
+  byId("plan-note").textContent = `The vertical axis shows addresses. The marks above the chart show where a scope is entered.${left} Drag to move. Zoom with the wheel or two fingers; hold Shift to zoom addresses.`;
+}
+
+function holesText({ count, bytes, longest }) {
+  const filled = "Filled: live arrays. Empty: free addresses.";
+  if (count === 0) return `${filled} No hole of 256 bytes or more lies between live arrays: the fragmentation is 0%.`;
+  const [address, , most] = longest[0];
+  const share = shareText(1 - most / bytes);
+  return (
+    `${filled} Between live arrays ${count === 1 ? "is" : "are"} ${plural(count, "hole", "holes")} with ${bytesText(bytes)} in total; ` +
+    `the longest has ${bytesText(most)}, at ${address}. The fragmentation, 1 − longest hole ÷ all holes, is ${share}. Holes under 256 bytes are not counted.`
+  );
 }

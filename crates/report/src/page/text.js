@@ -1,4 +1,4 @@
-// Numbers and names as people read them, and elements made of them. Text is never read as HTML.
+// Numbers and names as text, and elements made of them. Text never becomes HTML.
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
@@ -20,7 +20,7 @@ function plural(count, one, many) {
   return `${countText(count)} ${count === 1 ? one : many}`;
 }
 
-// How many times as much one is as the other; a dash where that is nothing.
+// One number divided by another; a dash if the other one is 0.
 function timesText(one, other) {
   return other > 0 ? (one / other).toFixed(2) : "–";
 }
@@ -45,7 +45,7 @@ function shareText(share) {
 }
 
 function scopeText(scope) {
-  return scope === "" ? "outside of scopes" : scope;
+  return scope === "" ? "outside scopes" : scope;
 }
 
 // A type and a shape: f32 [32 x 64].
@@ -76,7 +76,7 @@ function element(tag, attributes, ...children) {
   return made;
 }
 
-// A key of colours, whose entries are buttons where something happens on a click.
+// A legend of colours. Entries with a click handler are buttons.
 function legend(id, entries) {
   const items = entries.map(({ colour, text, onclick }) => {
     const mark = element("i");

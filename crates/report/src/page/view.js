@@ -1,11 +1,10 @@
-// What is looked at: a stretch of events or of time, shared by all charts, and a stretch of addresses. Charts are drawn anew when
-// it changes.
+// The view: a stretch of events or of time, which all charts share, and a stretch of addresses. Charts are drawn again when it changes.
 
 const MARGIN = { left: 70, right: 8, bottom: 24, top: 8 };
 const MARGINS = {
   memory: MARGIN,
   ratio: MARGIN,
-  // With a line above for the entries of scopes.
+  // With a line above for the scopes that are entered.
   plan: { ...MARGIN, top: 22 },
   strip: { left: 0, right: 0, bottom: 0, top: 0 },
 };
@@ -17,7 +16,7 @@ const view = {
   to: 1,
   low: 0,
   high: 1,
-  // Where the pointer is across, and which arrays it is over and which one is selected; -1 for none.
+  // The horizontal place of the pointer, the array under it, and the selected array; -1 for none.
   cursor: NaN,
   hover: -1,
   selected: -1,
@@ -37,13 +36,13 @@ function drawNow() {
   painters.forEach((paint) => paint());
 }
 
-// The place of an event across.
+// The horizontal place of an event.
 function across(event) {
   if (view.axis === "event") return event;
   return run.events ? run.times[Math.min(event, run.events - 1)] : 0;
 }
 
-// What can be seen across: from where the device's memory is first used or taken to where it is last.
+// The whole horizontal stretch: from the first use of the device's memory to the last.
 function bounds() {
   const [begin, end] = [across(view.device.begin), across(view.device.end)];
   return [begin, Math.max(end, begin + 1)];
@@ -54,7 +53,7 @@ function isWhole() {
   return view.to - view.from >= end - begin;
 }
 
-// The event that has happened last at a place across.
+// The last event at a horizontal place.
 function eventAt(place) {
   if (view.axis === "event") return Math.max(0, Math.min(run.events - 1, Math.floor(place)));
   let low = 0;
@@ -73,7 +72,7 @@ function showAll() {
   redraw();
 }
 
-// A stretch of a length moved to where it fits.
+// A stretch of some length, moved to fit.
 function fitted(from, length, [begin, end], least) {
   length = Math.min(Math.max(length, least), end - begin);
   from = Math.max(begin, Math.min(from, end - length));
@@ -90,7 +89,7 @@ function lookUp(low, length) {
   redraw();
 }
 
-// Zooms around a place, given as a part of what is seen.
+// Zooms around a place, given as a share of the view.
 function zoomAcross(factor, at = 0.5) {
   const length = view.to - view.from;
   look(view.from + length * at * (1 - factor), length * factor);
@@ -115,7 +114,7 @@ function readColours() {
   colours.series = Array.from({ length: 9 }, (_, i) => style.getPropertyValue(`--s${i}`).trim());
 }
 
-// A canvas ready to be drawn on, in the pixels of the page: its size, and the frame in which the data lies.
+// A canvas to draw on, in pixels of the page: its size, and the frame of the data.
 function surface(id) {
   const margin = MARGINS[id];
   const canvas = byId(id);
@@ -131,7 +130,7 @@ function surface(id) {
   return { paper, width, height, frame };
 }
 
-// Round numbers in a stretch, about as many as asked for: multiples of 1, 2 or 5 times a power of the base.
+// About so many round numbers in a stretch: multiples of 1, 2 or 5 times a power of the base.
 function ticks(from, to, about, steps) {
   const least = (to - from) / Math.max(about, 1);
   const step = steps.find((step) => step >= least) ?? steps[steps.length - 1];
@@ -143,7 +142,7 @@ function ticks(from, to, about, steps) {
 const DECIMAL = Array.from({ length: 48 }, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3));
 const BINARY = Array.from({ length: 54 }, (_, i) => 2 ** i);
 
-// The lines and words of the axis across.
+// The lines and labels of the horizontal axis.
 function drawAcross({ paper, frame }) {
   const bottom = frame.top + frame.height;
   const isEvents = view.axis === "event";
@@ -163,7 +162,7 @@ function drawAcross({ paper, frame }) {
   paper.fillText(isEvents ? "event" : "time", frame.left - 10, bottom + 6);
 }
 
-// The lines and words of an axis upwards.
+// The lines and labels of a vertical axis.
 function drawUp({ paper, frame }, low, high, steps, word) {
   paper.textAlign = "right";
   paper.textBaseline = "middle";
@@ -183,7 +182,7 @@ function drawCursor({ paper, frame }) {
   paper.fillRect(Math.round(x), frame.top, 1, frame.height);
 }
 
-// Pointers, wheel and pinch on a canvas: drags move what is seen, and what else is done is told to whoever wants to know.
+// Pointers, wheel and pinch on a canvas. A drag moves the view; callers get points and clicks.
 function gestures(canvas, { isUpToo = false, onPoint, onClick, onLeave }) {
   const pointers = new Map();
   let moved = 0;
@@ -233,7 +232,7 @@ function gestures(canvas, { isUpToo = false, onPoint, onClick, onLeave }) {
       const factor = Math.exp(Math.max(-1, Math.min(1, event.deltaY / 250)));
       const isUp = isUpToo && event.shiftKey;
       const isAll = isUp ? view.high - view.low >= view.device.height : isWhole();
-      // Where all is seen already, the page scrolls on.
+      // If the chart shows everything already, the page scrolls.
       if (factor > 1 && isAll) return;
       event.preventDefault();
       if (isUp) zoomUp(factor, at.up);

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use super::history::{History, Op, operations};
 
+/// The pages of GPUs: of a trace that does not say the size.
+const PAGE: u64 = 2 << 20;
 /// To what live bytes are rounded up.
 const GRANULE: u64 = 256;
 
@@ -22,6 +24,8 @@ pub(super) struct Builder {
     entered: Vec<Option<u32>>,
     live_bytes: u64,
     peak_live_bytes: u64,
+    /// The largest size of pages; 0 if no device has any.
+    page_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +45,11 @@ impl Builder {
             self.number = number;
         }
         Ok(())
+    }
+
+    /// A device whose pages have this size; 0 if it has none.
+    pub(super) fn pages(&mut self, page_bytes: u64) {
+        self.page_bytes = self.page_bytes.max(page_bytes);
     }
 
     /// A new allocation; no other one of the history has this id.
@@ -132,8 +141,9 @@ impl Builder {
         if operations(&self.steps) == 0 {
             return Err("there is nothing to replay".to_owned());
         }
-        let Self { steps, slots, scopes, peak_live_bytes, .. } = self;
-        Ok(History { name, steps, scopes, slots: slots as usize, peak_live_bytes })
+        let Self { steps, slots, scopes, peak_live_bytes, page_bytes, .. } = self;
+        let page_bytes = if page_bytes > 0 { page_bytes } else { PAGE };
+        Ok(History { name, steps, scopes, slots: slots as usize, peak_live_bytes, page_bytes })
     }
 }
 

@@ -41,6 +41,10 @@ impl Format for Csv {
         let (step, id, bytes) = (number("step", step)?, number("id", id)?, number("bytes", bytes)?);
         // All streams are replayed on one, but a field that is not what it should be means a damaged line.
         number::<u32>("stream", stream)?;
+        if op == "device" && self.scope.is_some() {
+            history.pages(bytes);
+            return Ok(());
+        }
         history.step(step)?;
         let scope = self.scope.map(|place| name(fields[place], self.thread.map(|place| fields[place])));
         match (op, scope) {
@@ -90,6 +94,7 @@ mod tests {
         let mut csv = Csv::of("step,op,id,bytes,stream,time_ns,scope,served,thread").unwrap();
         let mut builder = Builder::default();
         let lines = [
+            "0,device,0,65536,0,0,,,0",
             "0,a,1,8,0,7,,device,0",
             "1,enter,0,0,0,8,train,,0",
             "1,a,2,16,0,9,train,plan,0",
@@ -102,6 +107,7 @@ mod tests {
         ];
         lines.iter().try_for_each(|line| csv.line(line, &mut builder)).unwrap();
         let history = builder.finish(String::new()).unwrap();
+        assert_eq!((history.page_bytes, history.steps.len()), (65536, 3));
         assert_eq!(history.scopes, ["train", "train of thread 3"]);
         let (train, other) = (Some(0), Some(1));
         let [enter, leave] = [Op::Enter { scope: train }, Op::Leave { scope: train }];

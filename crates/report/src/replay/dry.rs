@@ -1,4 +1,5 @@
-//! Replays on a device without memory, whose pages are those of a GPU: how much a history takes, and with how little it does.
+//! Replays on a device without memory: how much a history reserves, and the smallest limit under which it runs. The device has pages of
+//! the history's size.
 
 use std::num::NonZeroUsize;
 
@@ -16,10 +17,11 @@ const PLENTY: u64 = 1 << 46;
 /// To how many bytes the smallest limit is exact. Pages are larger, but arrays outside of scopes are counted by the byte.
 const STEP: u64 = 64 << 10;
 
-/// Replays a history on a device of its own that has no memory, but the pages of a GPU, of 2 MiB, and so many bytes of them as the
-/// limit says.
+/// Replays a history on a device without memory, which has as many bytes as the limit says.
 ///
-/// What is told is what a GPU would hold, though for the time. No contents are looked at, as there are none.
+/// The pages of the device have the size of [`History::page_bytes`], so the figures are those of the device that wrote the trace. Use
+/// [`History::with_page_bytes`] to see another device: a GPU has pages of 2 MiB. The time is that of this machine. Contents are not
+/// checked, since the device has no memory.
 ///
 /// # Errors
 /// Those of the device, which checks every rule in the run that is not timed.
@@ -43,11 +45,12 @@ const STEP: u64 = 64 << 10;
 pub fn dry_run(history: &History, policy: Policy, limit: Option<u64>, passes: NonZeroUsize) -> Result<Figures> {
     let bytes = capacity(limit.unwrap_or(PLENTY));
     // Only the run that is not timed has the device check every rule.
-    measure(&Virtual::new(bytes), &Virtual::unchecked(bytes), history, policy, passes)
+    let device = |is_checked| Virtual::with_pages(bytes, history.page_bytes, is_checked);
+    measure(&device(true), &device(false), history, policy, passes)
 }
 
-/// The smallest limit in bytes at which replaying a history so many times finds memory for each allocation, on a GPU; none if 64 TiB
-/// are too little.
+/// The smallest limit in bytes at which each allocation finds memory if a history is replayed so many times. None if 64 TiB are too
+/// little. The device has the pages of the history, as in [`dry_run`].
 ///
 /// It is exact to 64 KiB, and a multiple of that: with so much less an allocation fails, or what is alive at once has no room. It is
 /// found by bisection, so that a still smaller limit may do by chance, where a policy happens to serve a history better
@@ -91,7 +94,7 @@ pub fn smallest_limit(history: &History, policy: Policy, passes: NonZeroUsize) -
 
 /// Whether each allocation finds memory on a device of so many bytes.
 fn suffices(history: &History, policy: Policy, bytes: u64, passes: usize) -> Result<bool> {
-    let (device, scopes) = (Virtual::unchecked(capacity(bytes)), Scopes::of(history));
+    let (device, scopes) = (Virtual::with_pages(capacity(bytes), history.page_bytes, false), Scopes::of(history));
     let mut replay = Replay::new(&device, history, policy, &scopes.0);
     for _ in 0..passes {
         replay.pass(&mut Unwatched)?;

@@ -31,6 +31,7 @@ pub struct History {
     /// How many slots the operations name.
     pub(super) slots: usize,
     pub(super) peak_live_bytes: u64,
+    pub(super) page_bytes: u64,
 }
 
 /// What a program has done.
@@ -91,6 +92,37 @@ impl History {
     /// ```
     pub fn peak_live_bytes(&self) -> u64 {
         self.peak_live_bytes
+    }
+
+    /// The size of the pages of the device that wrote the trace: 2 MiB, as on GPUs, if the trace does not say it. Of several devices it
+    /// is the largest size.
+    ///
+    /// ```
+    /// use gpucache::{cache_scope, prelude::*, trace};
+    /// use gpucache_report::{Run, replay::History};
+    ///
+    /// trace::start(1000);
+    /// cache_scope!(step, { drop(Host::new().zeros::<f32>([32, 64])?) });
+    /// let history = History::of("one step on a host", &Run::from(&trace::stop()))?;
+    /// assert_eq!(history.page_bytes(), 64 << 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn page_bytes(&self) -> u64 {
+        self.page_bytes
+    }
+
+    /// The same history for a device with pages of another size.
+    ///
+    /// ```
+    /// # use gpucache_report::replay::History;
+    /// # let path = std::env::temp_dir().join("gpucache-history-pages.csv");
+    /// std::fs::write(&path, "step,op,id,bytes,stream\n0,a,0,512,0\n0,a,1,8,0\n")?;
+    /// let history = History::read(&path)?;
+    /// assert_eq!((history.page_bytes(), history.with_page_bytes(64 << 10).page_bytes()), (2 << 20, 64 << 10));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_page_bytes(self, page_bytes: u64) -> History {
+        History { page_bytes, ..self }
     }
 
     /// The steps before the steady state, and those in it.

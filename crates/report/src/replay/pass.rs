@@ -9,16 +9,20 @@ use super::history::{History, Op};
 use super::policy::Policy;
 use crate::error::{Error, Result};
 
+/// The outcome of one operation: as large as a pointer, so that it stays in a register. With [`Error`] itself, which has paths and texts,
+/// each operation writes the outcome to memory and reads it again, which took a quarter of the time.
+pub(super) type Outcome = std::result::Result<(), Box<Error>>;
+
 /// Sees what a pass does. What it does at an allocation or a free takes the pass's time, what it does at the steady
 /// state's begin and end does not.
 pub(super) trait Watch<D: Device> {
     #[inline]
-    fn allocated(&mut self, _slot: u32, _array: &mut Array<u8, D>) -> Result<()> {
+    fn allocated(&mut self, _slot: u32, _array: &mut Array<u8, D>) -> Outcome {
         Ok(())
     }
 
     #[inline]
-    fn freeing(&mut self, _slot: u32, _array: &Array<u8, D>) -> Result<()> {
+    fn freeing(&mut self, _slot: u32, _array: &Array<u8, D>) -> Outcome {
         Ok(())
     }
 
@@ -63,40 +67,50 @@ impl<'t, D: Device> Replay<'t, D> {
     /// Any failure except a lack of memory, and what the watch finds.
     pub(super) fn pass(&mut self, watch: &mut impl Watch<D>) -> Result<Duration> {
         let (first, steady) = self.history.split_steady();
-        first.iter().try_for_each(|step| self.step(step, watch))?;
+        first.iter().try_for_each(|step| self.step(step, watch)).map_err(|error| *error)?;
         watch.steady_state_begins();
         let start = Instant::now();
-        steady.iter().try_for_each(|step| self.step(step, watch))?;
+        let outcome = steady.iter().try_for_each(|step| self.step(step, watch));
         let time = start.elapsed();
+        outcome.map_err(|error| *error)?;
         watch.steady_state_ended();
         self.entered.clear();
-        (0..self.history.slots as u32).try_for_each(|slot| self.free(slot, watch))?;
+        (0..self.history.slots as u32).try_for_each(|slot| self.free(slot, watch)).map_err(|error| *error)?;
         self.device.synchronize()?;
         Ok(time)
     }
 
-    fn step(&mut self, ops: &[Op], watch: &mut impl Watch<D>) -> Result<()> {
+    fn step(&mut self, ops: &[Op], watch: &mut impl Watch<D>) -> Outcome {
         let _scope = self.history.scopes.is_empty().then(|| self.policy.enter(&self.scopes[0]));
-        ops.iter().try_for_each(|&op| match op {
-            Op::Allocate { slot, bytes } => self.allocate(slot, bytes, watch),
-            Op::Free { slot } => self.free(slot, watch),
+        for &op in ops {
+            match op {
+                Op::Allocate { slot, bytes } => self.allocate(slot, bytes, watch)?,
+                Op::Free { slot } => self.free(slot, watch)?,
+                Op::Enter { .. } | Op::Leave { .. } => self.turn(op),
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters or leaves a scope. Not in line, so that the loop is of allocations and frees.
+    #[inline(never)]
+    fn turn(&mut self, op: Op) {
+        match op {
             Op::Enter { scope } => {
-                let guard =
-                    scope.map_or_else(ScopeGuard::outside, |scope| self.policy.enter(&self.scopes[scope as usize]));
-                self.entered.push((scope, guard));
-                Ok(())
+                let named = |scope: u32| self.policy.enter(&self.scopes[scope as usize]);
+                self.entered.push((scope, scope.map_or_else(ScopeGuard::outside, named)));
             }
             Op::Leave { scope } => {
                 let place = self.entered.iter().rposition(|entered| entered.0 == scope);
                 place.into_iter().for_each(|place| drop(self.entered.remove(place)));
-                Ok(())
             }
-        })
+            Op::Allocate { .. } | Op::Free { .. } => {}
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     #[allow(unsafe_code)]
-    fn allocate(&mut self, slot: u32, bytes: usize, watch: &mut impl Watch<D>) -> Result<()> {
+    fn allocate(&mut self, slot: u32, bytes: usize, watch: &mut impl Watch<D>) -> Outcome {
         // SAFETY: nothing reads the array but a watch, and that only the bytes that it wrote before.
         match unsafe { Array::uninit(self.device, bytes) } {
             Ok(mut array) => {
@@ -105,13 +119,13 @@ impl<'t, D: Device> Replay<'t, D> {
             }
             // A failure that was kept from a drop is not this allocation's: it ends the replay.
             Err(error) if error.is_out_of_memory() && !error.is_deferred() => self.failed += 1,
-            Err(error) => return Err(Error::Device(error)),
+            Err(error) => return Err(Box::new(Error::Device(error))),
         }
         Ok(())
     }
 
-    #[inline]
-    fn free(&mut self, slot: u32, watch: &mut impl Watch<D>) -> Result<()> {
+    #[inline(always)]
+    fn free(&mut self, slot: u32, watch: &mut impl Watch<D>) -> Outcome {
         match self.slots[slot as usize].take() {
             Some(array) => watch.freeing(slot, &array),
             None => Ok(()),

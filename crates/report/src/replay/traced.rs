@@ -27,12 +27,24 @@ impl History {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn of(name: impl Into<String>, run: &Run) -> Result<History, Error> {
+        History::of_events(name.into(), run, |_| true)
+    }
+
+    /// The same of one device: with the entries of scopes, and without what other devices did.
+    pub(crate) fn of_device(name: impl Into<String>, run: &Run, device: u64) -> Result<History, Error> {
+        History::of_events(name.into(), run, |other| other == device)
+    }
+
+    fn of_events(name: String, run: &Run, is_wanted: impl Fn(u64) -> bool) -> Result<History, Error> {
         let (mut builder, mut steps) = (Builder::default(), Steps::default());
-        for (place, event) in run.events.iter().enumerate() {
+        let pages = run.page_bytes.iter().filter(|(device, _)| is_wanted(**device));
+        pages.for_each(|(_, page_bytes)| builder.pages(*page_bytes));
+        let is_left_out = |event: &Event| matches!(event.op, Op::Allocate | Op::Free) && !is_wanted(event.device);
+        for (place, event) in run.events.iter().enumerate().filter(|(_, event)| !is_left_out(event)) {
             let taken = builder.step(steps.of(event)).and_then(|()| take(&mut builder, event));
             taken.map_err(|what| Error::Inconsistent { event: place, what })?;
         }
-        builder.finish(name.into()).map_err(|what| Error::Inconsistent { event: run.events.len(), what })
+        builder.finish(name).map_err(|what| Error::Inconsistent { event: run.events.len(), what })
     }
 }
 

@@ -4,8 +4,7 @@
 use gpucache::prelude::*;
 
 use super::contents::{Contents, Marks};
-use super::pass::Watch;
-use crate::error::Result;
+use super::pass::{Outcome, Watch};
 
 /// The watch of the run that is not timed.
 pub(super) struct Watched<'d, D: Device> {
@@ -63,15 +62,15 @@ impl<'d, D: Device> Watched<'d, D> {
 }
 
 impl<D: Contents> Watch<D> for Watched<'_, D> {
-    fn allocated(&mut self, slot: u32, array: &mut Array<u8, D>) -> Result<()> {
+    fn allocated(&mut self, slot: u32, array: &mut Array<u8, D>) -> Outcome {
         let bytes = self.device.memory().bytes;
         self.sampled_peak_bytes = self.sampled_peak_bytes.max(bytes);
         self.steady_bytes = self.steady_bytes.max(bytes);
-        if self.looks_at_contents { self.marks.write(slot, array) } else { Ok(()) }
+        if self.looks_at_contents { Ok(self.marks.write(slot, array)?) } else { Ok(()) }
     }
 
-    fn freeing(&mut self, slot: u32, array: &Array<u8, D>) -> Result<()> {
-        if self.looks_at_contents { self.marks.check(slot, array) } else { Ok(()) }
+    fn freeing(&mut self, slot: u32, array: &Array<u8, D>) -> Outcome {
+        if self.looks_at_contents { Ok(self.marks.check(slot, array)?) } else { Ok(()) }
     }
 
     fn steady_state_begins(&mut self) {
@@ -96,13 +95,13 @@ mod tests {
     struct Vandal<'d>(Watched<'d, Host>);
 
     impl Watch<Host> for Vandal<'_> {
-        fn allocated(&mut self, slot: u32, array: &mut Array<u8, Host>) -> Result<()> {
+        fn allocated(&mut self, slot: u32, array: &mut Array<u8, Host>) -> Outcome {
             self.0.allocated(slot, array)?;
             array.last_mut().into_iter().for_each(|byte| *byte = !*byte);
             Ok(())
         }
 
-        fn freeing(&mut self, slot: u32, array: &Array<u8, Host>) -> Result<()> {
+        fn freeing(&mut self, slot: u32, array: &Array<u8, Host>) -> Outcome {
             self.0.freeing(slot, array)
         }
     }

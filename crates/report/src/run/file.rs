@@ -3,7 +3,7 @@
 use super::{Event, Op, Reserved, Run};
 use crate::text::Damage;
 
-/// The columns that are read.
+/// The columns that every file has.
 const COLUMNS: [&str; 12] =
     ["op", "id", "bytes", "stream", "time_ns", "thread", "scope", "served", "address", "dtype", "shape", "site"];
 
@@ -50,6 +50,20 @@ impl Line<'_> {
         if self.header.contains(&"device") { self.number("device") } else { Ok(0) }
     }
 
+    /// The lines of the array and of the scope. Older files have that of the scope alone, in the column `site`.
+    fn sites(&self) -> Result<(String, String), String> {
+        let site = plain(self.text("site")?);
+        if self.header.contains(&"scope_site") {
+            Ok((site, plain(self.text("scope_site")?)))
+        } else {
+            Ok((String::new(), site))
+        }
+    }
+
+    fn stack(&self) -> String {
+        self.text("stack").map(plain).unwrap_or_default()
+    }
+
     fn address(&self) -> Result<u64, String> {
         let text = self.text("address")?;
         let digits = text.strip_prefix("0x").unwrap_or(text);
@@ -71,12 +85,17 @@ impl Run {
                 self.reserved.push(Reserved { before, time_ns, device, bytes });
                 return Ok(());
             }
+            "device" => {
+                self.page_bytes.insert(line.device()?, line.number("bytes")?);
+                return Ok(());
+            }
             "lost" => {
                 self.lost = self.lost.saturating_add(line.number("bytes")?);
                 return Ok(());
             }
             other => return Err(format!("op is {other:?}")),
         };
+        let (site, scope_site) = line.sites()?;
         self.events.push(Event {
             op,
             id: line.number("id")?,
@@ -89,7 +108,9 @@ impl Run {
             address: line.address()?,
             dtype: plain(line.text("dtype")?),
             shape: line.text("shape")?.to_owned(),
-            site: plain(line.text("site")?),
+            site,
+            scope_site,
+            stack: line.stack(),
             device: line.device()?,
         });
         Ok(())
@@ -124,9 +145,9 @@ mod tests {
     #[test]
     fn a_damaged_line_is_refused() {
         let damaged = |from: &str, to: &str| parse(&EXAMPLE.replace(from, to)).unwrap_err();
-        assert_eq!(damaged("1,a,2,1000,1,", "1,b,2,1000,1,").0, 4);
-        assert_eq!(damaged("1,a,2,1000,1,", "1,a,2,x,1,").0, 4);
-        assert_eq!(damaged("1,a,2,1000,1,", "1,a,2,1000,").0, 4);
+        assert_eq!(damaged("1,a,2,1000,1,", "1,b,2,1000,1,").0, 5);
+        assert_eq!(damaged("1,a,2,1000,1,", "1,a,2,x,1,").0, 5);
+        assert_eq!(damaged("1,a,2,1000,1,", "1,a,2,1000,").0, 5);
         assert!(damaged(",served,", ",serves,").1.contains("no column"));
     }
 

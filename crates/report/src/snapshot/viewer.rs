@@ -61,7 +61,7 @@ fn the_history_is_in_words_of_the_viewer() {
     let frames = list(inner, "frames");
     frames.iter().for_each(|frame| assert_has(frame, &FRAME));
     let frame = |place: usize| (frames[place]["name"].as_str().unwrap(), frames[place]["line"].as_u64().unwrap());
-    assert_eq!((frames.len(), frame(0), frame(1)), (2, ("inner", 9), ("train, step", 7)));
+    assert_eq!((frames.len(), frame(0), frame(1)), (3, ("f64 [262144]", 10), ("inner", 9)));
 }
 
 /// Addresses are those of one device.
