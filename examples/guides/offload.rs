@@ -1,6 +1,6 @@
 //! Trains layers that need 48 MiB on a device that may hold 16 MiB.
 
-use gpucache::{Placed, Result, cache_scope, limit, prelude::*, stats};
+use gpucache::{Result, cache_scope, offload::Placed, prelude::*};
 
 const LAYERS: usize = 6;
 const LEN: usize = 1 << 20; // 4 MiB for each array
@@ -24,7 +24,7 @@ fn update(device: &Host, layer: &mut Layer) -> Result<()> {
 
 fn main() -> Result<()> {
     let device = Host::new_stream()?; // or `Cuda::new(0)?`
-    limit(&device, 16 << 20);
+    device.set_limit("16MiB")?;
     let mut layers = Vec::new();
     for _ in 0..LAYERS {
         layers.push(Layer { weights: Placed::zeros(&device, LEN)?, moments: Placed::zeros(&device, LEN)? });
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     }
     println!("first weight: {:.3}", layers[0].weights.to_vec()?[0]);
     println!("48 MiB of arrays, at most {} MiB on the device", device.memory().peak_bytes >> 20);
-    let moves = stats::device(&device).offload;
+    let moves = device.stats().offload;
     println!("{} MiB moved to the device, {} MiB to the host", moves.bytes_in >> 20, moves.bytes_out >> 20);
     println!("{} arrays prefetched, {} fetched on demand", moves.prefetched, moves.demanded);
     Ok(())

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-use gpucache::{Result, limit, prelude::*};
+use gpucache::{Result, prelude::*};
 
 const THREADS: usize = 4;
 const REQUESTS: usize = 1000;
@@ -24,7 +24,7 @@ fn answer(device: &Host, tokens: &[f32]) -> Result<f32> {
 
 fn main() -> Result<()> {
     let device = Host::new();
-    limit(&device, 64 << 20); // an allocation beyond it is an error of its request, not the end of the server
+    device.set_limit("64MiB")?; // an allocation beyond it is an error of its request, not the end of the server
     let (requests, queue) = mpsc::channel::<Request>();
     let (queue, (answers, results)) = (Mutex::new(queue), mpsc::channel());
     thread::scope(|threads| {

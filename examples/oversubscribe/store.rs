@@ -3,7 +3,11 @@
 //! Parameters, their gradients and moments, and values that the forward pass saves for the backward pass are [`Held`]. A guard is kept
 //! for one operation only, so that an array that no operation uses at the moment can rest elsewhere.
 
-use gpucache::{Fetched, FetchedMut, Placed, prelude::*, stats::PlacedStats};
+use gpucache::{
+    offload::{Fetched, FetchedMut, Placed},
+    prelude::*,
+    stats::OffloadStats,
+};
 
 use crate::common::Result;
 use crate::compute::Matrix;
@@ -24,7 +28,7 @@ pub(crate) enum Placement {
 #[derive(Debug)]
 pub(crate) struct Store<D: Device> {
     device: D,
-    placement: gpucache::Placement,
+    placement: gpucache::offload::Placement,
 }
 
 /// A row-major table of numbers that may rest on the host while nobody reads or writes it.
@@ -46,7 +50,7 @@ pub(crate) struct Traffic {
     pub(crate) moved_bytes: u64,
     /// Bytes that were copied in only when an operation requested them.
     pub(crate) demanded_bytes: u64,
-    /// Seconds in which streams only waited for copies: [`gpucache::stats::PlacedStats::waited`].
+    /// Seconds in which streams only waited for copies: [`gpucache::stats::OffloadStats::waited`].
     pub(crate) waited_seconds: f64,
     /// The fraction of the time of all copies, from 0 to 1, in which nothing waited for them. It covers the second half of the steps, since
     /// gpucache learns in the first half. `None` if nothing was copied.
@@ -62,9 +66,9 @@ pub(crate) struct Traffic {
 impl<D: Device> Store<D> {
     pub(crate) fn new(device: &D, placement: Placement) -> Self {
         let placement = match placement {
-            Placement::Device => gpucache::Placement::Device,
-            Placement::Host => gpucache::Placement::Host,
-            Placement::Auto => gpucache::Placement::Auto,
+            Placement::Device => gpucache::offload::Placement::Device,
+            Placement::Host => gpucache::offload::Placement::Host,
+            Placement::Auto => gpucache::offload::Placement::Auto,
         };
         Self { device: device.clone(), placement }
     }
@@ -84,7 +88,7 @@ impl<D: Device> Store<D> {
     /// reserve memory for it while it is away.
     pub(crate) fn fill(&self, shape: [usize; 2]) -> Result<Held<D>> {
         match self.placement {
-            gpucache::Placement::Device => self.hold(unwritten(&self.device, shape)?),
+            gpucache::offload::Placement::Device => self.hold(unwritten(&self.device, shape)?),
             placement => {
                 let array = unwritten_placed(&self.device, shape)?;
                 // It leaves only after the operation that writes it.
@@ -97,7 +101,7 @@ impl<D: Device> Store<D> {
     /// An array of zeros.
     pub(crate) fn zeros(&self, shape: [usize; 2]) -> Result<Held<D>> {
         match self.placement {
-            gpucache::Placement::Device => self.hold(Matrix::zeros(&self.device, shape)?),
+            gpucache::offload::Placement::Device => self.hold(Matrix::zeros(&self.device, shape)?),
             placement => {
                 let array = Placed::zeros(&self.device, shape)?;
                 array.choose_placement(placement);
@@ -107,12 +111,12 @@ impl<D: Device> Store<D> {
     }
 
     /// Statistics of all moves so far.
-    pub(crate) fn moved(&self) -> PlacedStats {
-        gpucache::stats::device(&self.device).offload
+    pub(crate) fn moved(&self) -> OffloadStats {
+        self.device.stats().offload
     }
 
     /// The same as a report; the hidden share covers the steps since `earlier`.
-    pub(crate) fn traffic(&self, earlier: &PlacedStats) -> Traffic {
+    pub(crate) fn traffic(&self, earlier: &OffloadStats) -> Traffic {
         let stats = self.moved();
         Traffic {
             moved_bytes: stats.bytes_in + stats.bytes_out,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gpucache::{prelude::*, stats::PlacedStats};
+use gpucache::{prelude::*, stats::OffloadStats};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Options;
@@ -58,7 +58,7 @@ struct Training<'c, C: Compute> {
     /// The most memory reserved at the end of a step. The step's scope keeps its memory until others need it.
     held_bytes: u64,
     /// Statistics of moves when half of the steps were done.
-    half: PlacedStats,
+    half: OffloadStats,
 }
 
 /// One step: forward pass, backward pass, and updates.
@@ -85,7 +85,7 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
     };
     let limit_bytes = options.limit.map(|limit| limit.bytes(unlimited_peak_bytes.unwrap_or(0)));
     if let Some(bytes) = limit_bytes {
-        gpucache::limit(device, bytes);
+        device.set_limit(bytes)?;
     }
     let mut training = Training::new(compute, options)?;
     let (losses, step_seconds) = training.run(options)?;
@@ -107,7 +107,7 @@ fn unlimited_peak<C: Compute>(compute: &C, options: &Options) -> Result<u64> {
     }
     drop(training);
     gpucache::invalidate("train_step");
-    gpucache::trim(compute.device())?;
+    compute.device().trim();
     Ok(compute.device().memory().peak_bytes)
 }
 
@@ -213,7 +213,7 @@ mod tests {
     fn on_streams(test: impl FnOnce()) {
         static STREAMS: Mutex<()> = Mutex::new(());
         let _alone = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        gpucache::limit(&Host::new_stream().unwrap(), u64::MAX);
+        Host::new_stream().unwrap().set_limit(u64::MAX).unwrap();
         test();
     }
 
@@ -229,7 +229,7 @@ mod tests {
     fn limited_runs() {
         let run = |arguments: &str| {
             let compute = on_stream();
-            gpucache::limit(compute.device(), u64::MAX);
+            compute.device().set_limit(u64::MAX).unwrap();
             train(&compute, &options(arguments))
         };
         let (first, second) =
@@ -260,7 +260,7 @@ mod tests {
         let compute = on_stream();
         // Memory that other tests left would serve the first steps.
         gpucache::invalidate("train_step");
-        gpucache::trim(compute.device()).unwrap();
+        compute.device().trim();
         let mut training = Training::new(&compute, &options("--context 16 --placement device")).unwrap();
         let mut taken = |steps: usize| {
             let before = compute.device().memory().times_taken();

@@ -2,9 +2,11 @@
 //!
 //! All names that the macros introduce have the span `Span::mixed_site()`, which makes local variables hygienic.
 
+use crate::ast::literal;
 use crate::valid::{Name, Scope};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
+use syn::Expr;
 use syn::spanned::Spanned;
 
 /// `let _guard = Scope::new(name).recycle(recycle).placement(placement).limit(bytes).enter();`. `name` is a `&str`, and `krate` the
@@ -27,11 +29,21 @@ pub(crate) fn enter_poll(
 fn bound(krate: &TokenStream, scope: &Scope, name: &TokenStream, enter: &TokenStream) -> TokenStream {
     let recycle = scope.recycle.iter();
     let placement = scope.placement.iter();
-    let limit = scope.limit.iter();
+    let limit = scope.limit.iter().map(|value| limit(krate, value));
     let guard = Ident::new("_guard", Span::mixed_site().located_at(scope.name.span()));
-    let rests = quote_spanned!(Span::mixed_site()=> #(.placement(#krate::Placement::#placement))*);
-    let terms = quote_spanned!(Span::mixed_site()=> #(.recycle(#krate::Recycle::#recycle))*#rests #(.limit(#limit))*);
+    let rests = quote_spanned!(Span::mixed_site()=> #(.placement(#krate::offload::Placement::#placement))*);
+    let terms = quote_spanned!(Span::mixed_site()=> #(.recycle(#krate::Recycle::#recycle))*#rests #(#limit)*);
     quote_spanned!(Span::mixed_site()=> let #guard = #krate::Scope::new(#name)#terms.#enter;)
+}
+
+/// The call that sets the limit. The compiler reads a literal text, and reports one that is no limit at that text.
+fn limit(krate: &TokenStream, value: &Expr) -> TokenStream {
+    let Some(text) = literal(value) else {
+        return quote_spanned!(Span::mixed_site()=> .limit(#value));
+    };
+    let here = Span::mixed_site().located_at(text.span());
+    let parsed = quote_spanned!(here=> #krate::__private::limit(#text));
+    quote_spanned!(Span::mixed_site()=> .with_limit({ const LIMIT: #krate::Limit = #parsed; LIMIT }))
 }
 
 /// The name as a `&str`. If an expression does not implement `AsName`, the compiler reports it at that expression.

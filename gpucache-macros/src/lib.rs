@@ -3,7 +3,7 @@
 //! An expansion passes through these files. `ast` parses the input. `valid` checks it and contains every rejection. `later` and `tail`
 //! help it: `later` finds code that would run after the scope was left, and `tail` finds the async block at the end of a body.
 //! `expand` writes the code, with `guard` (enters a scope) and `future` (enters it at each poll). `mentions` lists the variables that a
-//! computed name uses. The generated code names only `gpucache::Scope`, its guard, `gpucache::Recycle`, `gpucache::Placement`,
+//! computed name uses. The generated code names only `gpucache::Scope`, its guard, `gpucache::Recycle`, `gpucache::offload::Placement`,
 //! and the trait of computed names.
 //!
 //! Invariants: the user's tokens keep their own spans, so that errors in a body appear at the user's own lines. Names
@@ -47,8 +47,8 @@ use proc_macro2::TokenStream as TokenStream2;
 /// `placement = "device"`, `"host"` or `"auto"` says where a placed array rests while nobody uses it. See
 /// [`Scope::placement`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.placement).
 ///
-/// `limit = BYTES`, any expression that is a `u64`, says how much the scope may hold on a thread, in use or idle; it is
-/// evaluated at every call, and is hard. See
+/// `limit = "512MiB"` limits how much memory the scope holds on a thread, in use or idle. The value is a text in quotes, which the
+/// compiler reads, or an expression that is a `u64` of bytes, a `gpucache::Limit` or a text. An expression is evaluated at every call. See
 /// [`Scope::limit`](https://docs.rs/gpucache/latest/gpucache/struct.Scope.html#method.limit).
 ///
 /// Scope names are shared by the whole process: if two libraries use the name `step`, they share one scope. A library should write

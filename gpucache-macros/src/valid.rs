@@ -11,7 +11,7 @@ use syn::{Error, Expr, ExprPath, Ident, LitStr, Path, PathSegment, Result};
 /// The values of `recycle`, and the variant of `gpucache::Recycle` for each.
 const RECYCLE: [(&str, &str); 4] = [("auto", "Auto"), ("range", "Range"), ("keyed", "Keyed"), ("off", "Off")];
 
-/// The values of `placement`, and the variant of `gpucache::Placement` for each.
+/// The values of `placement`, and the variant of `gpucache::offload::Placement` for each.
 const PLACEMENT: [(&str, &str); 3] = [("device", "Device"), ("host", "Host"), ("auto", "Auto")];
 
 /// The scope to enter, with its options.
@@ -19,7 +19,7 @@ pub(crate) struct Scope {
     pub(crate) name: Name,
     /// A variant of `gpucache::Recycle`; `None` for the default.
     pub(crate) recycle: Option<Ident>,
-    /// A variant of `gpucache::Placement`, if the option is given.
+    /// A variant of `gpucache::offload::Placement`, if the option is given.
     pub(crate) placement: Option<Ident>,
     /// The most bytes that it may hold on a thread, if that is said.
     pub(crate) limit: Option<Expr>,
@@ -164,7 +164,7 @@ fn twice(what: &str, span: Span) -> Error {
 fn known_options() -> String {
     let (recycle, placement) = (known_words(&RECYCLE), known_words(&PLACEMENT));
     format!(
-        "known options: `name = EXPRESSION`, `recycle = {recycle}`, `placement = {placement}`, `limit = BYTES`, \
+        "known options: `name = EXPRESSION`, `recycle = {recycle}`, `placement = {placement}`, `limit = BYTES | \"20GiB\" | \"80%\"`, \
         `crate = PATH`"
     )
 }

@@ -47,7 +47,7 @@ pub mod device;
 pub mod diagnosis;
 #[cfg(feature = "foreign")]
 pub mod foreign;
-mod placed;
+pub mod offload;
 pub mod plan;
 mod scope;
 pub mod stats;
@@ -57,13 +57,8 @@ pub use gpucache_engine::trace;
 pub use cudarc;
 
 pub use array::{Allocate, Array, Element, Shape};
-pub use gpucache_engine::{Error, Recycle, Result};
+pub use gpucache_engine::{Error, Limit, Recycle, Result};
 pub use scope::{OwnedScope, Scope, ScopeGuard, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats};
-
-// Until limits are methods of devices.
-pub use device::limits::{allocation_timeout, limit, limit_idle, limit_process, limit_soft, reclaim, share_of, trim};
-pub use gpucache_engine::{Pressure, PressureHandler, on_pressure};
-pub use placed::{Fetched, FetchedMut, Placed, Placement, default_placement, limit_host};
 
 /// What an [`Error`] says about missing memory.
 ///
@@ -201,5 +196,20 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use crate::scope::AsName;
+    use gpucache_engine::Limit;
+
+    /// The limit of a literal text in a macro. It runs in the compiler alone, where the panic is the error.
+    #[track_caller]
+    #[expect(clippy::panic, reason = "a constant has no other way to report an error")]
+    pub const fn limit(text: &str) -> Limit {
+        match Limit::parse(text) {
+            Some(limit) => limit,
+            None => panic!(
+                "not a limit: write bytes (\"20GiB\", \"500MB\" or \"1048576\") or a share of the device (\"80%\"), with \"soft \" in \
+                 front for a soft limit, or \"none\""
+            ),
+        }
+    }
+
     pub use gpucache_macros::cache_scope_block;
 }

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use clap::Parser;
-use gpucache::{Placed, prelude::*};
+use gpucache::{offload::Placed, prelude::*};
 
 const ROUNDS: usize = 1601;
 /// The uses of each subject in a round: so few that they take a tenth of a millisecond, and other programs seldom interrupt them.

@@ -13,7 +13,10 @@ use std::ptr::{copy, from_ref, with_exposed_provenance, with_exposed_provenance_
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use gpucache::device::{Backend, Copies, Device, Event, Memory, Stream};
+use gpucache::device::{
+    Device,
+    backend::{Backend, Copies, Event, Memory, Stream},
+};
 use gpucache::{Error, Result};
 
 use self::ledger::{ALIGNMENT, Ledger, Place};
@@ -115,7 +118,7 @@ impl Faulty {
     }
 
     /// Changes how many bytes of memory the device has.
-    pub fn set_limit(&self, bytes: usize) {
+    pub fn set_room(&self, bytes: usize) {
         self.ledger().limit = bytes;
     }
 

@@ -8,7 +8,10 @@ use std::ptr::{copy_nonoverlapping, from_ref, with_exposed_provenance, with_expo
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError};
 
-use gpucache::device::{Backend, Device, Memory, Stream, VirtualMemory};
+use gpucache::device::{
+    Device,
+    backend::{Backend, Memory, Stream, VirtualMemory},
+};
 use gpucache::{Error, Result};
 
 use crate::faulty::Failure;

@@ -333,7 +333,7 @@ impl<D: Checked> Player<D> {
         self.verify();
         self.synchronize();
         (0..self.model.len()).for_each(|scope| self.invalidate(scope));
-        gpucache::trim(&self.device).expect("the device takes its memory back");
+        self.device.trim();
         self.synchronize();
         if D::TELLS_ALL {
             assert_eq!(self.device.memory().bytes, 0, "the device holds memory that nobody uses");

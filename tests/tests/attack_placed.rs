@@ -6,7 +6,12 @@ use std::sync::{Arc, mpsc::channel};
 use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Placed, Placement, Scope, cache_scope, limit, on_pressure, prelude::*, stats, trim};
+use gpucache::{
+    Scope, cache_scope,
+    offload::{Placed, Placement},
+    prelude::*,
+    stats,
+};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
@@ -17,7 +22,7 @@ type Bytes = Placed<u8, Virtual>;
 /// A device without a clock, of which at most `pages` pages may be in use.
 fn device(pages: usize) -> Virtual {
     let device = Virtual::new(1 << 40);
-    limit(&device, (pages * PAGE) as u64);
+    device.set_limit((pages * PAGE) as u64).unwrap();
     device
 }
 
@@ -32,9 +37,9 @@ fn use_all<D: Device>(arrays: &[Placed<u8, D>]) {
 /// How often an array was away when another thread requested it. No order of this thread contains that request.
 fn is_away(array: &Bytes) -> u64 {
     let look = || {
-        let before = stats::device(array.device()).offload.demanded;
+        let before = array.device().stats().offload.demanded;
         drop(array.fetch().unwrap());
-        stats::device(array.device()).offload.demanded - before
+        array.device().stats().offload.demanded - before
     };
     std::thread::scope(|threads| threads.spawn(look).join().unwrap())
 }
@@ -58,7 +63,7 @@ fn what_rests_on_the_device_does_not_leave_by_a_known_order() {
             });
             assert_eq!(away, 0, "entry {entry}, with its place since {since}");
         }
-        assert!(stats::device(&device).offload.prefetched > 0);
+        assert!(device.stats().offload.prefetched > 0);
     }
 }
 
@@ -67,13 +72,13 @@ fn what_moved_is_told_when_no_array_is_left() {
     let device = device(8);
     let some = arrays(&device, 12, PAGE);
     use_all(&some);
-    let before = stats::device(&device).offload;
+    let before = device.stats().offload;
     assert!(before.bytes_in > 0);
     drop(some);
-    let after = stats::device(&device).offload;
+    let after = device.stats().offload;
     assert_eq!((after.bytes_in, after.demanded, after.resident_bytes), (before.bytes_in, before.demanded, 0));
     use_all(&arrays(&device, 12, PAGE));
-    assert_eq!(stats::device(&device).offload.bytes_in, 2 * before.bytes_in, "of arrays that came later too");
+    assert_eq!(device.stats().offload.bytes_in, 2 * before.bytes_in, "of arrays that came later too");
 }
 
 /// The moves after the last use of an entry are made when the next entry begins, of whatever scope.
@@ -103,13 +108,13 @@ fn where_all_fits_moves_are_computed_once() {
         first.run(|| use_all(&two[0]));
         second.run(|| use_all(&two[1]));
     };
-    let computed = || [&roomy, &narrow].map(|device| stats::device(device).offload.layout_time);
+    let computed = || [&roomy, &narrow].map(|device| device.stats().offload.layout_time);
     (0..6).for_each(|_| entry());
     let before = computed();
     (0..10).for_each(|_| entry());
     assert_eq!(computed(), before);
     // Until there is less room.
-    limit(&roomy, (20 * PAGE) as u64);
+    roomy.set_limit((20 * PAGE) as u64).unwrap();
     (0..4).for_each(|_| entry());
     assert!(computed()[0] > before[0]);
 }
@@ -126,7 +131,7 @@ fn a_scope_that_is_entered_again_inside_has_one_order() {
     let device = device(8);
     let arrays = arrays(&device, 12, PAGE);
     (0..8).for_each(|_| down(&arrays));
-    let stats = stats::device(&device).offload;
+    let stats = device.stats().offload;
     assert!(stats.prefetched > 0 && stats.mispredictions == 0, "{stats}");
 }
 
@@ -151,7 +156,7 @@ fn a_handler_asks_for_the_array_that_is_on_its_way() {
         let full = arrays(&device, 2, PAGE);
         full.iter().for_each(|array| array.choose_placement(Placement::Device));
         let (own, answer) = (array.clone(), done.clone());
-        let _handler = on_pressure(&device, move |_| answer.send(own.fetch().unwrap_err().is_unavailable()).unwrap());
+        let _handler = device.on_pressure(move |_| answer.send(own.fetch().unwrap_err().is_unavailable()).unwrap());
         let is_short = array.fetch().unwrap_err().is_out_of_memory();
         drop(full);
         done.send(is_short && array.fetch().is_ok()).unwrap();
@@ -171,15 +176,15 @@ fn small_arrays_tell_nothing_of_how_long_large_copies_take() {
             small[0].choose_placement(Placement::Host);
             (0..1000).for_each(|_| use_all(small));
         }
-        limit(&host, u64::MAX);
-        trim(&host).unwrap();
-        limit(&host, host.memory().bytes + (4 * PAGE) as u64);
+        host.set_limit(u64::MAX).unwrap();
+        host.trim();
+        host.set_limit(host.memory().bytes + (4 * PAGE) as u64).unwrap();
         let (arrays, scope, begun) = (arrays(&host, 6, PAGE), Scope::new("small_and_large"), Instant::now());
-        let before = stats::device(&host).offload.copying;
+        let before = host.stats().offload.copying;
         (0..12).for_each(|_| scope.run(|| use_all(&arrays)));
         host.synchronize().unwrap();
-        let (copying, took) = (stats::device(&host).offload.copying - before, begun.elapsed());
-        limit(&host, u64::MAX);
+        let (copying, took) = (host.stats().offload.copying - before, begun.elapsed());
+        host.set_limit(u64::MAX).unwrap();
         // Both directions run at once. The factor allows for a busy machine.
         assert!(copying < 4 * took, "{copying:?} of {took:?}");
     });
@@ -236,10 +241,7 @@ fn an_entry_may_use_arrays_of_two_devices() {
     (0..3).for_each(|_| step());
     b.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
     (0..3).for_each(|_| step());
-    assert_eq!(
-        (stats::device(&first).offload.evictions, stats::device(&second).offload.evictions),
-        (3 + 6 * 3, 3 + 3 * 3)
-    );
+    assert_eq!((first.stats().offload.evictions, second.stats().offload.evictions), (3 + 6 * 3, 3 + 3 * 3));
 }
 
 /// Sizes at the end of the number range are errors, and take memory from nobody.
@@ -254,7 +256,7 @@ fn what_no_device_has_room_for_is_an_error() {
             use_all(&kept);
         });
     }
-    assert_eq!((stats::device(&device).offload.evictions, stats::device(&device).offload.resident_bytes), (0, 2000));
+    assert_eq!((device.stats().offload.evictions, device.stats().offload.resident_bytes), (0, 2000));
 }
 
 /// Arrays of all the addresses that there are together, with room for one at a time.
@@ -262,10 +264,10 @@ fn what_no_device_has_room_for_is_an_error() {
 fn huge_arrays_move_by_a_known_order() {
     const HUGE: usize = 1 << 46;
     let device = Virtual::new(4 * HUGE);
-    limit(&device, 2 * HUGE as u64);
+    device.set_limit(2 * HUGE as u64).unwrap();
     let arrays = arrays(&device, 4, HUGE - PAGE);
     (0..12).for_each(|_| cache_scope!(huge_arrays, { use_all(&arrays) }));
-    let stats = stats::device(&device).offload;
+    let stats = device.stats().offload;
     assert!(stats.prefetched > 0, "{stats}");
     assert!(stats.bytes_in >= 8 * 4 * (HUGE - PAGE) as u64 / 2 && stats.resident_bytes <= 2 * HUGE as u64, "{stats}");
 }
@@ -283,7 +285,7 @@ fn what_a_handler_fetches_in_the_middle_of_a_known_order_is_noted() {
     let held = Arc::new(std::sync::Mutex::new(None));
     let (given_up, calls) = (held.clone(), Arc::new(std::sync::atomic::AtomicU64::new(0)));
     let called = calls.clone();
-    let _handler = on_pressure(&device, move |_| {
+    let _handler = device.on_pressure(move |_| {
         called.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         drop(apart.fetch().unwrap());
         given_up.lock().unwrap().take();

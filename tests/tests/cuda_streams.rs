@@ -318,8 +318,8 @@ fn what_leaves_the_gpu_makes_no_launch_dearer() {
     let context = gpucache::cudarc::driver::CudaContext::new(0).unwrap();
     let gpu = Cuda::with_stream(context.default_stream()).unwrap();
     let contents = vec![7u8; 1 << 20];
-    let array = gpucache::Placed::new(Array::from_slice(&gpu, 1 << 20, &contents).unwrap()).unwrap();
-    array.set_placement(gpucache::Placement::Host).unwrap();
+    let array = gpucache::offload::Placed::new(Array::from_slice(&gpu, 1 << 20, &contents).unwrap()).unwrap();
+    array.set_placement(gpucache::offload::Placement::Host).unwrap();
     assert_eq!(array.to_vec().unwrap(), contents);
     assert!(!context.is_in_multi_stream_mode(), "a stream for copies was made by the program's object");
 }

@@ -6,7 +6,12 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use gpucache::device::Virtual;
-use gpucache::{Placed, Placement, Recycle, Scope, ScopeGuard, prelude::*, stats};
+use gpucache::{
+    Recycle, Scope, ScopeGuard,
+    offload::{Placed, Placement},
+    prelude::*,
+    stats,
+};
 
 /// The number of open entries. A program has so many if it forgets a guard in each of that many requests.
 const MANY: usize = 100_000;

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, invalidate_all, stats, stats::ScopeStats, trim};
+use gpucache::{Array, invalidate_all, stats, stats::ScopeStats};
 use gpucache::{Recycle, Scope};
 use gpucache_tests::counting::{Counting, held_bytes};
 use gpucache_tests::process::{median, number, resident};
@@ -91,7 +91,7 @@ fn endures<D: Device>(name: &str, recycle: Recycle, device: &D, entry: impl Fn(u
         times.push(play(&format!("{name}, {attempt}"), recycle, attempt * entries(), &entry).times);
     }
     invalidate_all();
-    trim(device).unwrap();
+    device.trim();
     let left = stats(name).unwrap();
     assert_eq!((left.idle_blocks, left.idle_bytes, left.busy_blocks), (0, 0, 0), "{name}: what was kept is given back");
     assert_eq!(device.memory().bytes, 0, "{name}: all the way to the device");

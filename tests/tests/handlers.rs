@@ -16,7 +16,10 @@ use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
 use gpucache::{
-    Array, Placed, Placement, PressureHandler, Recycle, Scope, invalidate, invalidate_all, limit, on_pressure, reclaim,
+    Array, Recycle, Scope,
+    device::PressureHandler,
+    invalidate, invalidate_all,
+    offload::{Placed, Placement},
     stats,
 };
 use gpucache_tests::turn;
@@ -26,12 +29,12 @@ const RECYCLES: [Recycle; 4] = [Recycle::Auto, Recycle::Range, Recycle::Keyed, R
 
 fn limited(pages: usize) -> Virtual {
     let device = Virtual::new(1 << 40);
-    limit(&device, (pages * PAGE) as u64);
+    device.set_limit((pages * PAGE) as u64).unwrap();
     device
 }
 
 fn assert_gives_all_back(device: &Virtual) {
-    gpucache::trim(device).unwrap();
+    device.trim();
     device.synchronize().unwrap();
     assert_eq!(device.memory().bytes, 0);
 }
@@ -44,8 +47,8 @@ fn one_that_another_one_dropped_is_not_called() {
     let _held = device.zeros::<u8>(6 * PAGE).unwrap();
     let second: Arc<Mutex<Option<PressureHandler>>> = Arc::default();
     let dropped = second.clone();
-    let _first = on_pressure(&device, move |_| drop(dropped.lock().unwrap().take()));
-    *second.lock().unwrap() = Some(on_pressure(&device, |_| std::process::abort()));
+    let _first = device.on_pressure(move |_| drop(dropped.lock().unwrap().take()));
+    *second.lock().unwrap() = Some(device.on_pressure(|_| std::process::abort()));
     assert!(device.zeros::<u8>(4 * PAGE).is_err());
     assert!(second.lock().unwrap().is_none(), "the first one was called");
 }
@@ -74,9 +77,9 @@ fn a_panic_whose_payload_panics_ends_in_the_handler() {
     let device = limited(8);
     let _held = device.zeros::<u8>(6 * PAGE).unwrap();
     let own = device.clone();
-    let _panics = on_pressure(&device, move |_| panic_any(Bomb { device: own.clone(), left: 3 }));
+    let _panics = device.on_pressure(move |_| panic_any(Bomb { device: own.clone(), left: 3 }));
     assert!(device.zeros::<u8>(4 * PAGE).is_err());
-    assert_eq!((EXPLOSIONS.load(SeqCst), reclaim(&device).failed), (1, 2), "no handler within one");
+    assert_eq!((EXPLOSIONS.load(SeqCst), device.stats().reclaim.failed), (1, 2), "no handler within one");
 }
 
 /// Memory that a handler uses in the requesting scope counts when the request is finally served.
@@ -89,7 +92,7 @@ fn one_that_allocates_in_the_asking_scope_keeps_its_limit() {
         let spare = Mutex::new(Some(device.zeros::<u8>(6 * PAGE).unwrap()));
         let kept: Arc<Mutex<Vec<Array<u8, Virtual>>>> = Arc::default();
         let (own, keep) = (device.clone(), kept.clone());
-        let handler = on_pressure(&device, move |_| {
+        let handler = device.on_pressure(move |_| {
             drop(spare.lock().unwrap().take());
             let array = scope().run(|| own.zeros::<u8>(2 * PAGE)).unwrap();
             keep.lock().unwrap().push(array);
@@ -112,7 +115,7 @@ fn disturb(device: &Virtual, scope: &Scope<'_>, pool: &Mutex<Vec<Array<u8, Virtu
         1 => scope.run(|| drop(device.zeros::<u8>(PAGE))),
         2 => _ = invalidate_all(),
         3 => pool.lock().unwrap().extend(scope.run(|| device.zeros::<u8>(100))),
-        _ => _ = gpucache::trim(device),
+        _ => _ = device.trim(),
     }
     let half = pool.lock().unwrap().len() / 2;
     drop(pool.lock().unwrap().drain(..half).collect::<Vec<_>>());
@@ -125,9 +128,9 @@ fn those_that_disturb_the_asking_scope_do_no_harm() {
         let device = limited(12);
         let (pool, calls): (Arc<Mutex<Vec<_>>>, _) = (Arc::default(), Arc::new(AtomicU64::new(0)));
         let (own, spare, count) = (device.clone(), pool.clone(), calls.clone());
-        let handler = on_pressure(&device, move |pressure| {
+        let handler = device.on_pressure(move |pressure| {
             let name = pressure.scope.clone().unwrap();
-            let within = on_pressure(&own, |_| std::process::abort());
+            let within = own.on_pressure(|_| std::process::abort());
             disturb(&own, &Scope::new(&name).recycle(recycle), &spare, count.fetch_add(1, SeqCst));
             drop(within);
         });
@@ -191,7 +194,7 @@ fn one_that_waits_for_a_fetch_of_the_same_array_is_not_waited_for() {
     let cache = Arc::new(Mutex::new(vec![device.zeros::<u8>(3 * PAGE).unwrap()]));
     let is_called = Arc::new(Barrier::new(2));
     let (spare, called) = (cache.clone(), is_called.clone());
-    let _handler = on_pressure(&device, move |_| {
+    let _handler = device.on_pressure(move |_| {
         called.wait();
         spare.lock().unwrap().clear();
     });
@@ -218,7 +221,7 @@ fn those_that_fetch_each_others_arrays_end() {
     let arrays = Arc::new([away(&device, 2), away(&device, 2)]);
     let held = device.zeros::<u8>(3 * PAGE).unwrap();
     let (known, meet) = (arrays.clone(), Barrier::new(2));
-    let _handler = on_pressure(&device, move |_| {
+    let _handler = device.on_pressure(move |_| {
         meet.wait();
         assert!(known[OTHER.get()].fetch().is_err());
     });
@@ -245,7 +248,7 @@ fn what_one_gives_up_serves_all_who_fetch_the_array() {
     let spare = cache.clone();
     let calls = Arc::new(AtomicU64::new(0));
     let called = calls.clone();
-    let _handler = on_pressure(&device, move |_| {
+    let _handler = device.on_pressure(move |_| {
         called.fetch_add(1, SeqCst);
         spare.lock().unwrap().clear();
     });

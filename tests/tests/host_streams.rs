@@ -10,7 +10,7 @@ use std::thread;
 
 use gpucache::device::OrderUse;
 use gpucache::prelude::*;
-use gpucache::{cache_scope, invalidate_all, trim};
+use gpucache::{cache_scope, invalidate_all};
 
 /// The streams share one memory, whose calls are counted. So one test runs at a time.
 fn turn() -> MutexGuard<'static, ()> {
@@ -124,7 +124,7 @@ fn arrays_are_lent_to_other_streams() {
 fn empty(stream: &Host) {
     let _ = invalidate_all();
     while stream.memory().bytes > 0 {
-        trim(stream).unwrap();
+        stream.trim();
         thread::yield_now();
     }
 }
@@ -305,8 +305,8 @@ fn streams_end_while_memory_remembers_them() {
     let arrays: Vec<_> =
         (0..40).map(|_| cache_scope!(after_them, { Array::full(&stays, 5000, 2u32).unwrap() })).collect();
     // Pages under running work do not go back, since that would end the process. Pages that nobody uses may go.
-    trim(&stays).unwrap();
-    assert_eq!(trim(&stays).unwrap(), 0);
+    stays.trim();
+    assert_eq!(stays.trim(), 0);
     assert_eq!(done.load(SeqCst), 0);
     drop(gates);
     assert!(arrays.iter().all(|array| array[..] == [2; 5000]));

@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 15] = [
     &["scope"],
     &["diagnosis"],
     &["stats"],
-    &["placed"],
+    &["offload"],
     &["array", "foreign"],
     &["cache"],
     &["planner"],
@@ -42,11 +42,15 @@ const UNSAFE: [&str; 15] = [
     "home/returns.rs",
     "home/interleavings/",
     "order/tests/",
-    "placed/unwritten.rs",
+    "offload/unwritten.rs",
     "pressure/barrier.rs",
     "record/lives.rs",
     "scope/stack.rs",
 ];
+
+/// The files that use a layer above theirs, and why. A device's handle has methods for all that is known of the device, statistics of
+/// higher layers included, so that a program finds them there.
+const EXCEPTIONS: [(&str, &str); 1] = [("device/handle.rs", "stats")];
 
 /// The crates that have layers (`HOUSE`), and the same with `gpucache-plan`, which has three folders and no `unsafe`.
 const HOUSE: [&str; 2] = ["../gpucache/src", "../crates/engine/src"];
@@ -65,6 +69,7 @@ struct Source {
 
 /// The current place in the code.
 struct Checker<'a> {
+    path: &'a str,
     layer: &'a str,
     /// The depth of the current module in the crate.
     depth: usize,
@@ -94,7 +99,7 @@ impl Source {
             return Vec::new();
         }
         let modules = self.modules();
-        let mut checker = Checker { layer: modules[0], depth: modules.len(), found: Vec::new() };
+        let mut checker = Checker { path: &self.path, layer: modules[0], depth: modules.len(), found: Vec::new() };
         match rank(checker.layer) {
             Some(_) => checker.visit(self.tokens()),
             None => checker.found.push(format!("`{}` is not a layer: give it a place", checker.layer)),
@@ -208,7 +213,7 @@ impl Checker<'_> {
     fn used(&mut self, name: &str) {
         let (own, other) = (rank(self.layer), rank(name));
         match other {
-            _ if name == self.layer => {}
+            _ if name == self.layer || EXCEPTIONS.contains(&(self.path, name)) => {}
             Some(_) if other > own => {}
             Some(_) => self.found.push(format!("`{}` uses `{name}`, which is not below it", self.layer)),
             None => self.found.push(format!("uses `crate::{name}`, which is no layer: name the module it comes from")),

@@ -6,7 +6,11 @@
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Placed, Placement, limit, prelude::*, reclaim, stats, stats::ReclaimStep};
+use gpucache::{
+    offload::{Placed, Placement},
+    prelude::*,
+    stats::ReclaimStep,
+};
 use gpucache_tests::process::number;
 use gpucache_tests::turn;
 
@@ -15,9 +19,9 @@ const PAGE: usize = 2 << 20;
 /// A host stream with a limit of this many bytes beyond the memory that is held now.
 fn limited(bytes: u64) -> Host {
     let host = Host::new_stream().unwrap();
-    limit(&host, u64::MAX);
-    gpucache::trim(&host).unwrap();
-    limit(&host, host.memory().bytes + bytes);
+    host.set_limit(u64::MAX).unwrap();
+    host.trim();
+    host.set_limit(host.memory().bytes + bytes).unwrap();
     host
 }
 
@@ -137,12 +141,12 @@ fn random_program(seed: u64, steps: u64, threads: u64) {
         assert!(host.memory().bytes <= host.memory().limit.unwrap());
     }
     alive.iter().for_each(Known::check);
-    let stats = stats::device(&host).offload;
+    let stats = host.stats().offload;
     println!("{stats}");
     assert!(stats.evictions > 0 && stats.bytes_in > 0, "{stats}");
     drop(alive);
-    assert_eq!(stats::device(&host).offload.resident_bytes, 0);
-    limit(&host, u64::MAX);
+    assert_eq!(host.stats().offload.resident_bytes, 0);
+    host.set_limit(u64::MAX).unwrap();
 }
 
 /// Threads read the same arrays and change their placement at the same time.
@@ -175,13 +179,13 @@ fn whatever_moves_each_array_has_its_own_contents() {
 fn what_is_fetched_stays_and_the_least_recently_used_leaves() {
     let _turn = turn();
     let device = Virtual::new(1 << 30);
-    limit(&device, 4 * PAGE as u64);
+    device.set_limit(4 * PAGE as u64).unwrap();
     let mut arrays: Vec<Placed<u8, _>> = (0..4).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
     let (kept, _) = (arrays[0].fetch().unwrap(), arrays[1].fetch().unwrap());
     let fifth = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
-    assert_eq!((stats::device(&device).offload.evictions, device.memory().bytes), (1, 4 * PAGE as u64));
+    assert_eq!((device.stats().offload.evictions, device.memory().bytes), (1, 4 * PAGE as u64));
     drop(kept);
-    let demanded = || stats::device(&device).offload.demanded;
+    let demanded = || device.stats().offload.demanded;
     drop((arrays[0].fetch().unwrap(), arrays[1].fetch().unwrap(), arrays[3].fetch().unwrap(), fifth.fetch().unwrap()));
     assert_eq!(demanded(), 0, "the third one left");
     drop(arrays[2].fetch_mut().unwrap());
@@ -195,12 +199,12 @@ fn what_is_not_written_is_copied_out_once() {
     let mut array = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
     array.set_placement(Placement::Host).unwrap();
     (0..3).for_each(|_| drop(array.fetch().unwrap()));
-    let stats = stats::device(&device).offload;
+    let stats = device.stats().offload;
     assert_eq!((stats.bytes_out, stats.bytes_in, stats.evictions), (PAGE as u64, 3 * PAGE as u64, 4));
     drop(array.fetch_mut().unwrap());
-    assert_eq!(stats::device(&device).offload.bytes_out, 2 * PAGE as u64);
+    assert_eq!(device.stats().offload.bytes_out, 2 * PAGE as u64);
     let same = array.into_array().unwrap();
-    assert_eq!((same.shape(), stats::device(&device).offload.resident_bytes), (&[PAGE][..], 0));
+    assert_eq!((same.shape(), device.stats().offload.resident_bytes), (&[PAGE][..], 0));
 }
 
 #[test]
@@ -209,12 +213,12 @@ fn what_may_leave_does_before_an_allocation_fails() {
     let device = Virtual::new(8 * PAGE);
     let placed: Vec<Placed<u8, _>> = (0..6).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
     let array = device.zeros::<u8>(4 * PAGE).unwrap();
-    let (reclaim, stats) = (reclaim(&device), stats::device(&device).offload);
+    let (reclaim, stats) = (device.stats().reclaim, device.stats().offload);
     assert_eq!((reclaim.step(ReclaimStep::Offload).served, stats.evictions), (1, 2), "{reclaim}; {stats}");
     placed[0].set_placement(Placement::Device).unwrap();
     drop(array);
     drop(placed);
-    assert_eq!(stats::device(&device).offload.resident_bytes, 0);
+    assert_eq!(device.stats().offload.resident_bytes, 0);
 }
 
 #[test]
@@ -231,7 +235,7 @@ fn threads_fetch_the_same_arrays() {
             });
         }
     });
-    limit(&host, u64::MAX);
+    host.set_limit(u64::MAX).unwrap();
 }
 
 /// The limit in the environment is the device's: arrays that leave it find room on the host. This runs in its own process.
@@ -246,9 +250,9 @@ fn the_environment_does_not_limit_the_host() {
     }
     let device = Virtual::new(1 << 30);
     let arrays: Vec<Placed<u8, _>> = (0..6).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
-    assert_eq!((device.memory().bytes, stats::device(&device).offload.evictions), (2 * PAGE as u64, 4));
+    assert_eq!((device.memory().bytes, device.stats().offload.evictions), (2 * PAGE as u64, 4));
     arrays.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
-    assert!(stats::device(&device).offload.host_bytes >= 6 * PAGE as u64);
+    assert!(device.stats().offload.host_bytes >= 6 * PAGE as u64);
 }
 
 /// Several hundred uses, which are more than one layout covers, with another use in place of one of them.
@@ -263,7 +267,7 @@ fn an_order_is_followed_and_a_deviation_is_noticed() {
             (0..uses).for_each(|place| drop(arrays[(place + usize::from(place == other)) % 4].fetch().unwrap()));
         });
     };
-    let noticed = || stats::device(&device).offload.mispredictions;
+    let noticed = || device.stats().offload.mispredictions;
     (0..4).for_each(|_| entry(USES, USES));
     assert_eq!(noticed(), 0);
     for (before, place) in [0, 1, 63, 64, 65, 66, 130, USES - 1].into_iter().enumerate() {
@@ -281,7 +285,7 @@ fn an_order_is_followed_and_a_deviation_is_noticed() {
 fn moves_are_made_in_the_midst_of_an_order() {
     let _turn = turn();
     let device = Virtual::new(1 << 30);
-    limit(&device, 4 * PAGE as u64);
+    device.set_limit(4 * PAGE as u64).unwrap();
     let arrays: Vec<Placed<u8, _>> = (0..8).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
     let entry = || {
         gpucache::cache_scope!(moves_in_an_order, {
@@ -289,9 +293,9 @@ fn moves_are_made_in_the_midst_of_an_order() {
         });
     };
     (0..8).for_each(|_| entry());
-    let before = stats::device(&device).offload;
+    let before = device.stats().offload;
     (0..4).for_each(|_| entry());
-    let stats = stats::device(&device).offload;
+    let stats = device.stats().offload;
     assert!(stats.prefetched >= before.prefetched + 8, "{before}, then {stats}");
     assert_eq!((stats.demanded, stats.mispredictions), (before.demanded, 0), "{before}, then {stats}");
 }
@@ -310,9 +314,9 @@ fn what_lies_apart_is_moved_for_a_large_array() {
     let arrays: Vec<_> = (0..16).map(|number| make(2 << 20, number)).collect();
     // Every other array leaves: 16 MiB are free, in pieces of 2 MiB.
     arrays.iter().step_by(2).for_each(|array| array.set_placement(Placement::Host).unwrap());
-    let (before, taken) = (stats::device(&host).offload, host.memory().times_taken());
+    let (before, taken) = (host.stats().offload, host.memory().times_taken());
     let large = make(12 << 20, 77);
-    let stats = stats::device(&host).offload.since(&before);
+    let stats = host.stats().offload.since(&before);
     assert!(stats.shifted_bytes > 0 && stats.shifted_bytes <= 16 << 20, "{stats:?}");
     assert_eq!((stats.evictions, host.memory().times_taken()), (0, taken), "no other one leaves, and no pages move");
     for (array, value) in arrays.iter().zip(0..) {
@@ -320,5 +324,5 @@ fn what_lies_apart_is_moved_for_a_large_array() {
         assert!(array.to_vec().unwrap().iter().all(|&byte| byte == value), "{value}");
     }
     assert!(large.to_vec().unwrap().iter().all(|&byte| byte == 77));
-    limit(&host, u64::MAX);
+    host.set_limit(u64::MAX).unwrap();
 }

@@ -5,7 +5,11 @@
 use std::sync::mpsc::channel;
 
 use gpucache::device::Device;
-use gpucache::{Error, Placed, Placement, Result, limit, limit_host, prelude::*, stats, trim};
+use gpucache::{
+    Error, Result,
+    offload::{Placed, Placement},
+    prelude::*,
+};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::{Faulty, turn};
 
@@ -92,9 +96,13 @@ fn settled<T>(mut call: impl FnMut() -> Result<T>) -> T {
 
 /// On a device that keeps failing, memory that work may still use belongs to nobody, and counts as held.
 fn assert_nothing_is_left(device: &Faulty, was_lost: bool, when: &str) {
-    settled(|| device.synchronize());
-    settled(|| trim(device));
-    let (stats, sides) = (stats::device(device).offload, [device, &device.host_side()]);
+    settled(|| {
+        device.synchronize()?;
+        // A failure of it is the error of the next call.
+        device.trim();
+        device.synchronize()
+    });
+    let (stats, sides) = (device.stats().offload, [device, &device.host_side()]);
     for side in sides {
         assert_eq!(side.violations(), [""; 0], "{when}");
         assert!(was_lost || side.live().is_empty(), "{when}: {:?}", side.live());
@@ -108,7 +116,7 @@ fn at_every_call(of_host: bool, for_ever: bool, failure: Failure) -> u64 {
     let make = |at| if for_ever { Fault::for_ever(at, failure) } else { Fault::once(at, failure) };
     for at in 1.. {
         let device = Faulty::with_chunks(usize::MAX);
-        limit(&device, ROOM * PAGE as u64);
+        device.set_limit(ROOM * PAGE as u64).unwrap();
         let side = if of_host { device.host_side() } else { device.clone() };
         let mut run = Run::default();
         let when = format!("host: {of_host}, {:?}", make(at));
@@ -123,7 +131,7 @@ fn at_every_call(of_host: bool, for_ever: bool, failure: Failure) -> u64 {
         assert!(device.memory().bytes <= ROOM * PAGE as u64);
         if for_ever {
             // All of the memory may have been lost meanwhile.
-            limit(&device, u64::MAX);
+            device.set_limit(u64::MAX).unwrap();
         }
         run.alive.iter().for_each(|known| settled(|| known.check()));
         drop(run.alive);
@@ -168,25 +176,25 @@ fn arrays(device: &Faulty, seeds: std::ops::RangeInclusive<u32>) -> Vec<Known> {
 fn a_host_without_room_leaves_arrays_where_they_are() {
     let _turn = turn();
     let device = Faulty::with_chunks(usize::MAX);
-    limit_host(&device, 2 * PAGE as u64);
+    device.set_host_limit(2 * PAGE as u64).unwrap();
     let mut four = arrays(&device, 1..=4);
     for (place, known) in four.iter().enumerate() {
         let answer = known.array.set_placement(Placement::Host);
         assert_eq!(answer.is_err_and(|error| error.is_out_of_memory()), place > 1, "{place}");
     }
-    let stats = stats::device(&device).offload;
+    let stats = device.stats().offload;
     assert_eq!((stats.host_bytes, stats.resident_bytes), (2 * PAGE as u64, 2 * PAGE as u64));
     four.iter().for_each(|known| known.check().unwrap());
     // The device is full of arrays that cannot leave, so it refuses more.
-    limit(&device, device.memory().bytes);
+    device.set_limit(device.memory().bytes).unwrap();
     let error = Array::<u32, _>::zeros(&device, 4 * LEN).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
     four.iter().for_each(|known| settled(|| known.check()));
     // With room on the host they leave, as they were told before.
-    limit_host(&device, u64::MAX);
-    limit(&device, u64::MAX);
+    device.set_host_limit(u64::MAX).unwrap();
+    device.set_limit(u64::MAX).unwrap();
     four.iter_mut().for_each(|known| known.write(known.seed + 10).unwrap());
-    assert_eq!(stats::device(&device).offload.resident_bytes, 0);
+    assert_eq!(device.stats().offload.resident_bytes, 0);
     four.iter().for_each(|known| known.check().unwrap());
     drop(four);
     assert_nothing_is_left(&device, false, "a host without room");
@@ -197,7 +205,7 @@ fn a_host_without_room_leaves_arrays_where_they_are() {
 fn a_device_that_fails_to_copy_is_no_shortage() {
     let _turn = turn();
     let device = Faulty::with_chunks(usize::MAX);
-    limit(&device, ROOM * PAGE as u64);
+    device.set_limit(ROOM * PAGE as u64).unwrap();
     let mut three = arrays(&device, 1..=3);
     device.arm(Fault::for_ever(1, Failure::Device).only(Call::Copy));
     let error = Array::<u32, _>::zeros(&device, LEN).unwrap_err();
@@ -273,7 +281,7 @@ fn an_array_that_is_dropped_while_it_is_copied_leaves_others_alone() {
 fn guards_that_leaked_keep_their_own_arrays_only() {
     let _turn = turn();
     let device = Faulty::with_chunks(usize::MAX);
-    limit(&device, ROOM * PAGE as u64);
+    device.set_limit(ROOM * PAGE as u64).unwrap();
     let mut three = arrays(&device, 1..=3);
     std::thread::scope(|threads| {
         let [read, written, _] = &mut three[..] else { panic!("three") };
@@ -288,7 +296,7 @@ fn guards_that_leaked_keep_their_own_arrays_only() {
     others.iter().for_each(|known| known.check().unwrap());
     [&three[0], &three[2]].iter().for_each(|known| known.check().unwrap());
     three[1].array.set_placement(Placement::Host).unwrap();
-    assert_eq!(stats::device(&device).offload.resident_bytes, ROOM * PAGE as u64);
+    assert_eq!(device.stats().offload.resident_bytes, ROOM * PAGE as u64);
     drop((three, others));
     assert_nothing_is_left(&device, false, "leaked guards");
 }

@@ -6,7 +6,13 @@
 use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Placed, Placement, Scope, limit, prelude::*, stats, stats::PlacedStats, trim};
+use gpucache::{
+    Scope,
+    offload::{Placed, Placement},
+    prelude::*,
+    stats,
+    stats::OffloadStats,
+};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
@@ -16,20 +22,20 @@ const LARGE: usize = 128 << 20;
 
 /// The statistics between two moments.
 struct Told {
-    before: PlacedStats,
+    before: OffloadStats,
     begun: Instant,
 }
 
 impl Told {
     fn begin(host: &Host) -> Told {
         host.synchronize().unwrap();
-        Told { before: stats::device(host).offload, begun: Instant::now() }
+        Told { before: host.stats().offload, begun: Instant::now() }
     }
 
     /// The total time, the time waited, and the time of the copies.
     fn end(self, host: &Host) -> [Duration; 3] {
         host.synchronize().unwrap();
-        let (took, after) = (self.begun.elapsed(), stats::device(host).offload);
+        let (took, after) = (self.begun.elapsed(), host.stats().offload);
         [took, after.waited - self.before.waited, after.copying - self.before.copying]
     }
 }
@@ -37,7 +43,7 @@ impl Told {
 /// A stream without the limit that a failed test may have left.
 fn stream() -> Host {
     let host = Host::new_stream().unwrap();
-    limit(&host, u64::MAX);
+    host.set_limit(u64::MAX).unwrap();
     host
 }
 
@@ -139,7 +145,7 @@ fn a_device_that_tells_no_time_waits_for_nothing() {
     let device = Virtual::new(1 << 30);
     let array = Placed::<u8, _>::zeros(&device, PAGE).unwrap();
     array.set_placement(Placement::Host).unwrap();
-    let stats = stats::device(&device).offload;
+    let stats = device.stats().offload;
     assert_eq!((stats.waited, stats.copying, stats.hidden_share()), (Duration::ZERO, Duration::ZERO, None));
 }
 
@@ -149,8 +155,8 @@ fn entries_that_are_not_timed_count_too() {
     let _turn = turn();
     in_one_of(5, || {
         let host = stream();
-        trim(&host).unwrap();
-        limit(&host, host.memory().bytes + (20 * PAGE) as u64);
+        host.trim();
+        host.set_limit(host.memory().bytes + (20 * PAGE) as u64).unwrap();
         let arrays: Vec<Placed<u8, _>> = (0..8).map(|_| Placed::zeros(&host, 4 * PAGE).unwrap()).collect();
         let scope = Scope::new("entries_that_are_not_timed");
         let entry = || {
@@ -165,8 +171,8 @@ fn entries_that_are_not_timed_count_too() {
         println!("{waited:?} of {took:?}; {stats}");
         // The stream did nothing but wait, apart from the thread's own work.
         assert!(waited <= took.mul_f64(1.5) && waited >= took / 10, "{waited:?} of {took:?}");
-        assert!(stats.waited >= waited && stats.waited <= stats::device(&host).offload.waited);
-        limit(&host, u64::MAX);
+        assert!(stats.waited >= waited && stats.waited <= host.stats().offload.waited);
+        host.set_limit(u64::MAX).unwrap();
     });
 }
 
@@ -174,9 +180,9 @@ fn entries_that_are_not_timed_count_too() {
 fn a_scope_tells_what_moved_in_it() {
     let _turn = turn();
     let device = Virtual::new(1 << 30);
-    limit(&device, (10 * PAGE) as u64);
+    device.set_limit((10 * PAGE) as u64).unwrap();
     let arrays: Vec<Placed<u8, _>> = (0..16).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
-    let before = stats::device(&device).offload;
+    let before = device.stats().offload;
     let scope = Scope::new("a_scope_tells_what_moved_in_it");
     let entry = |count: usize| scope.run(|| arrays[..count].iter().for_each(|array| drop(array.fetch().unwrap())));
     let told = || stats(scope.name()).unwrap().offload;
@@ -184,8 +190,8 @@ fn a_scope_tells_what_moved_in_it() {
     (0..12).for_each(|_| entry(16));
     let stats = told();
     assert_eq!((stats.mispredictions, stats.resident_bytes), (0, 0), "{stats}");
-    assert!(stats.layout_time > Duration::ZERO && stats.layout_time == stats::device(&device).offload.layout_time);
-    assert!(stats.bytes_in > 0 && stats.bytes_in + before.bytes_in == stats::device(&device).offload.bytes_in);
+    assert!(stats.layout_time > Duration::ZERO && stats.layout_time == device.stats().offload.layout_time);
+    assert!(stats.bytes_in > 0 && stats.bytes_in + before.bytes_in == device.stats().offload.bytes_in);
 
     // The entry ends before all expected uses. This is noticed when the next entry begins.
     entry(12);
@@ -195,7 +201,7 @@ fn a_scope_tells_what_moved_in_it() {
     // Another use than expected, after the expected one came twice.
     (0..3).for_each(|_| entry(12));
     scope.run(|| drop(arrays[5].fetch().unwrap()));
-    assert_eq!((told().mispredictions, stats::device(&device).offload.mispredictions), (2, 2));
+    assert_eq!((told().mispredictions, device.stats().offload.mispredictions), (2, 2));
     // Moves outside scopes count only for the device.
     let inside = told();
     arrays[15].set_placement(Placement::Host).unwrap();

@@ -2,7 +2,12 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use gpucache::device::Virtual;
-use gpucache::{Placed, Placement, Scope, cache_scope, default_placement, prelude::*, stats, uncached};
+use gpucache::{
+    Scope, cache_scope,
+    offload::{Placed, Placement, set_default_placement},
+    prelude::*,
+    uncached,
+};
 use gpucache_tests::turn;
 
 fn zeros(device: &Virtual) -> Placed<u8, Virtual> {
@@ -58,16 +63,13 @@ fn what_is_placed_on_the_host_leaves_now_and_zeros_behind_their_next_use() {
     cache_scope!(load, placement = "host", {
         let array = uncached!({ device.zeros::<u8>(1000).unwrap() });
         let placed = Placed::new(array).unwrap();
-        assert_eq!(
-            (stats::device(&device).offload.resident_bytes, stats::device(&device).offload.bytes_out),
-            (0, 1000)
-        );
+        assert_eq!((device.stats().offload.resident_bytes, device.stats().offload.bytes_out), (0, 1000));
         let copy = placed.try_clone().unwrap();
-        assert_eq!((copy.placement(), stats::device(&device).offload.resident_bytes), (Placement::Host, 0));
+        assert_eq!((copy.placement(), device.stats().offload.resident_bytes), (Placement::Host, 0));
         let mut zeros = zeros(&device);
-        assert_eq!(stats::device(&device).offload.resident_bytes, 1000);
+        assert_eq!(device.stats().offload.resident_bytes, 1000);
         drop(zeros.fetch_mut().unwrap());
-        assert_eq!(stats::device(&device).offload.resident_bytes, 0);
+        assert_eq!(device.stats().offload.resident_bytes, 0);
         // Once the array has its own placement, the scopes' placement does not matter.
         placed.choose_placement(Placement::Auto);
         assert_eq!(placed.try_clone().unwrap().placement(), Placement::Auto);
@@ -78,11 +80,11 @@ fn what_is_placed_on_the_host_leaves_now_and_zeros_behind_their_next_use() {
 fn outside_of_such_scopes_the_process_decides() {
     let _turn = turn();
     let before = zeros(&Virtual::new(1 << 30));
-    default_placement(Placement::Device);
+    set_default_placement(Placement::Device);
     assert_eq!((placement(), before.placement()), (Placement::Device, Placement::Auto));
     assert_eq!(std::thread::spawn(placement).join().unwrap(), Placement::Device);
     cache_scope!(silent, { assert_eq!(placement(), Placement::Device) });
     cache_scope!(said, placement = "auto", { assert_eq!(placement(), Placement::Auto) });
-    default_placement(Placement::Auto);
+    set_default_placement(Placement::Auto);
     assert_eq!(placement(), Placement::Auto);
 }

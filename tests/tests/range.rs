@@ -3,7 +3,7 @@
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{cache_scope, invalidate_all, stats, trim};
+use gpucache::{cache_scope, invalidate_all, stats};
 use gpucache_tests::faulty::{Failure, Fault};
 use gpucache_tests::{Faulty, supplied, turn};
 use proptest::prelude::*;
@@ -45,14 +45,14 @@ fn run<D: Device>(device: &D, ops: &[Op], make: impl Fn(usize, u8) -> Array<u8, 
                 }
                 Op::Drop(_) => {}
                 Op::Invalidate => drop(invalidate("range, outer")),
-                Op::Trim => drop(trim(device).unwrap()),
+                Op::Trim => _ = device.trim(),
             }
         }
         arrays.iter().for_each(|(array, seed)| check(array, *seed));
     });
     drop(arrays);
     let _ = invalidate_all();
-    assert_eq!(trim(device).unwrap(), 0, "an invalidation of everything leaves nothing to trim");
+    assert_eq!(device.trim(), 0, "an invalidation of everything leaves nothing to trim");
     assert_eq!(device.memory().bytes, 0);
     device.synchronize().unwrap();
 }
@@ -164,15 +164,15 @@ fn every_call_may_fail_over_chunks() {
                     held.iter().flatten().for_each(|array| drop(array.to_vec()));
                 });
                 if round == 1 {
-                    let _ = (invalidate("failing"), trim(&device));
+                    let _ = (invalidate("failing"), device.trim());
                 }
             }
             device.disarm();
             let _ = invalidate_all();
-            let _ = (trim(&device), device.synchronize());
+            let _ = (device.trim(), device.synchronize());
             let stats = stats("failing").unwrap();
             assert_eq!((stats.busy_blocks, stats.idle_blocks), (0, 0), "call {call}");
-            assert_eq!(trim(&device).unwrap(), 0);
+            assert_eq!(device.trim(), 0);
             device.assert_clean();
         }
     }

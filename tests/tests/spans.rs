@@ -9,7 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use gpucache::device::Virtual;
-use gpucache::{Array, Placed, Placement, Scope, cache_scope, invalidate, limit, prelude::*, uncached};
+use gpucache::{
+    Array, Scope, cache_scope, invalidate,
+    offload::{Placed, Placement},
+    prelude::*,
+    uncached,
+};
 use gpucache_tests::turn;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -187,7 +192,7 @@ fn learning_and_deviating<D: Device>(device: &D, name: &str) {
     assert_eq!(plan.text("share"), "1.0");
     let arena = only(&learned, "arena reserved");
     assert_eq!((arena.text("scope"), arena.number("bytes"), arena.number("before_bytes")), (name, bytes, 0));
-    assert_eq!(arena.number("device"), gpucache::stats::device(device).device);
+    assert_eq!(arena.number("device"), device.stats().device);
     assert_eq!(learned.len(), 2, "{learned:#?}");
     assert_eq!(events(|| step(device, name, 1000)), [], "a warm entry tells nothing");
 
@@ -249,7 +254,7 @@ fn a_reclaim_and_a_shortage_are_reported() {
     let shortage = only(&seen, "out of memory");
     assert_eq!((shortage.number("bytes"), shortage.text("bound")), (5 << 20, "the device's memory"));
     assert_eq!((shortage.text("scope"), shortage.number("held_bytes")), ("spans_short", 4 << 20));
-    assert_eq!(shortage.number("device"), gpucache::stats::device(&device).device);
+    assert_eq!(shortage.number("device"), device.stats().device);
 }
 
 #[test]
@@ -260,7 +265,7 @@ fn the_limit_of_a_scope_is_a_shortage_too() {
         cache_scope!(spans_limited, limit = 1 << 20, { device.zeros::<u8>(2 << 20).unwrap_err() });
     });
     assert_eq!(only(&seen, "out of memory").text("bound"), "the scope's limit");
-    limit(&device, 1 << 20);
+    device.set_limit(1 << 20).unwrap();
     let seen = events(|| drop(device.zeros::<u8>(2 << 20).unwrap_err()));
     assert_eq!((only(&seen, "out of memory").text("bound"), seen[0].text("scope")), ("the device's limit", ""));
 }
@@ -277,7 +282,7 @@ fn arrays_that_move_are_told() {
     let mut placed = Placed::new(device.zeros::<u8>(1 << 20).unwrap()).unwrap();
     let seen = events(|| placed.set_placement(Placement::Host).unwrap());
     assert_eq!(ways(&seen), ["out", "evicted"]);
-    assert_eq!(seen[0].number("device"), gpucache::stats::device(&device).device);
+    assert_eq!(seen[0].number("device"), device.stats().device);
     assert_eq!(ways(&events(|| drop(placed.fetch().unwrap()))), ["in", "evicted"], "nobody wrote it");
     assert_eq!(ways(&events(|| drop(placed.fetch_mut().unwrap()))), ["in", "out", "evicted"]);
     assert_eq!(ways(&events(|| placed.set_placement(Placement::Device).unwrap())), ["in"]);

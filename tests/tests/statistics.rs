@@ -105,7 +105,7 @@ fn sum_of(threads: &[ThreadStats]) -> ScopeStats {
 /// Checks the device's statistics: the memory of a device is that of its scopes and of arrays of no scope, and the process's is
 /// that of its devices.
 fn verify_device(device: &Virtual, accounts: &[Account], outside: &[Bytes]) {
-    let (now, process) = (stats::device(device), stats::process());
+    let (now, process) = (device.stats(), stats::process());
     let of = |is_off: bool| {
         let some = accounts.iter().filter(move |account| (account.recycle == Recycle::Off) == is_off);
         some.map(|account| stats(&account.name).unwrap_or_default()).collect::<Vec<_>>()
@@ -207,7 +207,7 @@ fn peaks_of_devices_begin_anew() {
     let kept = device.zeros::<u8>(1000).unwrap();
     drop(device.zeros::<u8>(5000).unwrap());
     assert_eq!(device.memory().peak_bytes, 6000);
-    stats::reset_device_peaks(&device);
+    device.reset_peaks();
     assert_eq!(device.memory().peak_bytes, 1000);
     drop(device.zeros::<u8>(10).unwrap());
     assert_eq!(device.memory().peak_bytes, 1010);
@@ -242,7 +242,7 @@ fn a_guard_tells_what_was_done_since_it_was_made() {
 fn what_is_told_can_be_written_down_and_read_again() {
     let _turn = turn();
     let device = Virtual::new(1 << 30);
-    gpucache::limit(&device, 1 << 29);
+    device.set_limit(1 << 29).unwrap();
     for _ in 0..10 {
         cache_scope!(written, { drop(device.zeros::<u8>(1 << 20).unwrap()) });
     }
@@ -257,7 +257,7 @@ fn what_is_told_can_be_written_down_and_read_again() {
     assert_eq!(written["threads"][0]["stats"]["entries"], 10);
     let shown = now.to_string();
     assert!(shown.lines().any(|line| line.starts_with("written ") && line.contains("80.0%")), "{shown}");
-    let of_device = stats::device(&device).to_string();
+    let of_device = device.stats().to_string();
     assert!(of_device.ends_with("1 shortage, 1 of them errors"), "{of_device}");
 }
 

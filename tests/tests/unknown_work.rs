@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use gpucache::prelude::*;
-use gpucache::{Placed, Placement, cache_scope as scope, limit, limit_idle, trim, uncached};
+use gpucache::{
+    cache_scope as scope,
+    offload::{Placed, Placement},
+    uncached,
+};
 use gpucache_tests::alone::{alone, alone_over};
 use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::gpu::{self, Kernels};
@@ -77,9 +81,9 @@ fn an_invalidation_and_a_trim() {
             late.launch(&array, LATE);
             drop(array);
             let _ = invalidate("planned");
-            trim(&late.gpu).unwrap();
+            late.gpu.trim();
             late.check(seed);
-            trim(&late.gpu).unwrap();
+            late.gpu.trim();
             assert_eq!(late.gpu.memory().bytes, 0, "all goes back once the kernel is done");
         }
     });
@@ -97,9 +101,9 @@ fn a_trim_over_an_older_driver() {
                 let array = late.array(seed);
                 late.launch(&array, LATE);
                 drop(array);
-                trim(&late.gpu).unwrap();
+                late.gpu.trim();
                 late.check(seed);
-                trim(&late.gpu).unwrap();
+                late.gpu.trim();
                 assert_eq!(late.gpu.memory().bytes, 0, "all goes back once the kernel is done");
             }
         },
@@ -111,7 +115,7 @@ fn a_trim_over_an_older_driver() {
 fn pages_that_move() {
     alone(60, || {
         let Some(mut late) = Late::get() else { return };
-        limit(&late.gpu, 12 * LEN as u64);
+        late.gpu.set_limit(12 * LEN as u64).unwrap();
         for (seed, is_scoped) in [(0, true), (1, false), (2, true)] {
             let (array, _between) = (late.array(seed), late.array(seed));
             late.launch(&array, LATE);
@@ -129,7 +133,7 @@ fn pages_that_move() {
 fn a_limit_of_idle_memory() {
     alone(60, || {
         let Some(mut late) = Late::get() else { return };
-        limit_idle(&late.gpu, 0);
+        late.gpu.set_idle_limit(0).unwrap();
         let array = late.array(0);
         late.launch(&array, LATE);
         scope!("unknown", recycle = "range", { drop(array) });
@@ -158,9 +162,9 @@ fn an_array_that_leaves_for_the_host() {
         placed.set_placement(Placement::Host).unwrap();
         // The scope that the array came from notices the drop.
         scope!("unknown", recycle = "range", {});
-        trim(&late.gpu).unwrap();
+        late.gpu.trim();
         late.check(7);
-        trim(&late.gpu).unwrap();
+        late.gpu.trim();
         assert_eq!(late.gpu.memory().bytes, 0, "the array has left");
         assert!(placed.to_vec().unwrap() == pattern(7, LEN));
     });
@@ -175,14 +179,14 @@ fn a_very_long_kernel_holds_nobody_up() {
         late.launch(&array, VERY_LATE);
         drop(array);
         let start = Instant::now();
-        trim(&late.gpu).unwrap();
+        late.gpu.trim();
         let first = start.elapsed();
-        (0..10).for_each(|_| _ = trim(&late.gpu).unwrap());
+        (0..10).for_each(|_| _ = late.gpu.trim());
         let others = start.elapsed() - first;
         assert!(first < VERY_LATE / 2 && others < 5 * WAIT, "{first:?}, ten others {others:?}");
         assert_eq!(late.gpu.memory().bytes, 4 * LEN as u64);
         late.check(0);
-        trim(&late.gpu).unwrap();
+        late.gpu.trim();
         assert_eq!(late.gpu.memory().bytes, 0);
     });
 }
@@ -201,7 +205,7 @@ fn a_capture_goes_on() {
         late.launch(&array, LATE);
         drop(array);
         let captured = graphs.capture(|| {
-            trim(&late.gpu)?;
+            late.gpu.trim();
             input.try_clone()
         });
         let (graph, copy) = captured.expect("the capture goes on");

@@ -86,7 +86,7 @@ mod linked {
 
     /// Resets the peaks of the device and of these scopes.
     pub(crate) fn reset_peaks(device: usize, names: &[&str]) -> Result<()> {
-        gpucache::stats::reset_device_peaks(&Cuda::new(device)?);
+        Cuda::new(device)?.reset_peaks();
         for name in names {
             gpucache::stats::reset_peaks(name);
         }

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use gpucache::device::VirtualMemory;
+use gpucache::device::backend::VirtualMemory;
 use gpucache::{Error, Result};
 
 /// The pieces that are mapped: their addresses and bytes.

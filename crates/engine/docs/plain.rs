@@ -2,7 +2,7 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::{copy_nonoverlapping, with_exposed_provenance, with_exposed_provenance_mut};
 
-use gpucache::device::{Backend, Device, Memory, Stream};
+use gpucache::device::{Device, backend::{Backend, Memory, Stream}};
 use gpucache::{Error, Result};
 
 #[derive(Debug)]

@@ -13,11 +13,11 @@
 //! | allocate, use and free bytes | [`cache::Block`], with a [`record::Request`] on a [`device::Stream`] |
 //! | find out which entry of which scope the thread is in | [`cache::Entry`] |
 //! | order streams behind each other's uses | [`cache::Block`], [`record::Fence`], [`record::View`] |
-//! | copy bytes between a device and its host | [`device::Lane`], [`cache::Crossing`], [`device::Span`] |
+//! | copy bytes between a device and its host | [`device::CopyStream`], [`cache::Crossing`], [`device::Span`] |
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |
 //! | read statistics, and facts for a diagnosis | [`home::Counts`], [`cache::ScopeFacts`], [`home::Facts`] |
 //! | trace a run | [`trace`] |
-//! | add a kind of device | [`device::Backend`], [`device::Device`], [`device::VirtualMemory`] |
+//! | add a kind of device | [`device::Backend`], [`device::VirtualMemory`] |
 //! | use other libraries' streams, and answer their calls | `device::Handle`, `device::GpuStream` (CUDA) |
 //!
 //! A front end hands a [`device::Stream`] and a [`device::Memory`] on to its own users. So the documentation hides the methods that
@@ -81,6 +81,7 @@ pub mod record;
 pub mod trace;
 
 pub use base::error::{Error, Result};
+pub use base::limit::Limit;
 pub use base::shortage::{Bound, ScopeMemory, Shortage};
 pub use cache::Recycle;
 pub use pressure::{Pressure, PressureHandler, ReclaimStats, ReclaimStep, StepUse, on_pressure};

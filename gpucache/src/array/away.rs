@@ -4,10 +4,11 @@ use std::marker::PhantomData;
 
 use super::extent::request;
 use super::{Array, Element};
-use crate::device::{Device, Stream};
+use crate::device::Device;
 use gpucache_engine::Result;
 use gpucache_engine::cache::{Block, Crossing};
-use gpucache_engine::device::{Lane, Span, process_exits};
+use gpucache_engine::device::Stream;
+use gpucache_engine::device::{CopyStream, Span, process_exits};
 use gpucache_engine::range::Clearing;
 use gpucache_engine::record::Fence;
 
@@ -47,19 +48,19 @@ impl<T: Element> Room<T> {
 }
 
 impl<T: Element, D: Device> Array<T, D> {
-    /// Copies the elements to host memory on the queue of `lane`. It takes the memory in `room`, and does nothing if there is none.
+    /// Copies the elements to host memory on the queue of `copy_stream`. It takes the memory in `room`, and does nothing if there is none.
     /// Returns the copy, the end of the copying on the queue, and its duration if `is_timed`.
     ///
     /// # Errors
     /// A failure of the device, or a capture of a graph. `room` then keeps its memory.
     pub(crate) fn copy_out(
         &self,
-        lane: &Lane,
+        copy_stream: &CopyStream,
         room: &mut Option<Room<T>>,
         is_timed: bool,
     ) -> Result<Option<Copied<Away<T>>>> {
         let Some(to) = room else { return Ok(None) };
-        let Crossing { device, span, .. } = to.block.copy_over(lane, &self.block, is_timed)?;
+        let Crossing { device, span, .. } = to.block.copy_over(copy_stream, &self.block, is_timed)?;
         Ok(room.take().map(|Room { block, typed }| (Away { block, read: None, typed }, device, span)))
     }
 
@@ -116,19 +117,19 @@ impl<T: Element, D: Device> Array<T, D> {
 }
 
 impl<T: Element> Away<T> {
-    /// Copies the elements on the queue of `lane` to an array in the memory of `room`, and does nothing if there is none. Later work on the
+    /// Copies the elements on the queue of `copy_stream` to an array in the memory of `room`, and does nothing if there is none. Later work on the
     /// array's stream comes behind the copy. Returns the array, the end of the copying on the queue, and its duration if `is_timed`.
     ///
     /// # Errors
     /// A failure of the device, or a capture of a graph. `room` then keeps its memory.
     pub(crate) fn copy_in<D: Device>(
         &mut self,
-        lane: &Lane,
+        copy_stream: &CopyStream,
         room: &mut Option<Room<T>>,
         is_timed: bool,
     ) -> Result<Option<Copied<Array<T, D>>>> {
         let Some(to) = room else { return Ok(None) };
-        let Crossing { host, device, span } = to.block.copy_over(lane, &self.block, is_timed)?;
+        let Crossing { host, device, span } = to.block.copy_over(copy_stream, &self.block, is_timed)?;
         self.read = Some(host);
         Ok(room.take().map(|Room { block, .. }| (Array { block, typed: PhantomData }, device, span)))
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
 use gpucache_engine::Result;
-use gpucache_engine::device::{Device, GpuStream, Stream};
+use gpucache_engine::device::{GpuStream, Stream};
+
+use super::Device;
 
 /// A CUDA stream of one GPU, by which the arrays made through it are ordered.
 ///

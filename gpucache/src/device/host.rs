@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use gpucache_engine::Result;
-use gpucache_engine::device::{Device, HostStream, Stream};
+use gpucache_engine::device::{HostStream, Stream};
+
+use super::Device;
 
 /// The machine's own memory: what a program runs on where there is no GPU, and what tests run on everywhere.
 ///

@@ -8,8 +8,8 @@
 use std::cell::RefCell;
 
 use super::driver::Driver;
-use crate::device::Stream;
 use gpucache_engine::cache::Entry;
+use gpucache_engine::device::Stream;
 use gpucache_engine::device::{Borrowed, Handle};
 
 thread_local! {

@@ -20,7 +20,8 @@ pub use value::{OwnedScope, Scope};
 /// is `AsRef<str>`.
 /// `recycle = "auto"`, the default, learns the order of allocations and plans for it; `recycle = "range"` leaves idle memory to
 /// the device's range; `recycle = "keyed"` keeps every block for the next request of the same dtype, shape, device and
-/// stream; `recycle = "off"` keeps none. `limit = BYTES` says how much the scope may hold on a thread ([`Scope::limit`]),
+/// stream; `recycle = "off"` keeps none. `limit = "512MiB"`, bytes or a [`Limit`](crate::Limit) limits what the scope holds on a thread
+/// ([`Scope::limit`]),
 /// and `placement = "device" | "host" | "auto"` where arrays rest that are placed inside ([`Scope::placement`]).
 ///
 /// The innermost scope serves; one name may be entered again inside itself. Memory is handed out again only after the

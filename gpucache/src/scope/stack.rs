@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 
 #[cfg(feature = "tracing")]
 use super::shown::Shown;
-use crate::placed::{Placement, end_thread, set_scoped};
+use crate::offload::{Placement, end_thread, set_scoped};
 use crate::stats;
 use gpucache_engine::base::opened::Opened;
 use gpucache_engine::cache::{Cache, Current, NamedCaches, Terms};

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::name;
 use super::stack::ScopeGuard;
+use crate::device::IntoLimit;
 use crate::diagnosis::Diagnosis;
-use crate::placed::Placement;
+use crate::offload::Placement;
 use crate::stats::{Invalidated, ScopeStats, reset_peaks};
+use gpucache_engine::Limit;
 use gpucache_engine::cache::{Recycle, Terms};
 use gpucache_engine::home::Visit;
 
@@ -79,7 +81,7 @@ pub struct OwnedScope {
 
 impl<'a> Scope<'a> {
     /// The scope of this name, which learns and plans ([`Recycle::Auto`]). An error of an allocation tells the line of this call
-    /// ([`Shortage::scope_site`](crate::Shortage::scope_site)).
+    /// ([`Shortage::scope_site`](crate::error::Shortage::scope_site)).
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*};
@@ -91,8 +93,7 @@ impl<'a> Scope<'a> {
     /// ```
     #[track_caller]
     pub const fn new(name: &'a str) -> Scope<'a> {
-        let terms = Terms { recycle: Recycle::Auto, limit: u64::MAX };
-        Scope { name, terms, placement: None, site: Location::caller() }
+        Scope { name, terms: Terms::new(), placement: None, site: Location::caller() }
     }
 
     /// Recycles otherwise. Entries of one scope may recycle differently; the newest that keeps anything decides.
@@ -106,36 +107,54 @@ impl<'a> Scope<'a> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub const fn recycle(self, recycle: Recycle) -> Scope<'a> {
-        Scope { terms: Terms { recycle, ..self.terms }, ..self }
+        Scope { terms: self.terms.with_recycle(recycle), ..self }
     }
 
-    /// Lets the scope hold at most so many bytes on each thread, in use or idle; `u64::MAX`, the default, for any number.
+    /// Limits how much memory the scope holds on each thread, in use or idle: bytes, a [`Limit`], or a text as `"512MiB"`.
     ///
-    /// The limit is hard: what is idle in the scope goes back first, in its lists and then its plan's block, and an allocation
-    /// for which more would be held all the same is an error that tells the limit
-    /// ([`Error::shortage`](crate::Error::shortage)). It counts what [`ScopeStats`] counts as busy and idle: the bytes of arrays
-    /// and plans' blocks, and not the pages that they share with others. Entries of one scope may be limited differently: the
-    /// newest decides. One that finds more held gives back what is idle when it begins, and when one within it is left.
+    /// - At a hard limit the idle memory of the scope goes back first: its lists, and then the block of its plan. An allocation that
+    ///   would still exceed the limit is an error that names it ([`Error::shortage`](crate::Error::shortage)).
+    /// - At a soft limit the same memory goes back first, and then the scope holds more.
+    /// - A share is one of the device that the scope allocates on, of the smallest one if it uses several.
+    ///
+    /// The limit counts the busy and idle bytes of [`stats`](Scope::stats): arrays and blocks of plans, and not the pages that they
+    /// share with other scopes. Entries of one scope may have different limits: the newest decides. An entry that finds more held
+    /// gives idle memory back when it begins, and when an entry within it ends.
+    ///
+    /// A text that is no limit is the error of the first allocation in the scope that needs memory. `text.parse::<Limit>()` reports it at
+    /// once. For constants there is [`with_limit`](Scope::with_limit).
     ///
     /// ```
     /// use gpucache::{Scope, device::Virtual, error::Bound, prelude::*};
     ///
     /// let device = Virtual::new(1 << 30);
-    /// let decode = Scope::new("decode, limited").limit(4 << 20);
+    /// let decode = Scope::new("decode, limited").limit("4MiB");
     /// let error = decode.run(|| device.zeros::<u8>(5 << 20).unwrap_err());
     /// assert_eq!(error.shortage().unwrap().bound, Bound::Scope);
     /// assert!(decode.run(|| device.zeros::<u8>(4 << 20)).is_ok());
     /// ```
-    pub const fn limit(self, bytes: u64) -> Scope<'a> {
-        Scope { terms: Terms { limit: bytes, ..self.terms }, ..self }
+    pub fn limit(self, limit: impl IntoLimit) -> Scope<'a> {
+        self.with_limit(limit.into_limit().unwrap_or(Limit::INVALID))
     }
 
-    /// Has arrays rest there that are placed inside, while nobody uses them ([`Placed::new`](crate::Placed::new),
-    /// [`Placed::zeros`](crate::Placed::zeros)). The innermost scope that says it decides, and outside of such
-    /// [`default_placement`](crate::default_placement); what is placed already stays as it is.
+    /// As [`limit`](Scope::limit), also in constants.
     ///
     /// ```
-    /// use gpucache::{Placed, Placement, Scope, prelude::*};
+    /// use gpucache::{Limit, Scope, prelude::*};
+    ///
+    /// const STEP: Scope<'_> = Scope::new("step, limited").with_limit(Limit::soft(16 << 20));
+    /// assert!(STEP.run(|| Host::new().zeros::<u8>(17 << 20)).is_ok()); // nothing was idle
+    /// ```
+    pub const fn with_limit(self, limit: Limit) -> Scope<'a> {
+        Scope { terms: self.terms.with_limit(limit), ..self }
+    }
+
+    /// Has arrays rest there that are placed inside, while nobody uses them ([`Placed::new`](crate::offload::Placed::new),
+    /// [`Placed::zeros`](crate::offload::Placed::zeros)). The innermost scope that says it decides, and outside of such
+    /// [`set_default_placement`](crate::offload::set_default_placement); what is placed already stays as it is.
+    ///
+    /// ```
+    /// use gpucache::{Scope, prelude::*, offload::{Placed, Placement}};
     ///
     /// let load = Scope::new("load").placement(Placement::Host);
     /// let weights = load.run(|| Placed::<f32, _>::zeros(&Host::new_stream()?, 1000))?;

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::device::{Device, Memory, MemoryUse, OrderUse};
-use crate::placed::{PlacedStats, stats_of_memory};
+use crate::device::{MemoryUse, OrderUse};
+use crate::offload::{OffloadStats, stats_of_memory};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::table::{Align, Table};
+use gpucache_engine::device::Memory;
 use gpucache_engine::pressure::ReclaimStats;
 use gpucache_engine::range::DeviceRange;
 
@@ -17,7 +18,7 @@ use gpucache_engine::range::DeviceRange;
 ///
 /// let device = Virtual::new(1 << 30);
 /// let kept = cache_scope!(ranging, { device.zeros::<u8>(1 << 20)? });
-/// let range = stats::device(&device).range;
+/// let range = device.stats().range;
 /// assert_eq!((range.reserved_bytes, range.block_bytes, range.free_bytes), (2 << 20, 1 << 20, 1 << 20)); // a page of 2 MiB
 /// # drop(kept);
 /// # Ok::<(), gpucache::Error>(())
@@ -42,9 +43,9 @@ impl RangeUse {
     /// gpucache moves pages.
     ///
     /// ```
-    /// use gpucache::{device::Virtual, stats};
+    /// use gpucache::{device::Virtual, prelude::*};
     ///
-    /// assert_eq!(stats::device(&Virtual::new(1 << 30)).range.fragmentation(), 0.0); // nothing is free
+    /// assert_eq!(Virtual::new(1 << 30).stats().range.fragmentation(), 0.0); // nothing is free
     /// ```
     pub fn fragmentation(&self) -> f64 {
         1.0 - self.longest_free_bytes.max(1) as f64 / self.free_bytes.max(self.longest_free_bytes).max(1) as f64
@@ -58,7 +59,7 @@ impl RangeUse {
 ///
 /// let device = Virtual::new(1 << 30);
 /// let outside = device.zeros::<u8>(3000)?; // of no scope
-/// let stats = stats::device(&device);
+/// let stats = device.stats();
 /// assert_eq!((stats.memory.bytes, stats.direct_bytes, stats.range.reserved_bytes), (3000, 3000, 0));
 /// println!("{stats}");
 /// # drop(outside);
@@ -83,39 +84,11 @@ pub struct DeviceStats {
     /// How often the device was short of memory, and which reclaim step served then.
     pub reclaim: ReclaimStats,
     /// Arrays that may move to host memory.
-    pub offload: PlacedStats,
-}
-
-/// The statistics of a device. They take the lock of the device's range for a moment, and call no driver.
-///
-/// ```
-/// use gpucache::{prelude::*, stats};
-///
-/// let host = Host::new();
-/// assert_eq!(stats::device(&host).memory.limit, None);
-/// ```
-pub fn device(device: &impl Device) -> DeviceStats {
-    of_memory(device.stream_handle().memory())
-}
-
-/// From now on, the peak of a device ([`MemoryUse::peak_bytes`]) is the most that is reserved from here on. Nothing else changes.
-///
-/// ```
-/// use gpucache::{device::Virtual, prelude::*, stats};
-///
-/// let device = Virtual::new(1 << 30);
-/// drop(device.zeros::<u8>(4 << 20)?);
-/// stats::reset_device_peaks(&device);
-/// drop(device.zeros::<u8>(1 << 20)?);
-/// assert_eq!(device.memory().peak_bytes, 1 << 20);
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn reset_device_peaks(device: &impl Device) {
-    device.stream_handle().meter().reset_peak();
+    pub offload: OffloadStats,
 }
 
 /// The statistics of a device's memory.
-pub(crate) fn of_memory(memory: &Arc<Memory>) -> DeviceStats {
+pub(crate) fn of_device(memory: &Arc<Memory>) -> DeviceStats {
     let range = DeviceRange::known(memory).map(|range| {
         let occupancy = range.occupancy();
         let free_bytes = occupancy.reserved.saturating_sub(occupancy.live);
@@ -155,7 +128,7 @@ impl fmt::Display for DeviceStats {
             ("order", self.order.to_string()),
             ("reclaim", self.reclaim.to_string()),
         ];
-        let offload = (self.offload != PlacedStats::default()).then(|| ("offload", self.offload.to_string()));
+        let offload = (self.offload != OffloadStats::default()).then(|| ("offload", self.offload.to_string()));
         rows.into_iter().chain(offload).for_each(|(name, text)| table.row([format!("  {name}"), text]));
         write!(f, "{table}")
     }

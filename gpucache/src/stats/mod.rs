@@ -5,11 +5,11 @@
 //! | of | call | get |
 //! |---|---|---|
 //! | a scope | [`gpucache::stats("name")`](crate::stats()), [`Scope::stats`](crate::Scope::stats) | [`ScopeStats`]: hits and misses, busy and idle memory, [`served`](Served), [`plan`](PlanStats), `reclaim`, `offload`, `foreign`, [`threads`](ThreadStats) |
-//! | a device | [`device`] | [`DeviceStats`]: memory, range, order, `reclaim`, `offload` |
-//! | the process | [`process`] | [`ProcessStats`]: all devices and scopes |
+//! | a device | [`Device::stats`](crate::device::Device::stats) | [`DeviceStats`]: memory, range, order, `reclaim`, `offload` |
+//! | the process | [`process()`] | [`ProcessStats`]: all devices and scopes |
 //!
-//! [`top`] shows the process as a terminal program would. [`report_on_drop`] prints what a part of the program allocated.
-//! `GPUCACHE_WATCH=PATH` writes [`top`] to a file once a second.
+//! [`top()`] shows the process as a terminal program would. [`report_on_drop`] prints what a part of the program allocated.
+//! `GPUCACHE_WATCH=PATH` writes [`top()`] to a file once a second.
 //!
 //! Reading statistics calls no driver. A program that reads none pays nothing for them: gpucache counts each event once, where it
 //! happens.
@@ -39,8 +39,9 @@ mod served;
 mod top;
 mod watch;
 
-pub use crate::placed::PlacedStats;
-pub use device::{DeviceStats, RangeUse, device, reset_device_peaks};
+pub use crate::offload::OffloadStats;
+pub(crate) use device::of_device;
+pub use device::{DeviceStats, RangeUse};
 #[cfg(feature = "foreign")]
 pub use foreign::ForeignStats;
 pub use gpucache_engine::{ReclaimStats, ReclaimStep, StepUse};

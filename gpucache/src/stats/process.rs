@@ -5,11 +5,11 @@ use std::fmt;
 
 use super::device::{self, DeviceStats};
 use super::scope::{ScopeStats, of_scope};
-use crate::device::Memory;
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::shortage::Short;
 use gpucache_engine::base::table::{Align, Table};
 use gpucache_engine::cache::NamedCaches;
+use gpucache_engine::device::Memory;
 
 /// All devices and scopes of the process. While other threads work, the numbers are of slightly different moments.
 ///
@@ -49,7 +49,7 @@ pub fn process() -> ProcessStats {
     // The statistics of a device include its host memory.
     let hosts: HashSet<u64> =
         memories.iter().filter_map(|memory| memory.known_host_side()).map(|host| host.id()).collect();
-    let devices = memories.iter().filter(|memory| !hosts.contains(&memory.id())).map(device::of_memory).collect();
+    let devices = memories.iter().filter(|memory| !hosts.contains(&memory.id())).map(device::of_device).collect();
     let mut scopes: Vec<ScopeStats> = NamedCaches::all().iter().map(|scope| of_scope(scope)).collect();
     scopes.sort_by(|one, other| one.name.cmp(&other.name));
     ProcessStats { devices, scopes }

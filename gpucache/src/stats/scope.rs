@@ -6,7 +6,7 @@ use std::fmt;
 use super::foreign::ForeignStats;
 use super::plan::PlanStats;
 use super::served::{InUse, Served};
-use crate::placed::{PlacedStats, stats_of_scope};
+use crate::offload::{OffloadStats, stats_of_scope};
 use gpucache_engine::base::amounts::{Bytes, Count, add, total};
 use gpucache_engine::cache::{Cache, NamedCaches};
 use gpucache_engine::home::{Counter, Counts};
@@ -88,7 +88,7 @@ pub struct ScopeStats {
     pub reclaim: ReclaimStats,
     /// Arrays that moved between a device and host memory while the scope was the outermost one of its thread. Not counted by
     /// thread.
-    pub offload: PlacedStats,
+    pub offload: OffloadStats,
     /// Memory of other crates.
     #[cfg(feature = "foreign")]
     pub foreign: ForeignStats,

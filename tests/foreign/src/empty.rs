@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, ValidAsZeroBits, result,
 };
-use gpucache::{Array, Element, Placed, cache_scope, prelude::*, uncached};
+use gpucache::{Array, Element, cache_scope, prelude::*, uncached, offload::Placed};
 
 use crate::report::{Outcome, Report, ensure};
 
@@ -136,7 +136,7 @@ fn slices<T: Value>(gpu: &Cuda) -> Outcome<()> {
 fn moved<T: Value>(Streams { gpu, known, .. }: &Streams) -> Outcome<()> {
     let mut placed = Placed::new(Array::<T, _>::zeros(gpu, [0, 4])?)?;
     placed.fetch_mut()?.copy_from_slice(&[])?;
-    placed.set_placement(gpucache::Placement::Host)?;
+    placed.set_placement(gpucache::offload::Placement::Host)?;
     ensure(placed.fetch()?.is_empty() && placed.try_clone()?.to_vec()?.is_empty(), || format!("{placed:?}"))?;
     drop(Placed::<T, _>::zeros(known, 0)?);
     drop(placed.into_array()?);

@@ -1,7 +1,7 @@
 //! `placed`: more arrays than the device may hold, offloaded in turn. Their contents stay. `MADEUP_PINNED` says whether the driver
 //! pins host memory.
 
-use gpucache::{Array, Placed, limit, prelude::Cuda, stats};
+use gpucache::{Array, prelude::Cuda, stats, offload::Placed};
 
 use crate::report::{Outcome, Report, ensure};
 
@@ -12,7 +12,7 @@ const ROUNDS: u32 = 6;
 pub(crate) fn run() -> Outcome {
     let gpu = Cuda::new(0)?;
     // The limit is a third of the arrays' bytes.
-    limit(&gpu, 4 << 20);
+    gpu.set_limit(4 << 20).unwrap();
     let make = |value| Placed::new(Array::full(&gpu, LEN, value)?);
     let mut arrays = Vec::new();
     for value in 0..ARRAYS {
@@ -26,7 +26,7 @@ pub(crate) fn run() -> Outcome {
             array.fetch_mut()?.copy_from_slice(&vec![value + ARRAYS; LEN])?;
         }
     }
-    let stats = stats::device(&gpu).offload;
+    let stats = gpu.stats().offload;
     let is_pinned = std::env::var("MADEUP_PINNED").map_or(true, |text| text != "0");
     ensure(stats.evictions > 20, || format!("{stats}"))?;
     ensure(stats.pageable_bytes == if is_pinned { 0 } else { stats.host_bytes }, || format!("{stats}"))?;
@@ -34,7 +34,7 @@ pub(crate) fn run() -> Outcome {
     let is_timed = !stats.copying.is_zero() && !stats.waited.is_zero();
     ensure(is_timed, || format!("waited {:?} for {:?}", stats.waited, stats.copying))?;
     drop(arrays);
-    gpucache::trim(&gpu)?;
-    ensure(stats::device(&gpu).offload.host_bytes == 0, || format!("{}", stats::device(&gpu).offload))?;
+    gpu.trim();
+    ensure(gpu.stats().offload.host_bytes == 0, || format!("{}", gpu.stats().offload))?;
     Ok(Report::default().number("evictions", stats.evictions).number("pageable_bytes", stats.pageable_bytes))
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use gpucache::device::Device;
-use gpucache::{Array, Element, Placed, Result, Shape, cache_scope, uncached};
+use gpucache::{Array, Element, Result, Shape, cache_scope, offload::Placed, uncached};
 
 use super::{Context, assert_pattern, hits_and_supplies, memory, pattern, stats_of, touch};
 

@@ -170,7 +170,7 @@ fn opaque_types_and_errors() {
         let (text, arrays) = described(&task, 4).await.unwrap();
         assert_eq!(text.to_string(), "40 elements");
         arrays.zip([4, 54]).for_each(|(array, seed)| assert_pattern(&array, seed));
-        task.set_limit(task.memory().bytes as usize);
+        task.set_room(task.memory().bytes as usize);
         let error: Error = described(&task, 200).await.err().unwrap();
         assert!(error.is_out_of_memory());
     });

@@ -187,7 +187,7 @@ fn captures_are_not_disturbed_by_other_threads() {
                     let kept = Service::Listed.enter("beside captures 3", || zeros(&third, (1 << 19) + i));
                     said.note("an allocation of a list", kept);
                     if i == 4 {
-                        said.note("a trim", gpucache::trim(&third));
+                        third.trim();
                     }
                 }
             });
@@ -287,7 +287,7 @@ fn a_replay_overwrites_nothing() {
                 found.push(format!("{service:?}: of 40 live arrays a replay overwrote {overwritten}"));
             }
             drop(alive);
-            let _ = (invalidate(&name), invalidate(&other), gpucache::trim(&stream));
+            let _ = (invalidate(&name), invalidate(&other), stream.trim());
             graph.launch().unwrap();
             if let Err(error) = stream.synchronize() {
                 found.push(format!("{service:?}: a replay after a trim: {error}"));

@@ -27,7 +27,10 @@ const CALLS: [Call; 8] = [
     ("a clone", |_, kept| kept.try_clone().map(drop)),
     ("a copy to the device", |_, kept| kept.copy_from_slice(&vec![2; LEN])),
     ("a synchronization", |stream, _| stream.synchronize()),
-    ("a trim", |stream, _| gpucache::trim(stream).map(drop)),
+    ("a trim", |stream, _| {
+        stream.trim();
+        stream.synchronize()
+    }),
 ];
 
 /// A call either succeeds and leaves the failure for a later call, or it says that it returns an earlier failure. Then it can be

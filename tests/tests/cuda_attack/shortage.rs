@@ -40,7 +40,7 @@ fn what_plain_arrays_freed_is_to_be_had() {
             let served = service.enter("behind plain arrays", || Bytes::zeros(gpu, big).map(|array| array.len()));
             assert_eq!(served.unwrap_or_else(|error| panic!("{service:?}: {error}")), big);
             let _ = invalidate("behind plain arrays");
-            gpucache::trim(gpu).unwrap();
+            gpu.trim();
             gpu.synchronize().unwrap();
         }
     });
@@ -58,7 +58,7 @@ fn what_slices_freed_is_to_be_had() {
             let served = service.enter("behind slices", || Bytes::zeros(&gpu.cuda, big).map(|array| array.len()));
             assert_eq!(served.unwrap_or_else(|error| panic!("{service:?}: {error}")), big);
             let _ = invalidate("behind slices");
-            gpucache::trim(&gpu.cuda).unwrap();
+            gpu.cuda.trim();
             gpu.cuda.stream().context().synchronize().unwrap();
         }
     });
@@ -76,7 +76,7 @@ fn what_scopes_freed_is_to_be_had_by_plain_arrays() {
             let plain = uncached!({ Bytes::zeros(gpu, big) });
             drop(plain.unwrap_or_else(|error| panic!("{service:?}: {error}")));
             let _ = invalidate("before plain arrays");
-            gpucache::trim(gpu).unwrap();
+            gpu.trim();
             gpu.synchronize().unwrap();
         }
     });
@@ -111,7 +111,7 @@ fn what_is_idle_inside_a_scope_is_to_be_had() {
             });
             served.unwrap_or_else(|error| panic!("{service:?}: {error}"));
             let _ = (invalidate("idle inside"), invalidate("asked for"));
-            gpucache::trim(gpu).unwrap();
+            gpu.trim();
         }
     });
 }
@@ -259,7 +259,7 @@ fn nearly_full(threads: usize) {
     // Memory that the driver keeps for good after its first use is not free.
     Service::Ranged.enter("first", || drop(Bytes::zeros(&gpu.cuda, (1 << 30).min(free(&gpu.cuda) / 2)).unwrap()));
     let _ = invalidate("first");
-    gpucache::trim(&gpu.cuda).unwrap();
+    gpu.cuda.trim();
     gpu.cuda.synchronize().unwrap();
     let before = free(&gpu.cuda);
     let model = Mutex::new(Model::default());
@@ -269,15 +269,11 @@ fn nearly_full(threads: usize) {
     });
     let Model { requests, shortages, wrong, .. } = model.into_inner().unwrap();
     let _ = gpucache::invalidate_all();
-    gpucache::trim(&gpu.cuda).unwrap();
+    gpu.cuda.trim();
     gpu.cuda.synchronize().unwrap();
     let after = free(&gpu.cuda);
     println!("{threads} threads: {requests} requests, {shortages} shortages, {} of them false", wrong.len());
-    println!(
-        "{}; free before and after: {before}, {after}; held: {:?}",
-        gpucache::reclaim(&gpu.cuda),
-        gpu.cuda.memory()
-    );
+    println!("{}; free before and after: {before}, {after}; held: {:?}", gpu.cuda.stats().reclaim, gpu.cuda.memory());
     assert!(wrong.is_empty(), "{} false shortages, the first: {}", wrong.len(), wrong[0]);
     assert!(after + (8 << 20) >= before, "{} bytes did not come back", before - after);
     assert!(shortages > 0, "the device was never full");

@@ -144,7 +144,7 @@ fn a_limit_that_is_too_low() -> Result {
 #[test]
 fn a_limit_of_the_device() -> Result {
     let device = device();
-    gpucache::limit(&device, 12 * MIB as u64);
+    device.set_limit(12 * MIB as u64).unwrap();
     for _ in 0..40 {
         cache_scope!(sick_limited, {
             let _kept = device.zeros::<u8>(8 * MIB)?;
@@ -174,7 +174,7 @@ fn memory_that_is_trimmed_each_time() -> Result {
     let device = device();
     for _ in 0..40 {
         cache_scope!(sick_trimmed, { train_step(&device, 4, 3200)? });
-        gpucache::trim(&device)?;
+        device.trim();
     }
     is_sick("sick_trimmed", Cause::Trimmed);
     Ok(())
@@ -184,7 +184,7 @@ fn memory_that_is_trimmed_each_time() -> Result {
 #[test]
 fn an_idle_limit_that_is_too_low() -> Result {
     let device = device();
-    gpucache::limit_idle(&device, 0);
+    device.set_idle_limit(0).unwrap();
     for _ in 0..40 {
         cache_scope!(sick_idle_limit, { train_step(&device, 4, 3200)? });
     }

@@ -37,9 +37,9 @@ fn a_scope_that_had_all_there_is_in_use_goes_on() {
             assert!(arrays.iter().all(|array| array.is_ok() == (recycle == Recycle::Off)), "{recycle:?}");
         }
         assert!(scope().run(|| device.zeros::<u8>(8)).is_ok());
-        gpucache::limit(&device, u64::MAX - 1);
+        device.set_limit(u64::MAX - 1).unwrap();
         let _ = scope().invalidate();
-        gpucache::trim(&device).unwrap();
+        device.trim();
         assert_eq!(device.memory().bytes, 0);
     }
 }
@@ -124,7 +124,7 @@ fn sizes_that_grow_for_ever_end_in_an_error() {
         }
         drop(last);
         let _ = scope.invalidate();
-        gpucache::trim(&device).unwrap();
+        device.trim();
         device.synchronize().unwrap();
         assert_eq!(device.memory().bytes, 0);
     }

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use gpucache::device::Virtual;
-use gpucache::{Array, Recycle, Scope, ScopeGuard, prelude::*};
+use gpucache::{Array, Limit, Recycle, Scope, ScopeGuard, prelude::*};
 use gpucache_tests::{seeds, turn};
 
 use super::RECYCLES;
@@ -58,31 +58,31 @@ impl World {
         let (device, number) = (self.device(), extreme(&mut self.rng));
         let name = &self.names[self.rng.usize(0..3)];
         match self.rng.u8(0..14) {
-            0 => gpucache::limit(&device, number),
-            1 => gpucache::limit_soft(&device, number),
-            2 => gpucache::limit_idle(&device, number),
-            3 => gpucache::limit_process(number),
-            4 => _ = gpucache::trim(&device),
+            0 => device.set_limit(number).unwrap(),
+            1 => device.set_limit(Limit::soft(number)).unwrap(),
+            2 => device.set_idle_limit(number).unwrap(),
+            3 => gpucache::device::set_process_limit(number).unwrap(),
+            4 => _ = device.trim(),
             5 => _ = gpucache::invalidate(name),
             6 => _ = gpucache::invalidate_all(),
-            7 => gpucache::stats::reset_device_peaks(&device),
+            7 => device.reset_peaks(),
             8 => _ = gpucache::stats::reset_peaks(name),
             9 => _ = gpucache::diagnose(name).map(|diagnosis| diagnosis.to_string()),
             10 => _ = format!("{:?}", gpucache::stats(name)),
             11 => _ = format!("{} {}", gpucache::stats::process(), gpucache::stats::top()),
             12 => _ = gpucache::diagnose_all(),
-            _ => _ = format!("{} {}", gpucache::stats::device(&device), gpucache::reclaim(&device)),
+            _ => _ = format!("{} {}", device.stats(), device.stats().reclaim),
         }
     }
 
     /// Removes the limits, since hardly any request would succeed under them.
     fn unlimit(&mut self) {
         for device in &self.devices {
-            gpucache::limit(device, u64::MAX);
-            gpucache::limit_soft(device, u64::MAX);
-            gpucache::limit_idle(device, u64::MAX);
+            device.set_limit(u64::MAX).unwrap();
+            device.set_limit(Limit::soft(u64::MAX)).unwrap();
+            device.set_idle_limit(u64::MAX).unwrap();
         }
-        gpucache::limit_process(u64::MAX);
+        gpucache::device::set_process_limit(u64::MAX).unwrap();
     }
 
     fn enter(&mut self) -> ScopeGuard {
@@ -148,13 +148,13 @@ fn random_programs_of_extreme_numbers_panic_nowhere() {
         world.kept.clear();
         world.names.iter().for_each(|name| _ = gpucache::invalidate(name));
         for device in &world.devices {
-            gpucache::trim(device).unwrap();
+            device.trim();
             device.synchronize().unwrap();
             assert_eq!(device.memory().bytes, 0);
         }
         assert!(world.names.iter().filter_map(gpucache::stats).all(|stats| stats.busy_bytes == 0));
     });
-    gpucache::limit_process(u64::MAX);
+    gpucache::device::set_process_limit(u64::MAX).unwrap();
 }
 
 /// The same while a trace is on. The trace records all of these numbers exactly.

@@ -8,9 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{
-    Array, Recycle, Scope, error::Bound, invalidate, limit, on_pressure, prelude::*, reclaim, stats, stats::ReclaimStep,
-};
+use gpucache::{Array, Recycle, Scope, error::Bound, invalidate, prelude::*, stats, stats::ReclaimStep};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -36,7 +34,7 @@ fn held_pages(device: &Virtual) -> usize {
 
 fn limited(pages: usize) -> Virtual {
     let device = Virtual::new(1 << 30);
-    limit(&device, (pages * PAGE) as u64);
+    device.set_limit((pages * PAGE) as u64).unwrap();
     device
 }
 
@@ -52,7 +50,7 @@ fn no_more_than_is_needed_goes_back_the_oldest_first() {
     let more = keyed("limits: in need").run(|| device.zeros::<u8>(3 * PAGE).unwrap());
     assert_eq!(names.map(idle_pages), [4, 0, 3]);
     assert_eq!(held_pages(&device), 12);
-    let served = reclaim(&device).step(ReclaimStep::OtherScopes);
+    let served = device.stats().reclaim.step(ReclaimStep::OtherScopes);
     assert_eq!((served.served, served.freed_bytes), (2, 5 * PAGE as u64));
     drop((array, more));
     names.iter().chain(&["limits: in need"]).for_each(|name| _ = invalidate(name));
@@ -84,7 +82,7 @@ fn free_pages_and_other_devices_come_before_anybody_is_asked() {
     let _ = invalidate("limits: range");
     let array = Scope::new("limits: in need").run(|| device.zeros::<u8>(4 * PAGE).unwrap());
     assert_eq!((idle_pages("limits: here"), idle_pages("limits: elsewhere")), (4, 8));
-    assert_eq!(reclaim(&other).shortages(), 0);
+    assert_eq!(other.stats().reclaim.shortages(), 0);
     drop(array);
     ["limits: here", "limits: elsewhere", "limits: in need"].iter().for_each(|name| _ = invalidate(name));
 }
@@ -103,7 +101,7 @@ fn what_no_limit_allows_fails_at_once_and_takes_nothing() {
     assert_eq!((shortage.scopes[0].busy_bytes, shortage.scopes[0].idle_bytes), (0, 8 * PAGE as u64));
     let text = error.to_string();
     assert!(text.contains("16.00 MiB in all by its limit") && text.lines().count() < 24, "{text}");
-    assert_eq!((idle_pages("limits: spared"), reclaim(&device).failed), (8, 1));
+    assert_eq!((idle_pages("limits: spared"), device.stats().reclaim.failed), (8, 1));
     let _ = invalidate("limits: spared");
 }
 
@@ -130,12 +128,12 @@ fn a_lower_limit_takes_what_is_idle_at_once() {
     let device = limited(16);
     let alive = Scope::new("limits: kept").run(|| device.zeros::<u8>(3 * PAGE).unwrap());
     leave_idle(&device, "limits: lowered", 10);
-    limit(&device, 8 * PAGE as u64);
+    device.set_limit(8 * PAGE as u64).unwrap();
     assert_eq!((held_pages(&device), idle_pages("limits: lowered")), (8, 5));
-    limit(&device, 2 * PAGE as u64);
+    device.set_limit(2 * PAGE as u64).unwrap();
     assert_eq!(held_pages(&device), 3, "what is alive stays");
     assert!(device.zeros::<u8>(1).is_err(), "direct allocations count");
-    limit(&device, u64::MAX);
+    device.set_limit(u64::MAX).unwrap();
     assert!(device.zeros::<u8>(100 * PAGE).is_ok());
     assert_eq!(device.memory().limit, None);
     drop(alive);
@@ -170,18 +168,18 @@ fn handlers_are_asked_last_and_one_after_the_other() {
     let spare: Spare = Arc::new(Mutex::new((0..6).map(|_| device.zeros(PAGE).unwrap()).collect()));
     let (calls, gives) = (Arc::new(Mutex::new(Vec::new())), spare.clone());
     let told = calls.clone();
-    let panics = on_pressure(&device, |_| panic!("a handler's own fault"));
-    let gives = on_pressure(&device, move |pressure| {
+    let panics = device.on_pressure(|_| panic!("a handler's own fault"));
+    let gives = device.on_pressure(move |pressure| {
         told.lock().unwrap().push((pressure.bytes as usize / PAGE, pressure.scope.clone(), pressure.shape.to_vec()));
         // A handler may do anything: enter scopes, allocate with or without success, invalidate.
         Scope::new("limits: handled").run(|| assert!(device_of(&gives).zeros::<u8>(8 * PAGE).is_err()));
         let _ = invalidate("limits: handled");
         gives.lock().unwrap().truncate(2);
     });
-    let never = on_pressure(&device, |_| unreachable!("the second one gave enough"));
+    let never = device.on_pressure(|_| unreachable!("the second one gave enough"));
     let array = Scope::new("limits: pressing").run(|| device.zeros::<u8>([5, PAGE]).unwrap());
     assert_eq!(*calls.lock().unwrap(), [(5, Some("limits: pressing".into()), vec![5, PAGE])]);
-    let step = reclaim(&device).step(ReclaimStep::Handlers);
+    let step = device.stats().reclaim.step(ReclaimStep::Handlers);
     assert_eq!((step.tried, step.served, spare.lock().unwrap().len()), (1, 1, 2));
     drop((never, gives, panics, array));
     assert!(device.zeros::<u8>(7 * PAGE).is_err(), "they are gone");
@@ -226,6 +224,7 @@ fn the_environment_limits_a_device_without_a_change_of_code() {
     let answers = ["64MiB", " 20 GB", "4096", "25%"].map(of_environment);
     let expected = [64 << 20, 20_000_000_000, 4096, 250 * PAGE].map(|bytes| format!("Some({bytes})"));
     assert_eq!(answers, expected);
+    assert_eq!(["none", "soft 1GiB"].map(of_environment), ["None", "None"], "no hard limit");
     let error = of_environment("a lot");
     assert!(error.contains("GPUCACHE_LIMIT") && error.contains("\"a lot\"") && error.contains("20GiB"), "{error}");
 }

@@ -3,7 +3,7 @@
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{Result, cache_scope, limit_idle};
+use gpucache::{Result, cache_scope};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -36,15 +36,15 @@ fn no_more_stays_than_was_said() {
         let all = held(&device, policy, &pages);
         assert!(all.iter().all(|held| *held >= 14), "{policy}: {all:?}");
         for most in [6, 0, 9] {
-            limit_idle(&device, (most * PAGE) as u64);
+            device.set_idle_limit((most * PAGE) as u64).unwrap();
             let held = held(&device, policy, &pages);
             assert!(held.iter().all(|held| *held <= most), "{policy}, {most}: {held:?}");
         }
-        limit_idle(&device, u64::MAX);
+        device.set_idle_limit(u64::MAX).unwrap();
         let all = held(&device, policy, &pages);
         assert!(all.iter().all(|held| *held >= 14), "{policy}: {all:?}");
         ["kept, auto", "kept, keyed", "kept, range"].iter().for_each(|name| _ = invalidate(name));
-        gpucache::trim(&device).unwrap();
+        device.trim();
         assert_eq!(device.memory().bytes, 0);
     }
 }
@@ -54,7 +54,7 @@ fn no_more_stays_than_was_said() {
 fn only_what_is_idle_counts() {
     let _turn = turn();
     let [device, other] = [(); 2].map(|()| Virtual::new(1 << 30));
-    limit_idle(&device, PAGE as u64);
+    device.set_idle_limit(PAGE as u64).unwrap();
     let _ = held(&other, "keyed", &[4, 4]);
     let alive = cache_scope!("kept alive", { arrays(&device, &[3, 5]).unwrap() });
     let held = held(&device, "range", &[2, 2]);

@@ -10,10 +10,7 @@ use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{
-    Recycle, Scope, allocation_timeout, error::Bound, limit, limit_process, limit_soft, reclaim, stats,
-    stats::ReclaimStep,
-};
+use gpucache::{Limit, Recycle, Scope, error::Bound, stats, stats::ReclaimStep};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
@@ -26,14 +23,14 @@ struct Limited;
 
 impl Limited {
     fn to(pages: usize) -> Limited {
-        limit_process((pages * PAGE) as u64);
+        gpucache::device::set_process_limit((pages * PAGE) as u64).unwrap();
         Limited
     }
 }
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        limit_process(u64::MAX);
+        gpucache::device::set_process_limit(u64::MAX).unwrap();
     }
 }
 
@@ -42,8 +39,8 @@ impl Drop for Limited {
 fn what_its_device_never_allows_takes_nothing_and_waits_for_nobody() {
     let _turn = turn();
     let (device, other) = (Virtual::new(1 << 40), Virtual::new(1 << 40));
-    limit(&device, 8 * PAGE as u64);
-    allocation_timeout(&device, LONG);
+    device.set_limit(8 * PAGE as u64).unwrap();
+    device.set_allocation_timeout(LONG);
     let idle = Scope::new("process limit: spared").recycle(Recycle::Keyed);
     idle.run(|| drop([(); 6].map(|()| other.zeros::<u8>(PAGE).unwrap())));
     let _held = other.zeros::<u8>(6 * PAGE).unwrap();
@@ -68,7 +65,7 @@ fn what_other_devices_work_with_is_waited_for() {
         });
         let _limited = Limited::to(8);
         let array = device.zeros::<u8>(6 * PAGE).unwrap();
-        assert_eq!(reclaim(&device).step(ReclaimStep::PendingWork).served, 1, "{}", reclaim(&device));
+        assert_eq!(device.stats().reclaim.step(ReclaimStep::PendingWork).served, 1, "{}", device.stats().reclaim);
         drop(array);
         let _ = works.invalidate();
     });
@@ -99,7 +96,7 @@ fn plans_on_other_devices_give_their_blocks() {
         stop.send(()).unwrap();
         assert!(array.is_ok_and(|array| array.byte_len() == 6 * PAGE));
     });
-    assert_eq!(reclaim(&device).step(ReclaimStep::Arenas).served, 1, "{}", reclaim(&device));
+    assert_eq!(device.stats().reclaim.step(ReclaimStep::Arenas).served, 1, "{}", device.stats().reclaim);
 }
 
 /// All devices together hold more bytes than a number can represent.
@@ -127,8 +124,8 @@ fn the_least_and_the_most_that_numbers_say_are_served_or_refused() {
             [u64::MAX, u64::MAX - 1, 8 << 21, 1, 0].into_iter().flat_map(|b| recycles.map(|recycle| (b, recycle)))
         {
             let device = Virtual::new(capacity);
-            limit(&device, bound);
-            limit_soft(&device, bound / 2);
+            device.set_limit(bound).unwrap();
+            device.set_limit(Limit::soft(bound / 2)).unwrap();
             for scope_limit in [u64::MAX, u64::MAX - 1, 5 << 20, 0] {
                 let scope = Scope::new("process limit: huge").recycle(recycle).limit(scope_limit);
                 scope.run(|| {
@@ -142,7 +139,7 @@ fn the_least_and_the_most_that_numbers_say_are_served_or_refused() {
                 });
                 let _ = scope.invalidate();
             }
-            gpucache::trim(&device).unwrap();
+            device.trim();
             device.synchronize().unwrap();
             assert_eq!(device.memory().bytes, 0);
         }

@@ -127,7 +127,7 @@ fn play(seed: u64) {
     }
     drop(kept);
     let _ = invalidate(&name);
-    gpucache::trim(&device).unwrap();
+    device.trim();
     device.synchronize().unwrap();
     assert_eq!(device.memory().bytes, 0, "everything was given back");
 }

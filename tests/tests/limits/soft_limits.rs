@@ -6,9 +6,8 @@
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{
-    Array, Recycle, Scope, error::Bound, limit, limit_process, limit_soft, reclaim, share_of, stats, stats::ReclaimStep,
-};
+use gpucache::{Array, Limit, Recycle, Scope, error::Bound, stats, stats::ReclaimStep};
+use gpucache_tests::faulty::Faulty;
 use gpucache_tests::{seeds, turn};
 
 const PAGE: usize = 2 << 20;
@@ -19,7 +18,7 @@ fn held_pages(device: &Virtual) -> usize {
 
 fn softly_limited(pages: usize) -> Virtual {
     let device = Virtual::new(1 << 40);
-    limit_soft(&device, (pages * PAGE) as u64);
+    device.set_limit(Limit::soft((pages * PAGE) as u64)).unwrap();
     device
 }
 
@@ -46,7 +45,7 @@ fn what_is_idle_goes_back_first_and_then_more_is_held() {
     // The same holds outside scopes.
     let third = device.zeros::<u8>(3 * PAGE).unwrap();
     assert_eq!(held_pages(&device), 17);
-    let reclaim = reclaim(&device);
+    let reclaim = device.stats().reclaim;
     assert_eq!(
         (reclaim.step(ReclaimStep::OtherScopes).served, reclaim.beyond_soft, reclaim.failed),
         (1, 2, 0),
@@ -62,9 +61,9 @@ fn a_lower_soft_limit_takes_what_is_idle_at_once() {
     let _turn = turn();
     let device = softly_limited(16);
     leave_idle(&device, "soft: lowered", 10);
-    limit_soft(&device, 4 * PAGE as u64);
+    device.set_limit(Limit::soft(4 * PAGE as u64)).unwrap();
     assert_eq!((held_pages(&device), idle_pages("soft: lowered")), (4, 4));
-    limit_soft(&device, u64::MAX);
+    device.set_limit(Limit::soft(u64::MAX)).unwrap();
     leave_idle(&device, "soft: lowered", 10);
     assert_eq!((held_pages(&device), device.memory().soft_limit), (10, None));
     let _ = invalidate("soft: lowered");
@@ -76,7 +75,7 @@ fn a_lower_soft_limit_takes_what_is_idle_at_once() {
 fn the_hard_limit_counts_beside_the_soft_one() {
     let _turn = turn();
     let device = softly_limited(4);
-    limit(&device, 8 * PAGE as u64);
+    device.set_limit(8 * PAGE as u64).unwrap();
     leave_idle(&device, "soft: spared", 4);
     let error = device.zeros::<u8>(9 * PAGE).unwrap_err();
     assert_eq!((error.shortage().unwrap().bound, error.shortage().unwrap().most_bytes), (Bound::Limit, Some(16 << 20)));
@@ -94,9 +93,9 @@ fn a_warm_scope_beyond_the_limit_makes_no_calls() {
     let device = softly_limited(4);
     let step = || drop([3, 4, 2].map(|pages| device.zeros::<u8>(pages * PAGE).unwrap()));
     (0..20).for_each(|_| Scope::new("soft: warm").run(step));
-    let (memory, begun) = (device.memory(), reclaim(&device).shortages());
+    let (memory, begun) = (device.memory(), device.stats().reclaim.shortages());
     (0..20).for_each(|_| Scope::new("soft: warm").run(step));
-    assert_eq!((device.memory(), reclaim(&device).shortages()), (memory, begun));
+    assert_eq!((device.memory(), device.stats().reclaim.shortages()), (memory, begun));
     let stats = gpucache::stats("soft: warm").unwrap();
     assert!(stats.served.planned.allocations >= 60, "{stats}");
     let _ = invalidate("soft: warm");
@@ -132,9 +131,9 @@ fn play(seed: u64) {
     }
     drop(kept);
     names.iter().for_each(|name| _ = invalidate(name));
-    gpucache::trim(&device).unwrap();
+    device.trim();
     device.synchronize().unwrap();
-    assert_eq!((device.memory().bytes, reclaim(&device).failed), (0, 0));
+    assert_eq!((device.memory().bytes, device.stats().reclaim.failed), (0, 0));
 }
 
 #[test]
@@ -148,14 +147,14 @@ struct Limited;
 
 impl Limited {
     fn to(pages: usize) -> Limited {
-        limit_process((pages * PAGE) as u64);
+        gpucache::device::set_process_limit((pages * PAGE) as u64).unwrap();
         Limited
     }
 }
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        limit_process(u64::MAX);
+        gpucache::device::set_process_limit(u64::MAX).unwrap();
     }
 }
 
@@ -176,12 +175,12 @@ fn the_process_has_one_limit_over_all_devices() {
     let pages = |bytes| bytes as usize / PAGE;
     assert_eq!((shortage.bound, shortage.most_bytes.map(pages)), (Bound::Process, Some(10)));
     assert_eq!((pages(shortage.process_bytes), pages(shortage.held_bytes)), (10, 3));
+    let text = error.to_string();
     assert!(
-        error
-            .to_string()
-            .contains("the process's limit: 20.00 MiB, of which 6.00 MiB are held of the device, 20.00 MiB of all"),
-        "{error}"
+        text.contains("the process's limit is 20.00 MiB; this process reserves 20.00 MiB of all devices"),
+        "{text}"
     );
+    assert!(text.contains("this process reserves 6.00 MiB of the device"), "{text}");
     drop((array, more));
     assert!(other.zeros::<u8>(10 * PAGE).is_ok());
     assert!(other.zeros::<u8>(11 * PAGE).is_err());
@@ -219,9 +218,13 @@ fn threads_on_several_devices_stay_within_the_limit_and_are_served() {
 fn a_share_is_of_what_the_device_has() {
     let _turn = turn();
     let device = Virtual::new(1000);
-    assert_eq!([0.0, 0.8, 1.0].map(|share| share_of(&device, share).unwrap()), [0, 800, 1000]);
+    let limited = |share| device.set_limit(Limit::share(share)).map(|()| device.memory().limit);
+    assert_eq!([0.0, 0.8, 1.0].map(|share| limited(share).unwrap()), [0, 800, 1000].map(Some));
     for none in [-0.1, 1.1, f64::NAN] {
-        assert!(share_of(&device, none).unwrap_err().is_unavailable());
+        assert!(limited(none).unwrap_err().is_unavailable());
+        assert_eq!(device.memory().limit, Some(1000), "it stays as it was");
     }
-    assert!(share_of(&Host::new(), 0.5).unwrap_err().to_string().contains("give a number of bytes"));
+    // This machine has no virtual memory, or nobody tells how much.
+    let error = Faulty::new().set_limit("50%").unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("`50%`"), "{error}");
 }

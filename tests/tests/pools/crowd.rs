@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::Host;
-use gpucache::{Error, invalidate, trim};
+use gpucache::{Error, invalidate};
 use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache_tests::conformance::stats_of;
 use gpucache_tests::model::SHAPES;
@@ -130,7 +130,7 @@ fn on_a_device_that_checks() {
 fn on_a_device_with_a_range() {
     let device = Faulty::with_chunks(1 << 32);
     Crowd::run(&device, "chunks", true);
-    trim(&device).unwrap();
+    device.trim();
     device.assert_clean();
     assert_eq!(device.memory().bytes, 0);
 }
@@ -140,7 +140,7 @@ fn on_a_device_with_a_range() {
 fn on_a_device_of_addresses() {
     let device = Virtual::new(1 << 40);
     Crowd::run(&device, "virtual", false);
-    trim(&device).unwrap();
+    device.trim();
     device.synchronize().unwrap();
     assert_eq!(device.memory().bytes, 0);
 }
@@ -150,9 +150,9 @@ fn on_the_host() {
     // All tests share the host's memory.
     let _turn = turn();
     let host = Host::new();
-    trim(&host).unwrap();
+    host.trim();
     let before = host.memory().bytes;
     Crowd::run(&host, "host", true);
-    trim(&host).unwrap();
+    host.trim();
     assert_eq!(host.memory().bytes, before);
 }

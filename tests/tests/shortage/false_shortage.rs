@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, invalidate, trim};
+use gpucache::{Array, invalidate};
 use gpucache::{Recycle, Scope, ScopeGuard};
 use gpucache_tests::seeds;
 
@@ -213,7 +213,7 @@ impl Run<'_> {
     fn limit(&mut self, rng: &mut Rng) {
         let all = self.program.capacity;
         self.capacity = if rng.bool() { all } else { all / PAGE * rng.u64(50..=100) / 100 * PAGE };
-        gpucache::limit(&self.device, self.capacity);
+        self.device.set_limit(self.capacity).unwrap();
         let (held, taken) = (self.device.memory().bytes, self.taken());
         assert!(held <= self.capacity.max(taken), "{held} are held, {taken} taken, {} allowed", self.capacity);
     }
@@ -263,7 +263,7 @@ fn play(seed: u64, counts: &mut Counts) {
     let device = Virtual::new(program.capacity as usize * if program.is_limited { 4 } else { 1 });
     let (slots, pool, guards, capacity) = (Vec::new(), Vec::new(), Vec::new(), program.capacity);
     if program.is_limited {
-        gpucache::limit(&device, capacity);
+        device.set_limit(capacity).unwrap();
     }
     let mut run = Run { program: &program, device: device.clone(), slots, pool, guards, capacity, counts };
     let varies = rng.usize(0..3) > 0;
@@ -277,7 +277,7 @@ fn play(seed: u64, counts: &mut Counts) {
     }
     drop(run);
     (0..NAMES).for_each(|name| _ = invalidate(format!("false shortage, {name}")));
-    trim(&device).unwrap();
+    device.trim();
     device.synchronize().unwrap();
     assert_eq!(device.memory().bytes, 0, "everything was given back");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Host, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Recycle, Scope, limit, reclaim};
+use gpucache::{Recycle, Scope};
 use gpucache_tests::process::number;
 use gpucache_tests::turn;
 
@@ -40,14 +40,14 @@ fn pages_stay_where_they_are_from_turn_to_turn() {
     let _turn = turn();
     for recycle in POLICIES {
         let (device, names) = (Virtual::new(1 << 40), names("virtual", recycle));
-        limit(&device, LIMIT);
+        device.set_limit(LIMIT).unwrap();
         in_turn(&device, &names, recycle, 100);
         let before = device.memory().mapped_pieces;
         in_turn(&device, &names, recycle, 1000);
         let mapped = device.memory().mapped_pieces - before;
-        println!("{recycle:?}: {mapped} pieces mapped in 1000 entries; {}", reclaim(&device));
+        println!("{recycle:?}: {mapped} pieces mapped in 1000 entries; {}", device.stats().reclaim);
         assert!(mapped <= 100, "{recycle:?}: {mapped} pieces");
-        assert_eq!(reclaim(&device).failed, 0);
+        assert_eq!(device.stats().reclaim.failed, 0);
         device.synchronize().unwrap();
         names.iter().for_each(|name| _ = invalidate(name));
     }
@@ -57,7 +57,7 @@ fn pages_stay_where_they_are_from_turn_to_turn() {
 fn the_host_tells_what_a_turn_costs() {
     let _turn = turn();
     let (host, entries) = (Host::new(), number("IN_TURN_ENTRIES").unwrap_or(20) as usize);
-    limit(&host, LIMIT);
+    host.set_limit(LIMIT).unwrap();
     for recycle in POLICIES {
         let names = names("host", recycle);
         in_turn(&host, &names[..1], recycle, 4);
@@ -66,7 +66,7 @@ fn the_host_tells_what_a_turn_costs() {
         let both = in_turn(&host, &names, recycle, entries);
         println!("{recycle:?}: {alone:?} an entry alone, {both:?} in turn");
         names.iter().for_each(|name| _ = invalidate(name));
-        gpucache::trim(&host).unwrap();
+        host.trim();
     }
-    limit(&host, u64::MAX);
+    host.set_limit(u64::MAX).unwrap();
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{Recycle, Scope, allocation_timeout, limit, on_pressure, reclaim, stats, stats::ReclaimStep};
+use gpucache::{Recycle, Scope, stats, stats::ReclaimStep};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
@@ -19,8 +19,8 @@ const WHILE: Duration = Duration::from_millis(20);
 
 fn limited(most: Duration) -> Virtual {
     let device = Virtual::new(1 << 40);
-    limit(&device, 8 * PAGE as u64);
-    allocation_timeout(&device, most);
+    device.set_limit(8 * PAGE as u64).unwrap();
+    device.set_allocation_timeout(most);
     device
 }
 
@@ -38,7 +38,7 @@ fn hold(device: &Virtual, work: impl FnOnce(&Virtual, &Sender<()>) + Send) -> gp
 /// Checks that the call was served after the other thread had dropped something: mostly by waiting, or earlier if this thread came
 /// late.
 fn is_served(device: &Virtual) {
-    let reclaim = reclaim(device);
+    let reclaim = device.stats().reclaim;
     assert_eq!((reclaim.shortages(), reclaim.failed), (1, 0), "{reclaim}");
 }
 
@@ -98,7 +98,7 @@ fn the_time_is_bounded() {
         let start = Instant::now();
         assert!(device.zeros::<u8>(6 * PAGE).unwrap_err().is_out_of_memory());
         assert!(start.elapsed() >= most && start.elapsed() < most + LONG / 10);
-        let tried = reclaim(&device).step(ReclaimStep::OtherThreads).tried;
+        let tried = device.stats().reclaim.step(ReclaimStep::OtherThreads).tried;
         assert_eq!(tried, u64::from(most > Duration::ZERO));
     }
 }
@@ -120,7 +120,7 @@ fn handlers_are_called_after_it() {
     let _turn = turn();
     in_one_of(5, || {
         let device = limited(LONG);
-        let never = on_pressure(&device, |_| unreachable!("another thread drops enough"));
+        let never = device.on_pressure(|_| unreachable!("another thread drops enough"));
         let answer = hold(&device, |device, told| {
             let array = device.zeros::<u8>(4 * PAGE).unwrap();
             told.send(()).unwrap();
@@ -130,13 +130,13 @@ fn handlers_are_called_after_it() {
         answer.unwrap();
         drop(never);
         let _ = invalidate("timeout: waits");
-        allocation_timeout(&device, WHILE);
+        device.set_allocation_timeout(WHILE);
         let held = std::sync::Mutex::new(Some(device.zeros::<u8>(4 * PAGE).unwrap()));
-        let _gives = on_pressure(&device, move |_| drop(held.lock().unwrap().take()));
+        let _gives = device.on_pressure(move |_| drop(held.lock().unwrap().take()));
         let start = Instant::now();
         assert!(device.zeros::<u8>(6 * PAGE).is_ok());
         assert!(start.elapsed() >= WHILE);
-        let reclaim = reclaim(&device);
+        let reclaim = device.stats().reclaim;
         assert_eq!(
             (reclaim.step(ReclaimStep::OtherThreads).served, reclaim.step(ReclaimStep::Handlers).served),
             (1, 1),

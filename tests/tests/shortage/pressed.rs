@@ -7,7 +7,7 @@
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::prelude::*;
-use gpucache::{Array, Recycle, Scope, limit, reclaim, stats::ReclaimStep};
+use gpucache::{Array, Recycle, Scope, stats::ReclaimStep};
 use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::paged::{self, PageFault, Paged};
@@ -57,7 +57,7 @@ fn threads_in_a_shortage_at_once_are_all_served() {
     let _turn = turn();
     let device = Virtual::new(1 << 40);
     let pages = THREADS * (PAGES + BESIDE);
-    limit(&device, (pages * PAGE) as u64);
+    device.set_limit((pages * PAGE) as u64).unwrap();
     let entries = number("PRESSED_ENTRIES").unwrap_or(300);
     // If each thread has a processor, threads seldom lack memory at the same time.
     for _ in 0..MOST_ROUNDS {
@@ -69,17 +69,17 @@ fn threads_in_a_shortage_at_once_are_all_served() {
                 });
             }
         });
-        if reclaim(&device).shortages() > entries / 50 {
+        if device.stats().reclaim.shortages() > entries / 50 {
             break;
         }
     }
     device.synchronize().unwrap();
     assert!(device.memory().peak_bytes <= (pages * PAGE) as u64);
-    let reclaim = reclaim(&device);
+    let reclaim = device.stats().reclaim;
     println!("{reclaim}");
     assert!(reclaim.shortages() > entries / 50 && reclaim.failed == 0, "{reclaim}");
     let _ = gpucache::invalidate_all();
-    gpucache::trim(&device).unwrap();
+    device.trim();
     assert_eq!(device.memory().bytes, 0);
 }
 
@@ -88,7 +88,7 @@ fn threads_in_a_shortage_at_once_are_all_served() {
 fn scopes_that_do_not_fit_together_take_turns() {
     let _turn = turn();
     let device = Virtual::new(1 << 40);
-    limit(&device, 100 * PAGE as u64);
+    device.set_limit(100 * PAGE as u64).unwrap();
     for _ in 0..500 {
         for name in ["sharing: one", "sharing: other"] {
             let _inside = Scope::new(name).enter();
@@ -97,7 +97,7 @@ fn scopes_that_do_not_fit_together_take_turns() {
             drop(arrays);
         }
     }
-    assert_eq!(reclaim(&device).failed, 0);
+    assert_eq!(device.stats().reclaim.failed, 0);
     device.synchronize().unwrap();
     ["sharing: one", "sharing: other"].iter().for_each(|name| _ = invalidate(name));
 }
@@ -136,10 +136,11 @@ fn assert_goes_on<D: Device>(
     is_once: bool,
 ) -> usize {
     let device = &devices[0];
-    limit(device, (limited * page) as u64);
+    device.set_limit((limited * page) as u64).unwrap();
     arm(true);
     let mut errors = turns(devices, page, tag);
-    errors.extend(gpucache::trim(device).err());
+    device.trim();
+    errors.extend(device.synchronize().err());
     errors.extend(turns(devices, page, tag));
     arm(false);
     assert!(errors.iter().all(|error| error.is_device_failure() || error.is_out_of_memory()), "{tag}: {errors:?}");
@@ -149,8 +150,8 @@ fn assert_goes_on<D: Device>(
     assert!(turns(devices, page, tag).is_empty(), "{tag}");
     assert!(device.memory().bytes <= (limited * page) as u64, "{tag}");
     (0..3).for_each(|number| _ = invalidate(format!("pressed fault {tag} {number}")));
-    let _ = gpucache::trim(device);
-    let _ = gpucache::trim(device);
+    device.trim();
+    device.trim();
     assert_eq!(device.memory().bytes, 0, "{tag}");
     errors.len()
 }
@@ -171,7 +172,7 @@ fn whatever_call_for_pages_fails_nothing_is_lost() {
             errors += assert_goes_on(devices, (8, paged::PAGE as usize), &format!("{fault:?}"), arm, !for_ever);
         }
     }
-    let reclaim = reclaim(&device);
+    let reclaim = device.stats().reclaim;
     assert!(reclaim.step(ReclaimStep::OtherScopes).served > 300 && errors > 10, "{errors} errors; {reclaim}");
 }
 
@@ -189,7 +190,7 @@ fn whatever_call_of_streams_fails_nothing_is_lost() {
                 let arm = |is_on: bool| if is_on { device.arm(fault.only(call)) } else { device.disarm() };
                 let streams = [device.clone(), device.another_stream()];
                 errors += assert_goes_on(&streams, (12, PAGE / 4), &format!("{call:?} {fault:?}"), arm, !for_ever);
-                begun += reclaim(&device).shortages();
+                begun += device.stats().reclaim.shortages();
                 device.assert_clean();
             }
         }
@@ -205,19 +206,19 @@ fn a_device_that_fails_in_a_reclaim_step_loses_nothing() {
         for call in [Call::Allocate, Call::Free] {
             for at in 1..=24 {
                 let device = Faulty::new();
-                limit(&device, 8 * PAGE as u64);
+                device.set_limit(8 * PAGE as u64).unwrap();
                 let tag = format!("{failure:?} {call:?} {at}");
                 device.arm(Fault::once(at, failure).only(call));
                 let errors = turns(std::slice::from_ref(&device), PAGE, &tag);
                 device.disarm();
                 assert!(errors.iter().all(|error| error.is_device_failure() || error.is_out_of_memory()), "{tag}");
                 assert!(errors.len() <= 2, "{tag}: {errors:?}");
-                served += reclaim(&device).step(ReclaimStep::OtherScopes).served;
+                served += device.stats().reclaim.step(ReclaimStep::OtherScopes).served;
                 let after = turns(std::slice::from_ref(&device), PAGE, &tag);
                 assert!(after.iter().all(gpucache::Error::is_deferred), "{tag}: {after:?}");
                 assert!(device.memory().bytes <= 8 * PAGE as u64);
                 (0..3).for_each(|number| _ = invalidate(format!("pressed fault {tag} {number}")));
-                let _ = gpucache::trim(&device);
+                device.trim();
                 assert_eq!((device.live(), device.memory().bytes), (Vec::new(), 0), "{tag}");
             }
         }

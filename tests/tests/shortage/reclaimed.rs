@@ -4,7 +4,7 @@
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
 use gpucache::{
-    Recycle, Scope, limit, reclaim, stats,
+    Recycle, Scope, stats,
     stats::{ReclaimStats, ReclaimStep, StepUse},
 };
 use gpucache_tests::turn;
@@ -13,7 +13,7 @@ const PAGE: usize = 2 << 20;
 
 fn limited(pages: usize) -> Virtual {
     let device = Virtual::new(1 << 40);
-    limit(&device, (pages * PAGE) as u64);
+    device.set_limit((pages * PAGE) as u64).unwrap();
     device
 }
 
@@ -33,7 +33,7 @@ fn the_scopes_of_a_device_count_together_what_it_counts() {
         names.iter().for_each(|name| keyed(&device, name, 3).unwrap());
     }
     assert!(keyed(&device, names[0], 9).is_err());
-    let all = reclaim(&device);
+    let all = device.stats().reclaim;
     let each = names.map(|name| stats(name).unwrap().reclaim);
     let sum = |of: &dyn Fn(&ReclaimStats) -> u64| each.iter().map(of).sum::<u64>();
     assert!(all.shortages() > 10, "{all}");

@@ -1,4 +1,4 @@
-use gpucache::device::{Device, Stream};
+use gpucache::device::{Device, backend::Stream};
 
 #[derive(Clone, Debug)]
 struct Mine(Stream);

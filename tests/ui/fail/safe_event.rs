@@ -1,4 +1,4 @@
-use gpucache::device::Event;
+use gpucache::device::backend::Event;
 
 #[derive(Debug)]
 struct Mine;

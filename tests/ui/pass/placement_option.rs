@@ -2,7 +2,10 @@
 #![deny(warnings)]
 use std::future::Future;
 
-use gpucache::{Placed, Placement, prelude::*};
+use gpucache::{
+    offload::{Placed, Placement},
+    prelude::*,
+};
 
 #[cache_scope(auto, placement = "auto")]
 fn auto(host: &Host) -> Placement {

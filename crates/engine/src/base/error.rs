@@ -3,6 +3,9 @@
 use std::any::Any;
 use std::fmt;
 
+#[cfg(feature = "cuda")]
+use super::advice::DROP_SOMETHING;
+use super::advice::advice;
 use super::amounts::Bytes;
 use super::shortage::{Bound, Shortage};
 
@@ -35,17 +38,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[error(transparent)]
 pub struct Error(Box<Kind>);
 
-/// The advice to a program if the device lacks memory. Idle memory has already been returned to the device when a request fails, except
-/// memory that a thread inside a scope keeps there.
-const DROP_SOMETHING: &str =
-    "drop arrays, `invalidate` scopes that other threads are inside of, or work in smaller pieces, then try again";
-
 /// Says how the request compares with the memory of the device, or with the limit. `capacity` is the number of bytes that there are in all,
 /// if it is known.
 fn lack(bytes: usize, capacity: Option<u64>, bound: Bound) -> String {
     let by = if bound == Bound::Capacity { "" } else { " by its limit" };
     match capacity.filter(|&all| all < bytes as u64) {
-        Some(all) => format!("{} in all{by}, less than the {} asked for", Bytes(all), Bytes(bytes as u64)),
+        Some(all) => format!("{} in all{by}, less than the {} requested", Bytes(all), Bytes(bytes as u64)),
         None => format!("no {} left{by}", Bytes(bytes as u64)),
     }
 }
@@ -55,12 +53,8 @@ fn shown(shortage: &Option<Box<Shortage>>) -> String {
     shortage.as_ref().map_or_else(String::new, |shortage| format!("\n{shortage}"))
 }
 
-fn remedy(bytes: usize, capacity: Option<u64>) -> &'static str {
-    if capacity.is_some_and(|all| all < bytes as u64) {
-        "check the shape, or work in smaller pieces"
-    } else {
-        DROP_SOMETHING
-    }
+fn remedy(bytes: usize, capacity: Option<u64>, bound: Bound, shortage: &Option<Box<Shortage>>) -> String {
+    advice(bytes as u64, capacity, bound, shortage.as_deref())
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +63,7 @@ enum Kind {
     NotAllocated { request: String, cause: Error },
     #[error(
         "{device} has {} ({detail}): {}{}",
-        lack(*.bytes, *.capacity, *.bound), remedy(*.bytes, *.capacity), shown(.shortage)
+        lack(*.bytes, *.capacity, *.bound), remedy(*.bytes, *.capacity, *.bound, .shortage), shown(.shortage)
     )]
     OutOfMemory {
         device: String,
@@ -93,9 +87,7 @@ enum Kind {
          overwrite them by `copy_from_slice`"
     )]
     Panicked(String),
-    #[error(
-        "an earlier drop, or work that was under way, could not report this, so this call does, and did nothing else: {0}"
-    )]
+    #[error("deferred error from earlier work or a drop on this stream; this call did not run: {0}")]
     Deferred(Error),
 }
 
@@ -247,6 +239,11 @@ impl Error {
         matches!(self.cause(), Kind::OutOfMemory { bound: Bound::Process, .. })
     }
 
+    /// Whether the limit of the scope does not allow the request.
+    pub(crate) fn is_of_scope(&self) -> bool {
+        matches!(self.cause(), Kind::OutOfMemory { bound: Bound::Scope, .. })
+    }
+
     /// Whether `bytes` is more than the whole device has, or more than a limit allows.
     pub(crate) fn is_beyond_all(&self, bytes: u64) -> bool {
         matches!(self.cause(), Kind::OutOfMemory { capacity: Some(all), .. } if *all < bytes)
@@ -258,7 +255,7 @@ impl Error {
     /// use gpucache::{device::Virtual, error::Bound, prelude::*};
     ///
     /// let device = Virtual::new(1 << 30);
-    /// gpucache::limit(&device, 1 << 20);
+    /// device.set_limit(1 << 20)?;
     /// let error = device.zeros::<u8>(2 << 20).unwrap_err();
     /// let shortage = error.shortage().unwrap();
     /// assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Limit, Some(1 << 20)));

@@ -6,10 +6,12 @@
 //! - `errand`: work that one thread does for all threads. `per_thread`: values of the calling thread.
 //! - `opened`: a list of open entries. `subscriber`: events for the crate `tracing`.
 
+mod advice;
 pub mod amounts;
 pub mod errand;
 pub mod error;
 pub mod held;
+pub mod limit;
 pub mod opened;
 #[cfg(any(unix, windows))]
 pub mod output;

@@ -1,4 +1,4 @@
-//! Why there was no memory, as data: what was asked for, what there is, and who has it.
+//! Why there was no memory, as data: the request, the bound that it met, and who has the memory.
 
 use std::fmt::{self, Write};
 use std::panic::Location;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::amounts::Bytes;
 
-/// What stopped an allocation that found no memory: of [`Error::shortage`](crate::Error::shortage).
+/// Why an allocation found no memory, and who has the memory: the value of [`Error::shortage`](crate::Error::shortage).
 ///
 /// ```
 /// use gpucache::{cache_scope, device::Virtual, error::Bound, prelude::*};
@@ -27,7 +27,7 @@ use super::amounts::Bytes;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shortage {
-    /// What was asked for.
+    /// The bytes of the request.
     pub bytes: u64,
     /// The shape of the array.
     pub shape: Vec<usize>,
@@ -35,31 +35,35 @@ pub struct Shortage {
     pub dtype: String,
     /// The innermost scope, if there was one.
     pub scope: Option<Arc<str>>,
-    /// Where that scope is named in the program: the macro, or the call of `Scope::new`. The first of those
-    /// that the thread came by, if several share a name.
+    /// Where the program names that scope: the macro, or the call of `Scope::new`. If several places share the name, the first one that
+    /// the thread came by.
     pub scope_site: Option<&'static Location<'static>>,
-    /// The number of the stream that was to have it, as `{:?}` shows a [`Stream`](crate::device::Stream).
+    /// The number of the stream that requested the memory, as `{:?}` shows a `Stream`.
     pub stream: u64,
-    /// Whose bound it was.
+    /// Which bound the request met.
     pub bound: Bound,
-    /// How many bytes there may be by that bound, if it is known.
+    /// How many bytes that bound allows, if it is known.
     pub most_bytes: Option<u64>,
-    /// Held of the device through this crate.
+    /// Bytes that the scope reserves on this thread, if its limit was met.
+    pub scope_bytes: Option<u64>,
+    /// Bytes of the device that this process reserves through this crate.
     pub held_bytes: u64,
-    /// Held of all devices through this crate.
+    /// Bytes of all devices that this process reserves through this crate.
     pub process_bytes: u64,
-    /// Held of the device by others: other processes, other libraries of this one, and the driver itself. `None` where the device
-    /// does not tell, and while a graph is captured on the stream.
+    /// Bytes of the device that others reserve: other processes, other libraries of this one, and the driver itself. `None` if the device
+    /// does not report them, and while a graph is captured on the stream.
     pub elsewhere_bytes: Option<u64>,
-    /// Held by the range that scopes share.
+    /// Bytes of the device that scopes share: those of the device's range.
     pub reserved_bytes: u64,
-    /// In use by arrays of scopes, or in blocks of their plans, as the range has them.
+    /// Bytes of the range that arrays of scopes use, or blocks of their plans.
     pub live_bytes: u64,
-    /// Free in the range.
+    /// Free bytes of the range.
     pub idle_bytes: u64,
     /// The longest free stretch of the range.
     pub longest_free_bytes: u64,
-    /// The scopes that hold most, each on one thread, the largest first.
+    /// Bytes of arrays that could leave for the host, if they were not fetched: guards keep them on the device.
+    pub fetched_bytes: u64,
+    /// The scopes that reserve most, each on one thread, the largest first.
     pub scopes: Vec<ScopeMemory>,
 }
 
@@ -74,15 +78,15 @@ pub enum Bound {
     /// The device has no more, or its addresses do not suffice.
     #[default]
     Capacity,
-    /// The limit of the device: `limit`, or `GPUCACHE_LIMIT`.
+    /// The limit of the device: `Device::set_limit`, or `GPUCACHE_LIMIT`.
     Limit,
-    /// The limit of the process over all devices: `limit_process`.
+    /// The limit of the process over all devices: `set_process_limit`.
     Process,
     /// The limit of the scope.
     Scope,
 }
 
-/// What a scope holds on one thread.
+/// The memory of a scope on one thread.
 ///
 /// ```
 /// use gpucache::{device::Virtual, prelude::*};
@@ -95,18 +99,24 @@ pub enum Bound {
 pub struct ScopeMemory {
     /// The name of the scope.
     pub scope: Arc<str>,
-    /// In use by arrays.
+    /// Bytes that arrays use.
     pub busy_bytes: u64,
-    /// Kept for the next use.
+    /// Bytes that the scope keeps for its next allocations.
     pub idle_bytes: u64,
+    /// Whether another thread is inside the scope, so that its idle bytes could not be taken.
+    pub is_entered_elsewhere: bool,
 }
 
 /// As many scopes are named as leave the message short.
 const MOST_SCOPES: usize = 5;
 
 impl ScopeMemory {
-    pub(crate) fn new(scope: Arc<str>, busy_bytes: u64, idle_bytes: u64) -> ScopeMemory {
-        ScopeMemory { scope, busy_bytes, idle_bytes }
+    pub(crate) fn new(
+        scope: Arc<str>,
+        (busy_bytes, idle_bytes): (u64, u64),
+        is_entered_elsewhere: bool,
+    ) -> ScopeMemory {
+        ScopeMemory { scope, busy_bytes, idle_bytes, is_entered_elsewhere }
     }
 }
 
@@ -133,31 +143,44 @@ impl fmt::Display for Bound {
     }
 }
 
-/// What there is and who has it, in a few lines of a screen's width. What was asked for stands in the error.
+/// The bound and who has the memory, in a few lines of a screen's width. The error has the request.
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shortage { bound, held_bytes, reserved_bytes, live_bytes, idle_bytes, longest_free_bytes, .. } = self;
-        match self.most_bytes {
-            Some(most) => write!(f, "{bound}: {}, of which {} are held", Bytes(most), Bytes(*held_bytes))?,
-            None => write!(f, "{bound}: {} are held", Bytes(*held_bytes))?,
+        self.write_bound(f)?;
+        let Shortage { reserved_bytes, live_bytes, idle_bytes, longest_free_bytes, .. } = *self;
+        if reserved_bytes > 0 {
+            write!(f, "\nscopes share {} of it: {} live, ", Bytes(reserved_bytes), Bytes(live_bytes))?;
+            write!(f, "{} idle, at most {} side by side", Bytes(idle_bytes), Bytes(longest_free_bytes))?;
         }
-        if *bound == Bound::Process {
-            write!(f, " of the device, {} of all", Bytes(self.process_bytes))?;
+        for ScopeMemory { scope, busy_bytes, idle_bytes, is_entered_elsewhere } in &self.scopes {
+            let inside = if *is_entered_elsewhere { ", on another thread" } else { "" };
+            write!(f, "\n  `{}`: {} in use, {} idle{inside}", Short(scope), Bytes(*busy_bytes), Bytes(*idle_bytes))?;
         }
-        self.elsewhere_bytes.map_or(Ok(()), |bytes| write!(f, "; {} of it elsewhere", Bytes(bytes)))?;
-        write!(
-            f,
-            "\nscopes share {}: {} live, {} idle",
-            Bytes(*reserved_bytes),
-            Bytes(*live_bytes),
-            Bytes(*idle_bytes)
-        )?;
-        write!(f, ", {} in the longest free stretch", Bytes(*longest_free_bytes))?;
-        for ScopeMemory { scope, busy_bytes, idle_bytes } in &self.scopes {
-            write!(f, "\n  `{}`: {} in use, {} idle", Short(scope), Bytes(*busy_bytes), Bytes(*idle_bytes))?;
+        if self.fetched_bytes > 0 {
+            write!(f, "\nguards of fetched arrays keep {} on the device", Bytes(self.fetched_bytes))?;
         }
-        write!(f, "\nasked for on stream {}", self.stream)?;
+        write!(f, "\nrequested on stream {}", self.stream)?;
         self.scope_site.map_or(Ok(()), |site| write!(f, ", in the scope of {}", Short(&site.to_string())))
+    }
+}
+
+impl Shortage {
+    /// The bound, and how much of it whom has. Each figure names its owner.
+    fn write_bound(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bound, held) = (self.bound, Bytes(self.held_bytes));
+        if let Some(most) = self.most_bytes {
+            write!(f, "{bound} is {}", Bytes(most))?;
+            match (bound, self.scope_bytes) {
+                (Bound::Scope, Some(own)) => write!(f, "; the scope reserves {} on this thread", Bytes(own))?,
+                (Bound::Process, _) => {
+                    write!(f, "; this process reserves {} of all devices", Bytes(self.process_bytes))?
+                }
+                _ => {}
+            }
+            f.write_str("\n")?;
+        }
+        write!(f, "this process reserves {held} of the device")?;
+        self.elsewhere_bytes.map_or(Ok(()), |bytes| write!(f, ", others reserve {}", Bytes(bytes)))
     }
 }
 
@@ -194,9 +217,10 @@ mod tests {
             live_bytes: u64::MAX - 1,
             idle_bytes: u64::MAX - 1,
             longest_free_bytes: u64::MAX - 1,
+            fetched_bytes: u64::MAX - 1,
             ..Shortage::default()
         };
-        let text = shortage.held_by(vec![ScopeMemory::new(name, 1023 << 40, 1023 << 40); 9]).to_string();
+        let text = shortage.held_by(vec![ScopeMemory::new(name, (1023 << 40, 1023 << 40), true); 9]).to_string();
         assert!(text.lines().count() <= 20, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
         assert!(text.contains("`...") && text.contains("shortage.rs:"), "{text}");

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use super::block::Block;
 use super::current;
 use crate::base::error::{Error, Result};
-use crate::device::{ALIGNMENT, Lane, Span, Stream};
+use crate::device::{ALIGNMENT, CopyStream, Span, Stream};
 use crate::record::{Fence, Request};
 
 impl Block {
@@ -81,32 +81,32 @@ impl Block {
         Ok(())
     }
 
-    /// Copies a block from the other side of a copy stream (a [`Lane`]) to this block of the same size. The copy runs on the lane's
+    /// Copies a block from the other side of a copy stream (a [`CopyStream`]) to this block of the same size. The copy runs on the copy stream's
     /// queue: behind all work that is on both blocks' streams now, and before all work that they get later. Returns the points on
     /// the queue where the copy ends, one for each side, and its duration if `is_timed`.
     ///
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal size; [`is_unavailable`](Error::is_unavailable) for
-    /// blocks of other memories than the lane's two, and while a graph is captured; a failure of the device.
-    pub fn copy_over(&mut self, lane: &Lane, other: &Block, is_timed: bool) -> Result<Crossing> {
+    /// blocks of other memories than the stream.s two, and while a graph is captured; a failure of the device.
+    pub fn copy_over(&mut self, copy_stream: &CopyStream, other: &Block, is_timed: bool) -> Result<Crossing> {
         let from = CopySource::of(other, self)?;
-        other.read_on(lane.side_of(other.stream())?)?;
-        self.write_on(lane.side_of(self.stream())?)?;
-        // Times only the copy, and not the waits of the lane before it.
-        let copy = || from.copy(&lane.device, self.address());
-        let (copied, span) = if is_timed { Span::around(&lane.device, copy) } else { (copy(), None) };
+        other.read_on(copy_stream.side_of(other.stream())?)?;
+        self.write_on(copy_stream.side_of(self.stream())?)?;
+        // Times only the copy, and not the waits of the copy stream before it.
+        let copy = || from.copy(&copy_stream.device, self.address());
+        let (copied, span) = if is_timed { Span::around(&copy_stream.device, copy) } else { (copy(), None) };
         copied?;
         self.set_outcome(other.outcome());
-        if self.stream().queue() == lane.device.queue() {
+        if self.stream().queue() == copy_stream.device.queue() {
             self.note_write();
         }
         // One fence for each side, since each of the two memories keeps its own record of the queue.
-        let host = Fence::sealed(&lane.host);
-        Ok(Crossing { host, device: Fence::sealed(&lane.device), span })
+        let host = Fence::sealed(&copy_stream.host);
+        Ok(Crossing { host, device: Fence::sealed(&copy_stream.device), span })
     }
 }
 
-/// A copy from one side of a lane to the other, on the lane's queue: the fences where it ends, one for each of the two memories.
+/// A copy from one side of a copy stream to the other, on the stream.s queue: the fences where it ends, one for each of the two memories.
 pub struct Crossing {
     /// The fence for the host's side.
     pub host: Fence,
@@ -139,7 +139,7 @@ impl CopySource {
     /// Puts the copy to the block at `to` on a stream that works on both blocks' memory. Both blocks know of the stream.
     fn copy(&self, stream: &Stream, to: u64) -> Result<()> {
         // SAFETY: the invariant says that both sides are valid for `bytes` bytes and disjoint. Both callers borrow the written
-        // block exclusively. Both check that the stream is one of the blocks' device, or one of a lane between the two memories.
+        // block exclusively. Both check that the stream is one of the blocks' device, or one of a copy stream between the two memories.
         unsafe { stream.copy(self.from, to, self.bytes) }
     }
 }

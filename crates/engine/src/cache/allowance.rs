@@ -5,6 +5,7 @@
 //! by a ring.
 
 use super::owner::Owner;
+use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
 use crate::device::Stream;
@@ -18,7 +19,7 @@ impl Owner {
     /// By how many bytes the scope would exceed its limit if it reserved `more` bytes. Without a limit, the largest `u64` is the
     /// limit: the memory of several devices together may be more, and the scope's counters must never wrap around.
     fn excess(&self, more: u64) -> u64 {
-        let limit = self.with(|local, _| local.limit);
+        let limit = self.with(|local, _| local.limit.most());
         let held = u128::from(self.shared.counters.get(Counter::HeldBytes)) + u128::from(more);
         u64::try_from(held.saturating_sub(u128::from(limit))).unwrap_or(u64::MAX)
     }
@@ -30,7 +31,7 @@ impl Owner {
 
     /// As [`allows`](Owner::allows), with the bytes rounded up to whole pages.
     pub(super) fn allows_whole(&self, range: &DeviceRange, more: u64) -> bool {
-        let is_free = self.with(|local, _| local.limit) == u64::MAX;
+        let is_free = self.with(|local, _| local.limit.most()) == u64::MAX;
         is_free || self.allows(more.saturating_add(range.occupancy().granule))
     }
 
@@ -50,26 +51,29 @@ impl Owner {
     #[inline]
     pub(super) fn make_allowance(&self, stream: &Stream, request: &Request<'_>) -> Result<()> {
         // A request of 0 bytes is served, however low the limit is by now.
-        if request.bytes == 0 || self.allows(request.bytes as u64) {
-            Ok(())
-        } else {
-            self.insist_on_limit(stream, request)
+        if request.bytes == 0 {
+            return Ok(());
         }
+        if self.with(|local, _| local.limit.asks_for(stream.memory())) {
+            self.with(|local, _| local.limit.learn(stream.memory()))?;
+        }
+        if self.allows(request.bytes as u64) { Ok(()) } else { self.insist_on_limit(stream, request) }
     }
 
     #[cold]
     fn insist_on_limit(&self, stream: &Stream, request: &Request<'_>) -> Result<()> {
-        let (bytes, limit) = (request.bytes as u64, self.with(|local, _| local.limit));
+        let bytes = request.bytes as u64;
+        let (limit, is_soft) = self.with(|local, _| (local.limit.most(), local.limit.is_soft()));
         self.note_sample(Fact::Squeezed, request);
-        // A request larger than the limit would fail even if all memory went back.
-        if bytes <= limit {
+        // A request larger than a hard limit would fail even if all memory went back.
+        if bytes <= limit || is_soft {
             self.make_room_for(bytes);
         }
-        if self.allows(bytes) {
+        if is_soft || self.allows(bytes) {
             return Ok(());
         }
         let held = self.shared.counters.get(Counter::HeldBytes);
-        let detail = format!("{held} of the {limit} bytes that it may hold on a thread are held");
+        let detail = format!("it reserves {} of the {} that its limit allows on a thread", Bytes(held), Bytes(limit));
         let error = Error::out_of_memory("the scope", request.bytes, detail).of_limit(limit, Bound::Scope);
         let holder: &'static dyn Holder = **self;
         Err(Asked { stream, bytes, dims: request.dims, holder: Some(holder) }.refused(error))

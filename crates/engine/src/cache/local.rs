@@ -9,6 +9,7 @@ use super::deferred::Deferred;
 use super::lists::Lists;
 use super::open::OpenTerms;
 use super::policy::{Recycle, Terms};
+use super::scope_limit::ScopeLimit;
 use super::supply::{Moves, Supplied};
 use crate::device::{Stream, WeakStream};
 use crate::home::{Counter, Counts, FIRST_SPACING, Shared};
@@ -32,8 +33,7 @@ pub(super) struct Local {
     pub(super) open: OpenTerms,
     /// As the latest entry says.
     recycle: Recycle,
-    /// The most bytes that the scope may reserve, as the newest entry says.
-    pub(super) limit: u64,
+    pub(super) limit: ScopeLimit,
     /// Blocks that returned while other streams may still use them.
     pub(super) deferred: Deferred,
     /// Idle blocks of 0 bytes, whatever their shapes. There are as many as were in use at once.
@@ -77,8 +77,8 @@ impl Local {
     }
 
     /// Applies these settings from now on. An entry that keeps nothing does not change how blocks of other entries are kept.
-    fn follow(&mut self, shared: &Shared, Terms { recycle, limit }: Terms) {
-        self.limit = limit;
+    fn follow(&mut self, shared: &Shared, Terms { recycle, limit, limit_kind }: Terms) {
+        self.limit.set(limit, limit_kind);
         if recycle != self.recycle && recycle != Recycle::Off {
             self.recycle = recycle;
             shared.note_keeping(recycle == Recycle::Keyed);

@@ -35,6 +35,7 @@
 //! | `token` | the number that identifies a thread |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
+//! | `scope_limit` | how many bytes that limit allows |
 //! | `reservation` | memory that stays reserved for a graph |
 
 mod current;
@@ -56,6 +57,7 @@ mod policy;
 #[cfg(any(feature = "cuda", test))]
 mod reservation;
 mod ring;
+mod scope_limit;
 mod supply;
 #[cfg(test)]
 mod tests;

@@ -84,6 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::base::limit::Limit;
 
     /// The settings that apply while these entries are open. The oldest comes first.
     fn expected(open: &[(usize, Terms)]) -> Option<Terms> {
@@ -98,7 +99,7 @@ mod tests {
             let (mut terms, mut open) = (OpenTerms::default(), Vec::new());
             for (limit, (comes, recycle, which)) in steps.into_iter().enumerate() {
                 let recycle = [Recycle::Auto, Recycle::Range, Recycle::Keyed, Recycle::Off][recycle];
-                let said = Terms { recycle, limit: limit as u64 };
+                let said = Terms::new().with_recycle(recycle).with_limit(Limit::hard(limit as u64));
                 if comes || open.is_empty() {
                     open.push((terms.enter(said), said));
                 } else {

@@ -1,5 +1,7 @@
 //! Pure decisions about blocks that return to a scope.
 
+use crate::base::limit::{Limit, LimitKind};
+
 /// How a scope recycles.
 ///
 /// ```
@@ -27,18 +29,36 @@ pub enum Recycle {
     Off,
 }
 
-/// The settings of one entry of a scope.
+/// The settings of one entry of a scope: how the scope recycles its blocks, and how much it may reserve on the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How the scope recycles its blocks.
-    pub recycle: Recycle,
-    /// The most bytes that the scope may reserve on the thread; `u64::MAX` for no limit.
-    pub limit: u64,
+    pub(super) recycle: Recycle,
+    /// The parts of a [`Limit`]. Each entry of a scope copies them, so that they take two words with `recycle`.
+    pub(super) limit: u64,
+    pub(super) limit_kind: LimitKind,
+}
+
+impl Terms {
+    /// The default settings: the scope learns and plans, and has no limit.
+    pub const fn new() -> Terms {
+        Terms { recycle: Recycle::Auto, limit: u64::MAX, limit_kind: LimitKind::None }
+    }
+
+    /// The same settings with another way to recycle.
+    pub const fn with_recycle(self, recycle: Recycle) -> Terms {
+        Terms { recycle, ..self }
+    }
+
+    /// The same settings with another limit.
+    pub const fn with_limit(self, limit: Limit) -> Terms {
+        let (limit, limit_kind) = limit.parts();
+        Terms { limit, limit_kind, ..self }
+    }
 }
 
 impl Default for Terms {
     fn default() -> Terms {
-        Terms { recycle: Recycle::Auto, limit: u64::MAX }
+        Terms::new()
     }
 }
 

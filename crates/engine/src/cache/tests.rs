@@ -8,7 +8,7 @@ use super::block::Block;
 use super::owner::Cache;
 use super::policy::{Recycle, Terms};
 use super::reservation::Reservation;
-use crate::device::{Device, Stream, Virtual};
+use crate::device::{Stream, Virtual};
 use crate::home::Visit;
 use crate::range::{DeviceRange, WaitFor};
 use crate::record::Request;
@@ -25,7 +25,7 @@ fn new(stream: &Stream) -> Block {
 
 fn held(device: &Virtual) -> usize {
     DeviceRange::of(device.stream_handle()).unwrap().trim(0, WaitFor::Nothing).unwrap();
-    device.memory().bytes as usize
+    device.stream_handle().meter().read().bytes as usize
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn what_is_used_meanwhile_is_kept() {
         reservation.close();
         reservation
     });
-    assert_eq!(device.memory().bytes as usize, 2 * BYTES);
+    assert_eq!(device.stream_handle().meter().read().bytes as usize, 2 * BYTES);
     drop(used);
     let [first, second] = reservations;
     assert_eq!(held(&device), 2 * BYTES, "two keep them");
@@ -88,7 +88,7 @@ fn panics(act: impl FnOnce()) -> bool {
 /// Whether the scope can be entered and left like one that nobody is inside of.
 fn is_usable(cache: &'static Cache) -> bool {
     let is_free = !cache.is_entered() && cache.owner().is_none();
-    let entry = cache.enter(Terms { recycle: Recycle::Auto, limit: u64::MAX }, Visit::Entry);
+    let entry = cache.enter(Terms::new(), Visit::Entry);
     let is_mine = cache.owner().is_some() && cache.is_entered();
     cache.leave(entry);
     is_free && is_mine && !cache.is_entered()
@@ -97,7 +97,7 @@ fn is_usable(cache: &'static Cache) -> bool {
 #[test]
 fn a_panic_on_the_owners_side_leaves_the_scope_usable() {
     let cache = Cache::leak();
-    let entry = cache.enter(Terms { recycle: Recycle::Auto, limit: u64::MAX }, Visit::Entry);
+    let entry = cache.enter(Terms::new(), Visit::Entry);
     for _ in 0..2 {
         assert!(panics(|| cache.owner().unwrap().with(|_, _| panic!("on purpose"))));
     }
@@ -109,7 +109,7 @@ fn a_panic_on_the_owners_side_leaves_the_scope_usable() {
 fn a_panic_as_the_scope_is_left_leaves_it() {
     let cache = Cache::leak();
     for depth in 1..3 {
-        let terms = Terms { recycle: Recycle::Keyed, limit: u64::MAX };
+        let terms = Terms::new().with_recycle(Recycle::Keyed);
         (0..depth).for_each(|_| _ = cache.enter(terms, Visit::Entry));
         (0..depth).for_each(|_| assert!(panics(|| cache.owner().unwrap().exit_after(|_| panic!("on purpose")))));
         assert!(is_usable(cache), "{depth}");

@@ -104,7 +104,7 @@ impl Cache {
 impl Local {
     /// The clock of the facts, the limit, and how often the latest recorded entry repeats itself.
     fn known(&self) -> (u64, Option<u64>, u64) {
-        let limit = Some(self.limit).filter(|&limit| limit < u64::MAX);
+        let limit = Some(self.limit.most()).filter(|&limit| limit < u64::MAX);
         (self.planner.clock(), limit, self.planner.repeats())
     }
 }

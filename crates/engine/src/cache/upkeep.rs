@@ -192,6 +192,10 @@ impl Holder for Cache {
         (counts.busy_bytes(), counts.idle_bytes())
     }
 
+    fn is_entered_elsewhere(&self) -> bool {
+        self.is_entered() && !self.is_mine()
+    }
+
     fn leases(&'static self) -> [&'static Lease; 2] {
         [&self.shared.lease, &self.shared.ring]
     }

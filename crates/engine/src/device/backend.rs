@@ -40,7 +40,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
     /// let address = Plain.allocate(1000)?;
     /// assert!(address.is_multiple_of(256));
     /// // SAFETY: it was allocated just now with this size, and nothing uses it.
@@ -56,7 +56,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
     /// let address = Plain.allocate_for_all(64)?; // true for all memory of this device
     /// // SAFETY: it was allocated just now with this size, and nothing uses it.
     /// unsafe { Plain.free(address, 64)? };
@@ -77,7 +77,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
     /// let address = Plain.allocate(64)?;
     /// // SAFETY: it was allocated just now with this size, and nothing uses it.
     /// unsafe { Plain.free(address, 64)? };
@@ -95,7 +95,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
     /// let address = Plain.allocate(8)?;
     /// let mut bytes = [0; 8];
     /// // SAFETY: eight bytes are allocated, and nothing else uses them.
@@ -119,7 +119,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
     /// let (values, mut bytes) = ([7u8; 4], [0; 4]);
     /// let address = Plain.allocate(4)?;
     /// // SAFETY: four bytes are readable, writable and allocated, and nothing else uses them.
@@ -143,7 +143,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
     /// let address = Plain.allocate(4)?;
     /// let mut bytes = [0; 4];
     /// // SAFETY: four bytes are writable and allocated, and nothing else uses them.
@@ -167,7 +167,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of the trait
+    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
     /// let (first, second) = (Plain.allocate(4)?, Plain.allocate(4)?);
     /// let mut bytes = [0; 4];
     /// // SAFETY: four bytes are writable, and allocated at both addresses, and nothing else uses them.
@@ -190,7 +190,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// The answer of the device.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// assert!(Plain.copies()?.is_none()); // this device has no queues for copies
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -201,7 +201,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// How much of the host memory that its queues for copies allocated is not pinned. Copies of this memory make a thread wait.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// assert_eq!(Plain.pageable_bytes(), 0);
     /// ```
     fn pageable_bytes(&self) -> u64 {
@@ -214,7 +214,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// An error of that work.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// Plain.synchronize()?; // returns at once, as there is no work
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -227,7 +227,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// The answer of the device.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// assert!(!Plain.release_reserve()?, "it keeps no memory");
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -244,7 +244,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// The answer of the device.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// let event = Plain.new_event()?;
     /// assert!(event.is_complete()?);
     /// # Ok::<(), gpucache::Error>(())
@@ -260,7 +260,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// The answer of the device. The event's place is then unknown.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// let event = Plain.new_event()?;
     /// Plain.record(&*event)?; // behind all work on the stream now
     /// # Ok::<(), gpucache::Error>(())
@@ -276,7 +276,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// The answer of the device. Later work is then not ordered.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// let (first, second) = (Plain, Plain);
     /// let event = first.new_event()?;
     /// first.record(&*event)?;
@@ -293,7 +293,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// The answer of the device.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// assert!(Plain.mark()?.is_none()); // this device has no clock
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -304,7 +304,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Whether [`is_capturing`](Backend::is_capturing) can ever be true.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// assert!(!Plain.can_capture()); // this device has no graphs
     /// ```
     fn can_capture(&self) -> bool {
@@ -315,7 +315,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// and waits for nothing there. It refuses memory that another stream still uses.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// assert!(!Plain.is_capturing()); // this device has no graphs
     /// ```
     fn is_capturing(&self) -> bool {
@@ -326,7 +326,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// record, because another thread might record into a graph that it is capturing.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// assert!(Plain.records_for_anyone());
     /// ```
     fn records_for_anyone(&self) -> bool {
@@ -340,7 +340,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// That failure, once.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// Plain.kept_failure()?; // this device keeps no failure
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -352,7 +352,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// would never end. So the crate asks the stream whether it is done, and does not wait.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// assert!(!Plain.runs_closures());
     /// ```
     fn runs_closures(&self) -> bool {
@@ -363,7 +363,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// their memory return `true`.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// assert!(!Plain.watches()); // this device is not told about its blocks
     /// ```
     fn watches(&self) -> bool {
@@ -376,7 +376,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// The rule that the call breaks.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// Plain.handed_out(256, 1024)?; // accepted
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -390,7 +390,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// The rule that the call breaks.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::Backend, plain::Plain};
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// Plain.taken_back(256, 1024)?; // accepted
     /// # Ok::<(), gpucache::Error>(())
     /// ```

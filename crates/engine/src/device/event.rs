@@ -11,7 +11,7 @@ use crate::base::error::Result;
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-/// use gpucache::device::Event;
+/// use gpucache::device::backend::Event;
 ///
 /// /// Complete once as many pieces of work are done as there were when it was recorded.
 /// #[derive(Debug)]
@@ -39,7 +39,7 @@ pub unsafe trait Event: Any + fmt::Debug + Send + Sync {
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of `Backend`
+    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of `Backend`
     ///
     /// let event = Plain.new_event()?; // this backend's work is done when a call returns
     /// assert!(event.is_complete()?);

@@ -14,7 +14,7 @@ use crate::base::sync::OnceLock;
 /// ```
 /// use std::any::Any;
 /// use std::time::{Duration, Instant};
-/// use gpucache::device::Mark;
+/// use gpucache::device::backend::Mark;
 ///
 /// /// For a device whose work is done when a call returns.
 /// #[derive(Debug)]
@@ -40,7 +40,7 @@ pub trait Mark: Any + fmt::Debug + Send + Sync {
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::Backend, plain::Plain}; // as in the example of `Backend`
+    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of `Backend`
     /// if let (Some(first), Some(second)) = (Plain.mark()?, Plain.mark()?) {
     ///     println!("{:?} of work", second.since(&*first)?);
     /// }

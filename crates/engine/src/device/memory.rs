@@ -8,8 +8,9 @@ use std::sync::{Arc, PoisonError, Weak};
 use super::meter::Meter;
 use super::unknown::UnknownWork;
 use super::virtual_memory::VirtualMemory;
-use super::{process, quota};
+use super::{machine, process, quota};
 use crate::base::error::{Error, Result};
+use crate::base::limit::Limit;
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
 
 /// The kind of memory that the device's range uses.
@@ -28,7 +29,7 @@ enum RangeMemory {
 ///
 /// ```
 /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-/// use gpucache::device::{Memory, Stream};
+/// use gpucache::device::backend::{Memory, Stream};
 /// # use plain::Plain;
 ///
 /// let memory = std::sync::Arc::new(Memory::with_chunks());
@@ -41,7 +42,9 @@ pub struct Memory {
     id: u64,
     meter: Arc<Meter>,
     range_memory: RangeMemory,
-    /// The error of an environment variable whose limit could not be read.
+    /// Returns the size of the machine whose memory this is, for pages that do not know their capacity.
+    size: fn() -> Option<u64>,
+    /// The error of the limit in the environment variable.
     refusal: Mutex<Option<Error>>,
     /// The range of the device, which the folder `range` keeps here.
     range: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -80,7 +83,7 @@ impl Memory {
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
-    /// use {gpucache::device::Memory, pages::Pages}; // as in the example of `VirtualMemory`
+    /// use {gpucache::device::backend::Memory, pages::Pages}; // as in the example of `VirtualMemory`
     ///
     /// let memory = Memory::with_pages(Pages::default());
     /// ```
@@ -91,7 +94,7 @@ impl Memory {
     /// Memory whose range is made of chunks, which the streams' backends allocate.
     ///
     /// ```
-    /// use gpucache::device::Memory;
+    /// use gpucache::device::backend::Memory;
     ///
     /// let memory = Memory::with_chunks();
     /// ```
@@ -103,7 +106,7 @@ impl Memory {
     /// on their own. The limit in the environment variable is for devices and does not apply here.
     #[doc(hidden)]
     pub fn host_side(&self) -> &Arc<Memory> {
-        self.host_side.get_or_init(|| Memory::unlimited(RangeMemory::Chunks).into())
+        self.host_side.get_or_init(|| Memory { size: machine::size, ..Memory::unlimited(RangeMemory::Chunks) }.into())
     }
 
     /// The same, if an array ever left the device.
@@ -112,13 +115,26 @@ impl Memory {
         self.host_side.get()
     }
 
+    /// Memory of this machine: of these pages, or of chunks without them.
+    pub(super) fn of_machine(pages: Option<Arc<dyn VirtualMemory>>) -> Memory {
+        Memory::limited(Memory {
+            size: machine::size,
+            ..Memory::unlimited(pages.map_or(RangeMemory::Chunks, RangeMemory::Pages))
+        })
+    }
+
     fn of(range_memory: RangeMemory) -> Memory {
-        let mut memory = Memory::unlimited(range_memory);
-        match quota::from_environment(memory.capacity()) {
-            Ok(limit) => limit.into_iter().for_each(|bytes| memory.meter.set_limit(bytes)),
-            Err(error) => memory.refusal = Mutex::new(Some(error)),
-        }
-        memory
+        Memory::limited(Memory::unlimited(range_memory))
+    }
+
+    /// The same, with the limit in the environment.
+    fn limited(memory: Memory) -> Memory {
+        let set = || match quota::from_environment()? {
+            Some(limit) => memory.apply(limit).map_err(|_| quota::of_unknown_size(limit)),
+            None => Ok(()),
+        };
+        let refusal = Mutex::new(set().err());
+        Memory { refusal, ..memory }
     }
 
     fn unlimited(range_memory: RangeMemory) -> Memory {
@@ -134,6 +150,7 @@ impl Memory {
             id,
             meter,
             range_memory,
+            size: || None,
             refusal,
             range: OnceLock::new(),
             attached: OnceLock::new(),
@@ -203,18 +220,26 @@ impl Memory {
         self.pages()?.capacity()
     }
 
-    /// The bytes of a share of the device's capacity.
+    /// The bytes of memory that the device has, or the machine whose memory this is; `None` if neither is known. A limit that is a share
+    /// is a share of these bytes.
+    #[doc(hidden)]
+    pub fn size(&self) -> Option<u64> {
+        self.capacity().or_else(self.size)
+    }
+
+    /// Sets the hard or the soft limit. The other one stays as it is.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) if the device does not report its capacity, or if `share` is not in 0..=1.
-    #[doc(hidden)]
-    pub fn share(&self, share: f64) -> Result<u64> {
-        let refused = |detail: String, remedy| Err(Error::unavailable("a share of a device", detail, remedy));
-        match self.capacity() {
-            _ if !(0.0..=1.0).contains(&share) => refused(format!("it is {share}"), "give a number from 0 to 1"),
-            None => refused("the device does not tell how much memory it has".into(), "give a number of bytes"),
-            Some(capacity) => Ok(quota::of_share(share, capacity)),
+    /// [`is_unavailable`](Error::is_unavailable) for a share if the size of the device is unknown; the limits stay as they were then.
+    pub(crate) fn apply(&self, limit: Limit) -> Result<()> {
+        let bytes = if limit.parts().1.is_in_bytes() { limit.bytes(None) } else { limit.bytes(self.size()) }?;
+        if limit == Limit::NONE || !limit.is_soft() {
+            self.meter.set_limit(bytes);
         }
+        if limit == Limit::NONE || limit.is_soft() {
+            self.meter.set_soft_limit(bytes);
+        }
+        Ok(())
     }
 
     /// The most bytes that one allocation could get if nothing else were reserved: the capacity of the device or the lowest limit.

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 
+use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
 use crate::base::sync::{Mutex, MutexGuard};
@@ -63,7 +64,7 @@ pub(super) fn count_in(bytes: u64, enter: impl FnOnce() -> Result<()>) -> Result
 
 #[cold]
 fn over(limit: u64, held: u64, bytes: u64) -> Error {
-    let detail = format!("{held} of the {limit} bytes that its limit allows are held, of all devices");
+    let detail = format!("it reserves {} of all devices, and may reserve {}", Bytes(held), Bytes(limit));
     let error = Error::out_of_memory("the process", usize::try_from(bytes).unwrap_or(usize::MAX), detail);
     error.of_limit(limit, Bound::Process)
 }

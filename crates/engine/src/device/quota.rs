@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::process::{self, Part};
+use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
+use crate::base::limit::{FORMS, Limit};
 use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::shortage::Bound;
 
@@ -131,7 +133,7 @@ impl Quota {
 
 #[cold]
 fn over(limit: u64, held: u64, bytes: u64) -> Error {
-    let detail = format!("{held} of the {limit} bytes that its limit allows are held");
+    let detail = format!("this process reserves {} of the {} that it may", Bytes(held), Bytes(limit));
     let error = Error::out_of_memory("the device", usize::try_from(bytes).unwrap_or(usize::MAX), detail);
     error.of_limit(limit, Bound::Limit)
 }
@@ -139,76 +141,32 @@ fn over(limit: u64, held: u64, bytes: u64) -> Error {
 /// The environment variable that limits each device.
 pub(super) const VARIABLE: &str = "GPUCACHE_LIMIT";
 
-/// The limit that the environment variable sets for a device with `capacity` bytes, if the capacity is known.
+/// What the environment says of the limit of each device.
 ///
 /// # Errors
-/// [`is_unavailable`](Error::is_unavailable) for a text that is not a limit.
-pub(super) fn from_environment(capacity: Option<u64>) -> Result<Option<u64>> {
+/// [`is_unavailable`](Error::is_unavailable) for a text that is no limit.
+pub(super) fn from_environment() -> Result<Option<Limit>> {
     let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
     let text = text.to_string_lossy();
-    parse(&text, capacity).ok_or_else(|| {
-        let remedy = "set it to bytes, as `20GiB`, `500MB` or a plain number, or to a share of the device, as `80%`";
-        Error::unavailable(format!("the limit in {VARIABLE}"), format!("it is {text:?}"), remedy)
-    })
-}
-
-const UNITS: [(&str, u64); 9] = [
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-    ("KB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("TB", 1_000_000_000_000),
-    ("B", 1),
-];
-
-/// Reads bytes from a text: a number with or without a unit, or a share of the capacity. A share is no limit if the capacity is unknown.
-/// `None` for any other text.
-fn parse(text: &str, capacity: Option<u64>) -> Option<Option<u64>> {
-    let text = text.trim();
-    if let Some(share) = text.strip_suffix('%') {
-        let share = number(share)? / 100.0;
-        return Some(capacity.map(|capacity| of_share(share, capacity)));
+    match Limit::parse(&text) {
+        Some(limit) => Ok(Some(limit)),
+        None => Err(refused(format!("{text:?} is neither bytes nor a share"), FORMS)),
     }
-    let unit = |(name, bytes): (&str, u64)| Some((text.strip_suffix(name)?, bytes));
-    let (digits, unit) = UNITS.into_iter().find_map(unit).unwrap_or((text, 1));
-    let digits = digits.trim_end();
-    // A float cannot represent every whole number of this size exactly.
-    let whole = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    Some(Some(match whole {
-        Some(bytes) => bytes,
-        None => (number(digits)? * unit as f64) as u64,
-    }))
 }
 
-/// The bytes of a share of `capacity`.
-pub(super) fn of_share(share: f64, capacity: u64) -> u64 {
-    (capacity as f64 * share) as u64
+/// The error of a limit in the environment that is a share, on a device that does not tell its size.
+pub(super) fn of_unknown_size(limit: Limit) -> Error {
+    let detail = format!("`{limit}` is a share, and this device does not tell how much memory it has");
+    refused(detail, "set it to a number of bytes, as `20GiB`")
 }
 
-/// Reads a number: digits with or without a decimal point, and no other notation.
-fn number(text: &str) -> Option<f64> {
-    let text = text.trim_end();
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    text.parse().ok().filter(|_| is_plain)
+fn refused(detail: String, remedy: &'static str) -> Error {
+    Error::unavailable(format_args!("the limit in {VARIABLE}"), detail, remedy)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_limit_is_bytes_with_a_unit_or_a_share() {
-        let read = |text| parse(text, Some(1000)).flatten();
-        assert_eq!(["20GiB", "1.5 MiB", "500MB", "7"].map(read), [20 << 30, 3 << 19, 500_000_000, 7].map(Some));
-        assert_eq!([" 80% ", "12.5%", "9B", "0"].map(read), [800, 125, 9, 0].map(Some));
-        assert_eq!(read("18446744073709551615"), Some(u64::MAX));
-        assert_eq!(["", "GiB", "20 GiBs", "-1", "1e9", "inf", "NaN%", "20gib", "%"].map(read), [None; 9]);
-        let is_text = |text| parse(text, None).is_some();
-        assert_eq!((parse("80%", None), is_text("x%"), is_text("20GiB")), (Some(None), false, true));
-    }
 
     #[test]
     fn nothing_is_counted_in_beyond_the_limit() {

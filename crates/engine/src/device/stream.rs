@@ -6,7 +6,7 @@
 
 mod by_thread;
 mod bytes;
-pub(super) mod lane;
+pub(super) mod copy_stream;
 mod reserved;
 
 use std::any::Any;
@@ -85,7 +85,7 @@ impl Stream {
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::{Memory, Stream}, plain::Plain}; // as in the example of `Backend`
+    /// use {gpucache::device::backend::{Memory, Stream}, plain::Plain}; // as in the example of `Backend`
     /// // SAFETY: this memory maps nothing, and no other stream shares it.
     /// let stream = unsafe { Stream::new(Memory::default().into(), Plain) };
     /// ```

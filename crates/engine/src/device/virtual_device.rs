@@ -11,7 +11,6 @@ use std::sync::{Arc, PoisonError};
 
 use occupancy::{Occupancy, SPAN, overlaps};
 
-use super::Device;
 use super::backend::copies::Copies;
 use super::backend::{ALIGNMENT, Backend};
 use super::memory::Memory;
@@ -31,7 +30,7 @@ const VIRTUAL_GRANULARITY: u64 = 2 << 20;
 /// of a real device. Writes have no effect, and reads return zeros.
 ///
 /// The device checks every call: blocks in use must not overlap, must be aligned to 256 bytes, must have pages behind them, and must come
-/// back once. The next fallible call, or [`synchronize`](Device::synchronize), returns the error.
+/// back once. The next fallible call, or `synchronize`, returns the error.
 ///
 /// ```
 /// use gpucache::{cache_scope, device::Virtual, prelude::*};
@@ -96,6 +95,18 @@ impl Virtual {
         Virtual::over(bytes, VIRTUAL_GRANULARITY, false)
     }
 
+    /// The stream behind this handle.
+    ///
+    /// ```
+    /// use gpucache::device::Virtual;
+    ///
+    /// println!("{:?}", Virtual::new(1 << 30).stream_handle());
+    /// ```
+    #[inline]
+    pub fn stream_handle(&self) -> &Stream {
+        &self.0
+    }
+
     /// As [`new`](Virtual::new) or [`unchecked`](Virtual::unchecked), with pages of another size than 2 MiB: a multiple of 256 bytes, or
     /// the next one.
     #[doc(hidden)]
@@ -110,14 +121,6 @@ impl Virtual {
         // SAFETY: the pages and the backend return numbers that nobody dereferences. So there is no memory that one of them could use and
         // the other could not.
         Virtual(unsafe { Stream::new(memory.into(), Unbacked(addresses)) })
-    }
-}
-
-// SAFETY: `Virtual` is a transparent struct around a `Stream`, and returns this stream.
-#[diagnostic::do_not_recommend]
-unsafe impl Device for Virtual {
-    fn stream_handle(&self) -> &Stream {
-        &self.0
     }
 }
 

@@ -22,13 +22,13 @@ use crate::base::error::{Error, Result};
 /// be unchanged.
 #[doc = "\n# Example\n```"]
 #[doc = include_str!("../../docs/pages.rs")]
-#[doc = "\nlet memory = gpucache::device::Memory::with_pages(Pages::default());\n```"]
+#[doc = "\nlet memory = gpucache::device::backend::Memory::with_pages(Pages::default());\n```"]
 pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// The unit of mapping in bytes. It never changes and is a power of two of at least 256.
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
-    /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
+    /// use {gpucache::device::backend::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// assert!(Pages::default().granularity().is_power_of_two());
     /// ```
@@ -39,7 +39,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
-    /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
+    /// use {gpucache::device::backend::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// assert_eq!(Pages::default().capacity(), Some(1 << 20));
     /// ```
@@ -52,7 +52,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
-    /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
+    /// use {gpucache::device::backend::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// assert_eq!(Pages::default().available(), None);
     /// ```
@@ -67,7 +67,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
-    /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
+    /// use {gpucache::device::backend::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// let (address, bytes) = Pages::default().reserve()?;
     /// assert_eq!((address, bytes), (1 << 40, 1 << 40));
@@ -82,7 +82,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
-    /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
+    /// use {gpucache::device::backend::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// let pages = Pages::default();
     /// let (address, _) = pages.reserve()?;
@@ -105,7 +105,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
-    /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
+    /// use {gpucache::device::backend::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// let pages = Pages::default();
     /// let (address, _) = pages.reserve()?;
@@ -131,7 +131,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
-    /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
+    /// use {gpucache::device::backend::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// let pages = Pages::default();
     /// let (address, _) = pages.reserve()?;
@@ -166,7 +166,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
-    /// use {gpucache::device::VirtualMemory, pages::Pages}; // as in the example of the trait
+    /// use {gpucache::device::backend::VirtualMemory, pages::Pages}; // as in the example of the trait
     ///
     /// let pages = Pages::default();
     /// let (address, _) = pages.reserve()?;
@@ -191,7 +191,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
 /// The reason why a call for several pieces of memory ended early, and how many pieces are mapped now.
 ///
 /// ```
-/// use gpucache::device::Unfinished;
+/// use gpucache::device::backend::Unfinished;
 ///
 /// let error = gpucache::Error::device_failure("pages", "mapping", "the second of three was refused");
 /// let unfinished = Unfinished::new(1, error);
@@ -210,7 +210,7 @@ impl<E> Unfinished<E> {
     /// For an implementation of [`VirtualMemory`]: the call failed with `error`, and the first `mapped` pieces have memory.
     ///
     /// ```
-    /// use gpucache::device::Unfinished;
+    /// use gpucache::device::backend::Unfinished;
     ///
     /// let error = gpucache::Error::out_of_memory("pages", 4096, "two of three are mapped");
     /// assert_eq!(Unfinished::new(2, error).mapped, 2);

@@ -4,6 +4,7 @@
 //! and go. The ring begins small. It grows by the missing bytes, while the earlier arrays elsewhere are dropped. While nothing in
 //! the ring is alive, other threads may take it away, like an arena ([`lease`](crate::pressure::lease)).
 
+mod comparison;
 mod size;
 mod worth;
 
@@ -12,6 +13,7 @@ use super::{Planner, Resolved};
 use crate::device::Stream;
 use crate::home::Shared;
 use crate::record::{ArenaId, DropPath, Record, RecordStack, Request};
+use comparison::Comparison;
 use gpucache_plan::entries::{Envelope, Ring, Turns};
 use size::PATIENCE;
 pub(crate) use size::RingGrowth;
@@ -40,6 +42,7 @@ pub(super) struct Carry {
     served_before: u64,
     shortening: Shortening,
     worth: Worth,
+    comparison: Comparison,
     /// The arrays that the plans carry.
     plan: CarryPlan,
 }
@@ -115,6 +118,11 @@ impl Carry {
 
     pub(super) fn forget_waits(&mut self) {
         self.worth = Worth::default();
+    }
+
+    /// Whether the range serves the carried arrays for now, since it may need less memory than the ring.
+    pub(super) fn is_range_used(&self) -> bool {
+        self.comparison.is_range_used()
     }
 
     pub(super) fn is_there(&self) -> bool {

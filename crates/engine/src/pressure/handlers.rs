@@ -12,15 +12,15 @@ use crate::base::errand::run_user_code;
 use crate::base::held::assert_nothing_held;
 use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::sync::{Mutex, MutexGuard};
-use crate::device::{Device, Stream};
+use crate::device::{Memory, Stream};
 
 /// The request of an allocation that has found no memory so far.
 ///
 /// ```
-/// use gpucache::{device::Virtual, on_pressure, prelude::*};
+/// use gpucache::{device::Virtual, prelude::*};
 ///
 /// let device = Virtual::new(1 << 20);
-/// let handler = on_pressure(&device, |pressure| println!("{} bytes for {:?}", pressure.bytes, pressure.scope));
+/// let handler = device.on_pressure(|pressure| println!("{} bytes for {:?}", pressure.bytes, pressure.scope));
 /// assert!(device.zeros::<u8>(2 << 20).is_err()); // the handler gave nothing up
 /// ```
 #[derive(Clone, Debug)]
@@ -39,9 +39,9 @@ pub struct Pressure<'a> {
 /// Keeps a handler registered as long as it lives; returned by [`on_pressure`].
 ///
 /// ```
-/// use gpucache::{PressureHandler, device::Virtual, on_pressure};
+/// use gpucache::device::{Virtual, PressureHandler};
 ///
-/// let handler: PressureHandler = on_pressure(&Virtual::new(1 << 20), |_| {});
+/// let handler: PressureHandler = Virtual::new(1 << 20).on_pressure(|_| {});
 /// drop(handler); // not called any more
 /// ```
 #[must_use = "the handler is called only as long as this lives"]
@@ -70,20 +70,20 @@ fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use gpucache::{device::Virtual, on_pressure, prelude::*, reclaim, stats::ReclaimStep};
+/// use gpucache::{device::Virtual, prelude::*, stats::ReclaimStep};
 ///
 /// let device = Virtual::new(8 << 20);
 /// let cache = Arc::new(Mutex::new(vec![device.zeros::<u8>(6 << 20)?])); // can be computed again
 /// let spare = cache.clone();
-/// let _handler = on_pressure(&device, move |_| spare.lock().unwrap().clear());
+/// let _handler = device.on_pressure(move |_| spare.lock().unwrap().clear());
 /// let array = device.zeros::<u8>(4 << 20)?;
 /// assert!(cache.lock().unwrap().is_empty());
-/// assert_eq!(reclaim(&device).step(ReclaimStep::Handlers).served, 1);
+/// assert_eq!(device.stats().reclaim.step(ReclaimStep::Handlers).served, 1);
 /// # drop(array);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-pub fn on_pressure(device: &impl Device, handler: impl Fn(&Pressure<'_>) + Send + Sync + 'static) -> PressureHandler {
-    let handler = Arc::new(Handler { device: device.stream_handle().memory_id(), act: Box::new(handler) });
+pub fn on_pressure(memory: &Memory, handler: impl Fn(&Pressure<'_>) + Send + Sync + 'static) -> PressureHandler {
+    let handler = Arc::new(Handler { device: memory.id(), act: Box::new(handler) });
     handlers().push(handler.clone());
     PressureHandler(handler)
 }

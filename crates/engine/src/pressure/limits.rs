@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::reclaim::{self, Holder, Idle, Releaser};
 use super::steps::ReclaimStats;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
+use crate::base::limit::Limit;
 use crate::base::sync::Mutex;
 use crate::device::{Memory, process};
 use crate::range::{DeviceRange, WaitFor, give_back_elsewhere};
@@ -31,25 +32,38 @@ pub(super) fn account<R: Default>(memory: &Memory, act: impl FnOnce(&mut Account
 /// The functions that front ends call on a memory that may run short. It is a device's memory, or the host's memory beside a
 /// device.
 impl Memory {
-    /// Lets the process reserve at most `bytes` bytes of this memory. Idle memory beyond that goes back at once.
+    /// Limits how much of it the process holds. Idle memory beyond the limit goes back at once.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](crate::Error::is_unavailable) for a share of a device that does not tell its size.
     #[doc(hidden)]
-    pub fn set_limit(&self, bytes: u64) {
-        self.meter().set_limit(bytes);
-        shrink_to(self, bytes);
+    pub fn set_limit(&self, limit: Limit) -> Result<()> {
+        self.apply(limit)?;
+        shrink_to(self, self.meter().limit().min(self.meter().soft_limit()));
+        Ok(())
     }
 
-    /// Makes idle memory go back before the process reserves more than `bytes` bytes.
+    /// Limits how many bytes scopes keep idle once they are left.
+    ///
+    /// # Errors
+    /// As for [`set_limit`](Memory::set_limit), and for a soft limit.
     #[doc(hidden)]
-    pub fn set_soft_limit(&self, bytes: u64) {
-        self.meter().set_soft_limit(bytes);
-        shrink_to(self, bytes);
-    }
-
-    /// Lets scopes keep at most `bytes` bytes idle once they are left.
-    #[doc(hidden)]
-    pub fn set_idle_limit(&self, bytes: u64) {
+    pub fn set_idle_limit(&self, limit: Limit) -> Result<()> {
+        let bytes = limit.bytes(self.size())?;
+        refuse_soft(limit, "idle memory goes back at the limit anyway")?;
         account(self, |account| account.idle_limit = Some(bytes).filter(|&bytes| bytes < u64::MAX));
         IS_LIMITED.store(Memory::every().iter().any(|memory| idle_limit(memory).is_some()), Relaxed);
+        Ok(())
+    }
+
+    /// Limits the host's memory for what leaves this device.
+    ///
+    /// # Errors
+    /// As for [`set_limit`](Memory::set_limit), and for a soft limit.
+    #[doc(hidden)]
+    pub fn set_host_limit(&self, limit: Limit) -> Result<()> {
+        refuse_soft(limit, "an array that leaves the device needs its place on the host")?;
+        self.host_side().set_limit(limit)
     }
 
     /// Lets a request that finds no memory wait at most this long for other threads.
@@ -58,18 +72,15 @@ impl Memory {
         account(self, |account| account.allocation_timeout = most);
     }
 
-    /// Gives pages without blocks back to the device. Returns the bytes.
-    ///
-    /// # Errors
-    /// A failure of the device, or of work on it.
+    /// Gives pages in which no block lies back to the device. Returns the bytes, and the failure of the device, or of work on it, that
+    /// kept others from going back.
     #[doc(hidden)]
-    pub fn trim(&self) -> Result<u64> {
+    pub fn trim(&self) -> (u64, Option<Error>) {
         reclaim::release_idle(Idle::Budgeted, self.id(), 0, Releaser::Trim);
-        let trim = |range: Option<&DeviceRange>| range.map_or(Ok(0), |range| range.trim(0, WaitFor::AnyWork));
         let (own, host) = (DeviceRange::known(self), self.known_host_side().and_then(|host| DeviceRange::known(host)));
-        let (trimmed, host_trimmed) = (trim(own), trim(host));
+        let [(bytes, failure), (_, host_failure)] = [own, host].map(|range| range.map_or((0, None), trimmed));
         own.into_iter().chain(host).for_each(DeviceRange::drop_ended);
-        host_trimmed.and(trimmed)
+        (bytes, failure.or(host_failure))
     }
 
     /// The bytes in use in all scopes.
@@ -84,13 +95,46 @@ impl Memory {
         account(self, |account| account.reclaim)
     }
 
-    /// Lets this process reserve at most `bytes` bytes of all devices together, hosts included.
+    /// Limits how much this process holds of all devices together, hosts included.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](crate::Error::is_unavailable) for a share, and for a soft limit.
     #[doc(hidden)]
-    pub fn set_process_limit(bytes: u64) {
+    pub fn set_process_limit(limit: Limit) -> Result<()> {
+        refuse_soft(limit, "the process has a hard limit only")?;
+        if !limit.parts().1.is_in_bytes() {
+            let detail = "the devices of a process have no size together";
+            return Err(Error::unavailable(
+                format_args!("the limit `{limit}`"),
+                detail,
+                "set a number of bytes, as `20GiB`",
+            ));
+        }
+        let bytes = limit.bytes(None)?;
         process::set_limit(bytes);
         let excess = || process::held().saturating_sub(bytes);
         let trim = || _ = give_back_elsewhere(NO_DEVICE, excess());
         shrink(|| reclaim::by_age(None, None), Releaser::Others, excess, trim);
+        Ok(())
+    }
+}
+
+/// # Errors
+/// [`is_unavailable`](crate::Error::is_unavailable) for a soft limit, for this reason.
+fn refuse_soft(limit: Limit, reason: &str) -> Result<()> {
+    if limit.is_soft() {
+        let remedy = "set the same limit without `soft`";
+        return Err(Error::unavailable(format_args!("the limit `{limit}`"), reason, remedy));
+    }
+    Ok(())
+}
+
+/// Gives free pages of a range back, whatever scopes may need again. Returns the bytes, and why others stayed.
+fn trimmed(range: &DeviceRange) -> (u64, Option<Error>) {
+    let before = range.occupancy().reserved;
+    match range.trim(0, WaitFor::AnyWork) {
+        Ok(bytes) => (bytes, None),
+        Err(error) => (before.saturating_sub(range.occupancy().reserved), Some(error)),
     }
 }
 

@@ -45,7 +45,7 @@ mod steps;
 
 pub use demand::Told;
 pub use handlers::{Pressure, PressureHandler, on_pressure, without_handlers};
-pub use reclaim::on_spill;
+pub use reclaim::{Offloading, on_spill};
 #[cfg(feature = "foreign")]
 pub use serve::retry_call;
 pub use steps::{ReclaimStats, ReclaimStep, StepUse};

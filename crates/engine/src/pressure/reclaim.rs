@@ -87,6 +87,9 @@ pub(crate) trait Holder: Sync {
     /// The bytes in use, and the idle bytes.
     fn held_bytes(&'static self) -> (u64, u64);
 
+    /// Whether another thread is inside the scope.
+    fn is_entered_elsewhere(&self) -> bool;
+
     /// The leases of the blocks that the holder serves from without a lock.
     fn leases(&'static self) -> [&'static Lease; 2];
 }
@@ -186,21 +189,26 @@ pub(crate) fn by_age(device: Option<u64>, own: Option<&'static dyn Holder>) -> V
 /// The memory of each scope on a device.
 pub(super) fn scope_memory(device: u64) -> Vec<ScopeMemory> {
     let read = |holder: &'static dyn Holder| {
-        let (busy, idle) = holder.held_bytes();
-        Some(ScopeMemory::new(holder.name()?, busy, idle))
+        Some(ScopeMemory::new(holder.name()?, holder.held_bytes(), holder.is_entered_elsewhere()))
     };
     serving(device).filter_map(read).collect()
 }
 
-/// Moves arrays of the device with this id to host memory, so that as many bytes become free. Returns the bytes. If no array left,
-/// returns the device failure that prevented it.
-type Spill = fn(u64, u64) -> Result<u64>;
+/// The functions of whoever has arrays that may move to host memory. Each gets the id of a device.
+#[derive(Clone, Copy)]
+pub struct Offloading {
+    /// Moves arrays of the device to host memory, so that as many bytes become free. Returns the bytes. If no array left, returns the
+    /// device failure that prevented it.
+    pub spill: fn(u64, u64) -> Result<u64>,
+    /// The bytes of such arrays that the program uses now, so that they cannot leave.
+    pub fetched: fn(u64) -> u64,
+}
 
-static SPILL: OnceLock<Spill> = OnceLock::new();
+static OFFLOADING: OnceLock<Offloading> = OnceLock::new();
 
-/// Registers a function that moves arrays in use to host memory. It is called before an allocation fails.
-pub fn on_spill(spill: Spill) {
-    SPILL.get_or_init(|| spill);
+/// Registers the functions. They are called before an allocation fails.
+pub fn on_spill(offloading: Offloading) {
+    OFFLOADING.get_or_init(|| offloading);
 }
 
 /// Moves arrays of a device to host memory, so that `bytes` bytes become free. Returns the bytes.
@@ -208,7 +216,12 @@ pub fn on_spill(spill: Spill) {
 /// # Errors
 /// The device failure that prevented an array from leaving, if no array left.
 pub(super) fn spill(device: u64, bytes: u64) -> Result<u64> {
-    SPILL.get().map_or(Ok(0), |spill| spill(device, bytes))
+    OFFLOADING.get().map_or(Ok(0), |offloading| (offloading.spill)(device, bytes))
+}
+
+/// The bytes of arrays that would move to host memory if the program did not use them now.
+pub(super) fn fetched(device: u64) -> u64 {
+    OFFLOADING.get().map_or(0, |offloading| (offloading.fetched)(device))
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

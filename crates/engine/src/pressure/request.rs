@@ -64,7 +64,12 @@ impl Asked<'_> {
             scope_site: holder.and_then(|holder| holder.site()),
             stream: stream.id(),
             held_bytes: stream.meter().held(),
+            scope_bytes: holder.filter(|_| error.is_of_scope()).map(|holder| {
+                let (busy, idle) = holder.held_bytes();
+                busy.saturating_add(idle)
+            }),
             process_bytes: process::held(),
+            fetched_bytes: reclaim::fetched(stream.memory_id()),
             // A question to the driver while a graph is captured may end the capture.
             elsewhere_bytes: if stream.is_capturing() { None } else { stream.memory().held_elsewhere() },
             ..Shortage::default()

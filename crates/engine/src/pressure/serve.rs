@@ -18,7 +18,9 @@ use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::{self, TARGET};
-use crate::device::{Stream, process, softly};
+#[cfg(feature = "foreign")]
+use crate::device::Stream;
+use crate::device::{process, softly};
 use crate::range::{DeviceRange, WaitFor, await_elsewhere, devices_but, give_back_elsewhere};
 
 /// How often a request is made again while others give memory back, each time too late. If this many threads are in need at once,

@@ -97,9 +97,9 @@ pub fn replay<D: Contents>(
 ) -> Result<Figures> {
     let Some(limit) = limit else { return measure(device, device, history, policy, passes) };
     let before = device.memory().limit.unwrap_or(u64::MAX);
-    gpucache::limit(device, limit);
+    device.set_limit(limit)?;
     let figures = measure(device, device, history, policy, passes);
-    gpucache::limit(device, before);
+    device.set_limit(before)?;
     figures
 }
 

@@ -8,7 +8,7 @@ use super::Backend;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use gpucache::device::Copies;
+/// use gpucache::device::backend::Copies;
 /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
 /// use plain::Plain; // as in the example of `Backend`
 ///

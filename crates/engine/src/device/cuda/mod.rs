@@ -45,7 +45,6 @@ pub(crate) use self::own_calls::disown;
 use self::pages::CudaPages;
 use self::queue::Queue;
 use self::unknown::AnyWork;
-use super::Device;
 use super::memory::Memory;
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
@@ -106,6 +105,12 @@ impl GpuStream {
         })
     }
 
+    /// The stream behind this handle.
+    #[inline]
+    pub fn stream_handle(&self) -> &Stream {
+        &self.0
+    }
+
     /// cudarc's stream.
     #[inline]
     pub fn stream(&self) -> &Arc<CudaStream> {
@@ -120,17 +125,8 @@ impl GpuStream {
     #[inline]
     fn memory(&self) -> &CudaMemory {
         // SAFETY: the stream of a `GpuStream` is over a `CudaMemory`. `Unmade::make` makes only such streams, and `Known` keeps and wraps
-        // no others. The caller of `from_stream_handle` promises that another `GpuStream` returned its stream.
+        // no others.
         unsafe { self.0.backend_unchecked::<CudaMemory>() }
-    }
-}
-
-// SAFETY: `GpuStream` is a transparent struct around a `Stream`, and returns this stream.
-#[diagnostic::do_not_recommend]
-unsafe impl Device for GpuStream {
-    #[inline]
-    fn stream_handle(&self) -> &Stream {
-        &self.0
     }
 }
 

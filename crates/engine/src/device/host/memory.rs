@@ -20,9 +20,9 @@ pub(in crate::device) struct HostMemory;
 /// Pages on Linux. On other systems, chunks of the global allocator.
 pub(super) fn memory() -> Memory {
     #[cfg(target_os = "linux")]
-    return Memory::with_pages(super::pages::HostPages);
+    return Memory::of_machine(Some(Arc::new(super::pages::HostPages)));
     #[cfg(not(target_os = "linux"))]
-    return Memory::with_chunks();
+    return Memory::of_machine(None);
 }
 
 fn layout(bytes: usize) -> Result<Layout> {

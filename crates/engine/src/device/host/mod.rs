@@ -19,7 +19,6 @@ pub(super) use self::memory::HostMemory;
 use self::memory::memory;
 use self::queue::Queue;
 use self::queued::Queued;
-use super::Device;
 use super::memory::Memory;
 use super::stream::Stream;
 use crate::base::error::Result;
@@ -28,9 +27,9 @@ use crate::base::sync::OnceLock;
 /// A stream of the host.
 ///
 /// ```
-/// use gpucache_engine::device::{Device, HostStream};
+/// use gpucache_engine::device::HostStream;
 ///
-/// HostStream::default().synchronize()?; // on this stream, work is done when a call returns
+/// HostStream::default().stream_handle().synchronize()?; // on this stream, work is done when a call returns
 /// # Ok::<(), gpucache_engine::Error>(())
 /// ```
 #[derive(Clone)]
@@ -67,6 +66,12 @@ impl HostStream {
             (_, None) => {}
         }
         Ok(())
+    }
+
+    /// The stream behind this handle.
+    #[inline]
+    pub fn stream_handle(&self) -> &Stream {
+        &self.0
     }
 
     /// Whether work on this stream is done when a call returns.
@@ -107,15 +112,6 @@ impl Default for HostStream {
         static STREAM: OnceLock<Stream> = OnceLock::new();
         // SAFETY: the range maps memory of this process, and `HostMemory` allocates and uses memory of this process.
         HostStream(STREAM.get_or_init(|| unsafe { Stream::new(memory().into(), HostMemory) }).clone())
-    }
-}
-
-// SAFETY: `HostStream` is a transparent struct around a `Stream`, and returns this stream.
-#[diagnostic::do_not_recommend]
-unsafe impl Device for HostStream {
-    #[inline]
-    fn stream_handle(&self) -> &Stream {
-        &self.0
     }
 }
 

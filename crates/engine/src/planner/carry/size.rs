@@ -1,7 +1,8 @@
 //! How large a ring becomes, and when it is given up.
 
 use super::Carry;
-use super::worth::{LOOK_IN, most, room};
+use super::comparison::{Reading, Verdict};
+use super::worth::{LOOK_IN, is_fat, most, room};
 use crate::base::amounts::total;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::{Counter, Shared};
@@ -51,10 +52,20 @@ const FREE_SHARE: u64 = 64;
 /// A ring with more blocks than this grows no more, since each block wastes up to an array at its end.
 const MOST_REGIONS: usize = 8;
 
+impl Reading {
+    fn of(stream: &Stream) -> Reading {
+        let used = stream.memory().meter().read();
+        Reading { bytes: used.bytes, calls: used.times_taken().saturating_add(used.times_given_back()) }
+    }
+}
+
 impl Planner {
     /// The growth that the ring needs for a request of `wanted` bytes that it could not serve. `None` if the ring may not grow.
     pub(crate) fn wanted_growth(&mut self, shared: &Shared, wanted: u64) -> Option<RingGrowth> {
-        let stream = self.plans.stream().filter(|_| self.may_grow())?.clone();
+        let stream = self.plans.stream()?.clone();
+        if !self.may_grow(shared, &stream) {
+            return None;
+        }
         let (in_use, all) = (self.in_use(shared, wanted), self.held(shared));
         let left = room(in_use).saturating_sub(all);
         let left_at_most = most(in_use, self.plans.grows()).saturating_sub(all);
@@ -78,10 +89,38 @@ impl Planner {
     }
 
     /// Whether the ring may become larger in this entry.
-    fn may_grow(&self) -> bool {
-        let Carry { ring, waits, worth, .. } = &self.carry;
+    fn may_grow(&mut self, shared: &Shared, stream: &Stream) -> bool {
+        let Carry { ring, waits, worth, comparison, .. } = &mut self.carry;
         let is_over = waits.is_over(self.entry.number) && worth.may_try(self.entry.number);
-        ring.regions() <= MOST_REGIONS && is_over
+        if ring.regions() > MOST_REGIONS || !is_over {
+            return false;
+        }
+        let verdict = comparison.verdict(self.entry.number, Reading::of(stream));
+        match verdict {
+            Verdict::Range => worth.gave_up(self.entry.number),
+            // The arrays that are alive now leave gaps in the range as they are dropped.
+            Verdict::Ring => self.trimming.note_spare(shared.counters.times_taken()),
+            Verdict::None | Verdict::Open => (),
+        }
+        matches!(verdict, Verdict::None | Verdict::Ring)
+    }
+
+    /// Goes on without the ring for some entries if the scope has far more memory than was ever in use: the range may need less.
+    fn compare_ring(&mut self, shared: &Shared) -> bool {
+        let held = self.held(shared);
+        let is_fat = is_fat(held, self.in_use(shared, 0));
+        let entry = self.entry.number;
+        let Some(stream) = self.plans.stream() else { return false };
+        if is_fat && self.carry.comparison.has_outgrown(held) {
+            self.give_ring_up(shared);
+            return true;
+        }
+        if !self.carry.comparison.is_due(entry, is_fat) {
+            return false;
+        }
+        self.carry.comparison.begin(entry, Reading::of(stream));
+        self.vacate_ring(shared);
+        true
     }
 
     /// Serves a request of `bytes` bytes, for which the ring had no room, beside the ring. If the scope would then have far too
@@ -213,7 +252,9 @@ impl Planner {
         if self.is_ring_too_large(shared) {
             return self.give_ring_up(shared);
         }
-        self.shorten_ring(shared);
+        if !self.compare_ring(shared) {
+            self.shorten_ring(shared);
+        }
     }
 
     /// Whether arena, ring and the memory beside them are too much for the scope's peak in use.

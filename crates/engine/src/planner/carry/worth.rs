@@ -39,6 +39,9 @@ const SHARE: u64 = 4;
 const MOST: u64 = 3;
 /// As `MOST`, where sizes grow: the ring then has room for three arrays if two were in use at once.
 const MOST_GROWING: u64 = 2;
+/// A scope has far too much if it has this share more than its peak in use. Best fit alone reserves 1.06 times the live peak of
+/// recorded runs.
+const FAT: u64 = 8;
 /// A page of the device. Each scope may have this much more.
 const LITTLE: u64 = 2 << 20;
 /// An entry in which the ring was too small or too large adds this; any other entry subtracts 1.
@@ -95,6 +98,11 @@ pub(super) fn most(in_use: u64, grows: bool) -> u64 {
 /// The most bytes that the scope may have after the ring grew for a request.
 pub(super) fn room(in_use: u64) -> u64 {
     with_share(in_use, SHARE)
+}
+
+/// Whether so many bytes are far more than were ever in use at once.
+pub(super) fn is_fat(held: u64, in_use: u64) -> bool {
+    held > with_share(in_use, FAT)
 }
 
 fn with_share(in_use: u64, share: u64) -> u64 {

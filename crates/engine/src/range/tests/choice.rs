@@ -7,7 +7,7 @@ use super::super::fit::EVERY_SPAN;
 use super::super::{ALIGN, Backing, Range, RangeBlock, Tag};
 use super::device::{Device, GRANULE};
 use super::properties::range;
-use crate::device::{Device as _, Memory, Virtual};
+use crate::device::{Memory, Virtual};
 use crate::order::{Member, Streams};
 
 /// A range with free places of these lengths, apart from each other and from its end. Each has a stream that freed it last.

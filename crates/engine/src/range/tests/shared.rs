@@ -1,7 +1,7 @@
 //! The range of a device, with streams behind it.
 
 use super::super::{DeviceRange, Limit, RangeState, WaitFor};
-use crate::device::{Device, Virtual};
+use crate::device::Virtual;
 
 const GRANULE: u64 = 2 << 20;
 
@@ -31,7 +31,7 @@ fn a_block_is_gathered_taken_apart_and_given_back() {
     pieces.into_iter().chain([pinned.block, last.block]).for_each(|block| range.free(stream, block));
     assert_eq!(range.trim(0, WaitFor::Nothing).unwrap(), 10 * GRANULE);
     assert_eq!(occupancy(range), [0, 0, 10]);
-    device.synchronize().unwrap();
+    device.stream_handle().synchronize().unwrap();
 }
 
 #[test]
@@ -51,5 +51,5 @@ fn pages_move_once_far_more_is_reserved_than_was_in_use() {
     assert_eq!((moved.calls, occupancy(range)), (4 + 16, [64 + 12, 32 + 16, 64 + 12]));
     pinned.into_iter().chain([moved.block]).for_each(|block| range.free(stream, block));
     range.trim(0, WaitFor::Nothing).unwrap();
-    device.synchronize().unwrap();
+    device.stream_handle().synchronize().unwrap();
 }

@@ -9,7 +9,7 @@ use super::super::{ALIGN, Backing, Limit, Range, RangeBlock};
 use super::device::{Device, GRANULE, Refusal};
 use super::model::Model;
 use super::properties::range;
-use crate::device::{Device as _, Memory, Stream, Virtual};
+use crate::device::{Memory, Stream, Virtual};
 use crate::order::{Member, Streams};
 
 #[derive(Clone, Debug)]

@@ -157,7 +157,7 @@ fn steps_of_the_same_order_are_planned() {
 #[test]
 fn a_limit_holds_for_the_replay_alone() {
     let (device, history) = (Virtual::new(1 << 30), history("limited for a while"));
-    gpucache::limit(&device, 512 * MIB);
+    device.set_limit(512 * MIB).unwrap();
     let within = |limit| replay(&device, &history, Policy::Direct, limit, NonZeroUsize::MIN).unwrap();
     assert_eq!(within(Some(223 * MIB)).out_of_memory, 2);
     assert_eq!(device.memory().limit, Some(512 * MIB));

@@ -11,13 +11,13 @@ use gpucache_engine::base::sync::{Mutex, MutexGuard};
 /// What arrays that may move to host memory did so far, on a device or in the entries of a scope.
 ///
 /// ```
-/// use gpucache::{Placed, Placement, prelude::*, stats};
+/// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};
 ///
 /// let device = Host::new_stream()?;
 /// let weights = Placed::new(device.zeros::<f32>(1 << 20)?)?;
 /// weights.set_placement(Placement::Host)?; // leaves
 /// drop(weights.fetch()?); // comes, and leaves again, without another copy as nobody wrote it
-/// let stats = stats::device(&device).offload;
+/// let stats = device.stats().offload;
 /// assert_eq!((stats.bytes_out, stats.bytes_in, stats.evictions), (4 << 20, 4 << 20, 2));
 /// println!("{stats}");
 /// # Ok::<(), gpucache::Error>(())
@@ -25,7 +25,7 @@ use gpucache_engine::base::sync::{Mutex, MutexGuard};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct PlacedStats {
+pub struct OffloadStats {
     /// Bytes copied to the device.
     pub bytes_in: u64,
     /// Bytes copied to the host.
@@ -43,7 +43,7 @@ pub struct PlacedStats {
     /// For how long streams had nothing to do but wait for moves: for a copy, or for a thread that makes the move, and waits for
     /// memory meanwhile. The time is taken on the streams, between what they did before the move and what they may do next, so that
     /// a move beside work counts nothing. What is not over yet is not in it, nor what a device does whose
-    /// [`Backend::mark`](crate::device::Backend::mark) tells no time.
+    /// [`Backend::mark`](crate::device::backend::Backend::mark) tells no time.
     ///
     /// Of the entries that go by a known order the first two by the same moves are timed, and then one of sixteen. Each of these counts
     /// for the entries since the one that was timed before it.
@@ -63,24 +63,24 @@ pub struct PlacedStats {
     pub pageable_bytes: u64,
 }
 
-impl PlacedStats {
+impl OffloadStats {
     /// What was done since an earlier reading, as in the last steps of a training. What is on the device, and held of the host, is that of
     /// this reading.
     ///
     /// ```
-    /// use gpucache::{Placed, Placement, prelude::*, stats};
+    /// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};
     ///
     /// let device = Host::new_stream()?;
     /// let weights = Placed::new(device.zeros::<f32>(1 << 20)?)?;
     /// weights.set_placement(Placement::Host)?;
-    /// let before = stats::device(&device).offload;
+    /// let before = device.stats().offload;
     /// drop(weights.fetch()?);
-    /// let since = stats::device(&device).offload.since(&before);
+    /// let since = device.stats().offload.since(&before);
     /// assert_eq!((since.bytes_out, since.bytes_in, since.evictions), (0, 4 << 20, 1));
     /// # Ok::<(), gpucache::Error>(())
     /// ```
-    pub fn since(&self, earlier: &PlacedStats) -> PlacedStats {
-        PlacedStats {
+    pub fn since(&self, earlier: &OffloadStats) -> OffloadStats {
+        OffloadStats {
             bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
             bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
             evictions: self.evictions.saturating_sub(earlier.evictions),
@@ -97,12 +97,14 @@ impl PlacedStats {
     }
 
     /// Adds what was done, and what is held.
-    pub(crate) fn add(&mut self, more: &PlacedStats) {
-        let PlacedStats { bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched, .. } =
-            self;
+    pub(crate) fn add(&mut self, more: &OffloadStats) {
+        let OffloadStats {
+            bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched, ..
+        } = self;
         let own = [bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched];
-        let PlacedStats { bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched, .. } =
-            *more;
+        let OffloadStats {
+            bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched, ..
+        } = *more;
         let others = [bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched];
         own.into_iter().zip(others).for_each(|(own, more)| add(own, more));
         add(&mut self.mispredictions, more.mispredictions);
@@ -117,15 +119,15 @@ impl PlacedStats {
     /// The share of the time of all copies that no stream waited for, from 0 to 1; `None` where none was timed.
     ///
     /// ```
-    /// use gpucache::{Placed, Placement, prelude::*, stats};
+    /// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};
     ///
     /// let device = Host::new_stream()?;
     /// let weights = Placed::new(device.zeros::<f32>(1 << 20)?)?;
-    /// assert!(stats::device(&device).offload.hidden_share().is_none());
+    /// assert!(device.stats().offload.hidden_share().is_none());
     /// weights.set_placement(Placement::Host)?;
     /// drop(weights.fetch()?);
     /// device.synchronize()?;
-    /// let share = stats::device(&device).offload.hidden_share().unwrap();
+    /// let share = device.stats().offload.hidden_share().unwrap();
     /// assert!((0.0..=1.0).contains(&share));
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -135,7 +137,7 @@ impl PlacedStats {
     }
 }
 
-impl fmt::Display for PlacedStats {
+impl fmt::Display for OffloadStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} in, {} out; ", Bytes(self.bytes_in), Bytes(self.bytes_out))?;
         let evictions = Count(self.evictions, "eviction", "evictions");
@@ -157,19 +159,19 @@ impl fmt::Display for PlacedStats {
 /// What is counted for a device or for a scope.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    stats: Mutex<PlacedStats>,
+    stats: Mutex<OffloadStats>,
     /// The copies that were timed; none of a scope.
     speed: Mutex<Speed>,
 }
 
 impl Moves {
     /// Without what is held of the host's memory.
-    pub(super) fn read(&self) -> PlacedStats {
+    pub(super) fn read(&self) -> OffloadStats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes a count.
-    pub(super) fn count(&self, count: impl FnOnce(&mut PlacedStats)) {
+    pub(super) fn count(&self, count: impl FnOnce(&mut OffloadStats)) {
         count(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
     }
 

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
 use super::guard::{Ending, Fetched, FetchedMut};
+use super::host_pool::Rests;
+use super::host_pools;
 use super::placement::Placement;
 use super::recorder::{self, Noted};
 use super::slot::{Slot, gone};
-use super::yard::Rests;
-use super::yards;
 use crate::array::{Array, Element, Shape};
 use crate::device::Device;
 use gpucache_engine::Result;
@@ -21,23 +21,23 @@ use gpucache_plan::offload::Access;
 ///
 /// [`fetch`](Placed::fetch) and [`fetch_mut`](Placed::fetch_mut) give it on the device: it comes from the host if need be, in the order of
 /// its stream, and stays as long as the guard lives. What is only read needs no copy when it leaves again. Where it rests is its
-/// [`Placement`]: `Auto` leaves what fits on the device, and beyond the device's [`limit`](crate::limit), or where an allocation finds
+/// [`Placement`]: `Auto` leaves what fits on the device, and beyond the device's [`limit`](crate::device::Device::set_limit), or where an allocation finds
 /// no memory, what was used least recently leaves.
 ///
 /// Its memory is of no scope. Where it leaves and comes, it does so on queues of its own, beside the work of the program's streams.
 ///
 /// ```
-/// use gpucache::{Placed, device::Virtual, limit, prelude::*, stats};
+/// use gpucache::{device::Virtual, prelude::*, stats, offload::Placed};
 ///
 /// let device = Virtual::new(1 << 30);
-/// limit(&device, 12 << 20);
+/// device.set_limit(12 << 20)?;
 /// // Twice as much as may be on the device.
 /// let layers: Vec<_> = (0..6).map(|_| Placed::zeros(&device, 1 << 20)).collect::<gpucache::Result<Vec<Placed<f32, _>>>>()?;
 /// for layer in &layers {
 ///     let weights = layer.fetch()?;
 ///     assert_eq!(weights.shape(), [1 << 20]);
 /// }
-/// assert!(device.memory().bytes <= 12 << 20 && stats::device(&device).offload.bytes_in >= 12 << 20);
+/// assert!(device.memory().bytes <= 12 << 20 && device.stats().offload.bytes_in >= 12 << 20);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub struct Placed<T: Element, D: Device> {
@@ -47,13 +47,13 @@ pub struct Placed<T: Element, D: Device> {
 
 impl<T: Element, D: Device> Placed<T, D> {
     /// Places an array: as the innermost scope says that says it ([`Scope::placement`](crate::Scope::placement)), or else as
-    /// [`default_placement`](crate::default_placement) does. To rest on the host it leaves now.
+    /// [`set_default_placement`](crate::offload::set_default_placement) does. To rest on the host it leaves now.
     ///
     /// # Errors
     /// As for [`set_placement`](Placed::set_placement); the array is dropped then.
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// let placed = Placed::new(Array::from_slice(&Host::new(), 3, &[1, 2, 3])?)?;
     /// assert_eq!(placed.to_vec()?, [1, 2, 3]);
@@ -68,9 +68,9 @@ impl<T: Element, D: Device> Placed<T, D> {
     }
 
     pub(super) fn with(array: Array<T, D>, placement: Placement) -> Self {
-        let yard = yards::of(array.device().stream_handle());
+        let pool = host_pools::of(array.device().stream_handle());
         let dims = array.shape().to_vec();
-        Placed { slot: Slot::new(yard, array, placement), dims }
+        Placed { slot: Slot::new(pool, array, placement), dims }
     }
 
     /// A new array of zeros, for which others leave if there is no room. Its memory is of no scope, so that it makes no plan
@@ -80,7 +80,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// As for [`Array::zeros`].
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// let moments = Placed::<f32, _>::zeros(&Host::new(), [2, 3])?;
     /// assert_eq!(moments.shape(), [2, 3]);
@@ -96,14 +96,14 @@ impl<T: Element, D: Device> Placed<T, D> {
     ///
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if nothing else may leave for it; [`is_unavailable`](crate::Error::is_unavailable) if it
-    /// is away and a graph is captured, or in a handler ([`on_pressure`](crate::on_pressure)) of the shortage that it met itself on its way;
+    /// is away and a graph is captured, or in a handler ([`on_pressure`](crate::device::Device::on_pressure)) of the shortage that it met itself on its way;
     /// a failure of the device. The array stays where it is then.
     ///
     /// Threads that fetch the same array wait for the one that copies it. They do not wait for a handler that this one calls, beyond a
     /// quarter of a second: the fetch is an out-of-memory error then.
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// let weights = Placed::new(Array::full(&Host::new(), 8, 2.0f32)?)?;
     /// assert_eq!(weights.fetch()?[7], 2.0);
@@ -139,7 +139,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// As for [`fetch`](Placed::fetch).
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// let mut weights = Placed::new(Host::new().zeros::<f32>(8)?)?;
     /// weights.fetch_mut()?.fill(3.0);
@@ -172,7 +172,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     #[inline(always)]
     fn note_use(&self, access: Access) -> Option<Noted> {
         let tag = &self.slot.tag;
-        tag.used.store(self.slot.yard.now(), Relaxed);
+        tag.used.store(self.slot.pool.now(), Relaxed);
         if recorder::is_known(tag, access) { None } else { recorder::note(&self.slot, access) }
     }
 
@@ -190,7 +190,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// Where it rests.
     ///
     /// ```
-    /// use gpucache::{Placed, Placement, prelude::*};
+    /// use gpucache::{prelude::*, offload::{Placed, Placement}};
     ///
     /// let placed = Placed::new(Host::new().zeros::<u8>(8)?)?;
     /// assert_eq!(placed.placement(), Placement::Auto);
@@ -204,14 +204,14 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// Has it rest elsewhere from its next use on; it neither comes nor leaves now.
     ///
     /// ```
-    /// use gpucache::{Placed, Placement, prelude::*, stats};
+    /// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};
     ///
     /// let device = Host::new_stream()?;
     /// let mut placed = Placed::<u8, _>::zeros(&device, 1000)?;
     /// placed.choose_placement(Placement::Host);
-    /// assert_eq!(stats::device(&device).offload.resident_bytes, 1000);
+    /// assert_eq!(device.stats().offload.resident_bytes, 1000);
     /// placed.fetch_mut()?.fill(1); // and then it leaves
-    /// assert_eq!(stats::device(&device).offload.resident_bytes, 0);
+    /// assert_eq!(device.stats().offload.resident_bytes, 0);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn choose_placement(&self, placement: Placement) {
@@ -224,12 +224,12 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// As for [`fetch`](Placed::fetch).
     ///
     /// ```
-    /// use gpucache::{Placed, Placement, prelude::*, stats};
+    /// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};
     ///
     /// let device = Host::new_stream()?;
     /// let placed = Placed::new(device.zeros::<u8>(1000)?)?;
     /// placed.set_placement(Placement::Host)?;
-    /// assert_eq!(stats::device(&device).offload.resident_bytes, 0);
+    /// assert_eq!(device.stats().offload.resident_bytes, 0);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn set_placement(&self, placement: Placement) -> Result<()> {
@@ -244,7 +244,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// The shape, slowest dimension first.
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// assert_eq!(Placed::new(Host::new().zeros::<u8>([2, 4])?)?.shape(), [2, 4]);
     /// # Ok::<(), gpucache::Error>(())
@@ -256,7 +256,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// Its bytes.
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// assert_eq!(Placed::new(Host::new().zeros::<f32>([2, 4])?)?.byte_len(), 32);
     /// # Ok::<(), gpucache::Error>(())
@@ -268,7 +268,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// The device that it is fetched to.
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// let placed = Placed::new(Host::new().zeros::<f32>(4)?)?;
     /// placed.device().synchronize()?;
@@ -284,7 +284,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// As for [`fetch`](Placed::fetch) and [`Array::to_vec`].
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// assert_eq!(Placed::new(Array::full(&Host::new(), 2, 7u8)?)?.to_vec()?, [7, 7]);
     /// # Ok::<(), gpucache::Error>(())
@@ -299,7 +299,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// As for [`fetch`](Placed::fetch); the array is dropped then.
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// let array = Placed::new(Array::full(&Host::new(), 2, 7u8)?)?.into_array()?;
     /// assert_eq!(*array, [7, 7]);
@@ -315,7 +315,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// As for [`fetch`](Placed::fetch) and [`Array::try_clone`].
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// let placed = Placed::new(Array::full(&Host::new(), 2, 7u8)?)?;
     /// assert_eq!(placed.try_clone()?.to_vec()?, [7, 7]);

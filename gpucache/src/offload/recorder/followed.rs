@@ -7,9 +7,9 @@ use super::learned::Learned;
 use super::pacer::Pacer;
 use super::timetable::{LINK, SPARE_SHARE, Timetable};
 use super::{Account, Due, Name, Seen};
-use crate::placed::moves::PlacedStats;
-use crate::placed::sampling::{Sampling, Timing};
-use crate::placed::yard::{Rests, Yard};
+use crate::offload::host_pool::{HostPool, Rests};
+use crate::offload::moves::OffloadStats;
+use crate::offload::sampling::{Sampling, Timing};
 
 /// Of eight entries so many may have arrays asked for before less room has to do: that costs more copies in each.
 const MOST_MISSED: u32 = 2;
@@ -32,7 +32,7 @@ pub(super) struct Followed {
     next: usize,
     /// Where that, or a mark of the pacer's, is due; beyond all uses if there is none.
     due: usize,
-    yard: Arc<Yard>,
+    pool: Arc<HostPool>,
     /// What is counted of the scope.
     account: Account,
     sampling: Sampling,
@@ -40,8 +40,8 @@ pub(super) struct Followed {
     missed: u8,
     /// How often arrays were laid side by side since this was made.
     tidied: u32,
-    /// The yard whose arrays are to be laid side by side, once the recorder is not borrowed.
-    apart: Option<Arc<Yard>>,
+    /// The host memory pool whose arrays are to be laid side by side, once the recorder is not borrowed.
+    apart: Option<Arc<HostPool>>,
     /// How often pages had gone before this entry.
     pages: u64,
     /// How often an array had left when this was made.
@@ -56,9 +56,9 @@ pub(super) struct Followed {
 
 impl Followed {
     /// What follows from two entries that were alike. Where everything stayed on the device nothing is to be moved.
-    pub(super) fn new(learned: &Learned, yard: Arc<Yard>, account: Account) -> Followed {
+    pub(super) fn new(learned: &Learned, pool: Arc<HostPool>, account: Account) -> Followed {
         let order = learned.order(learned.work(LINK.bytes_per_second));
-        let evictions = yard.evictions();
+        let evictions = pool.evictions();
         let mut followed = Followed {
             uses: learned.uses.clone(),
             arrays: learned.arrays.clone(),
@@ -68,7 +68,7 @@ impl Followed {
             place: 0,
             next: 0,
             due: usize::MAX,
-            yard,
+            pool,
             account,
             sampling: Sampling::default(),
             missed: 0,
@@ -89,7 +89,7 @@ impl Followed {
     /// Computes moves, for a link as it was measured.
     fn lay_out<R>(&mut self, compute: impl FnOnce(&mut Timetable, Option<f64>) -> R) -> R {
         let begun = Instant::now();
-        let measured = self.yard.moves.speed().bytes_per_second();
+        let measured = self.pool.moves.speed().bytes_per_second();
         let answer = compute(&mut self.table, measured);
         let took = begun.elapsed();
         self.count(|stats| stats.layout_time = stats.layout_time.saturating_add(took));
@@ -112,12 +112,12 @@ impl Followed {
     }
 
     /// Counts something for the device and the scope.
-    pub(super) fn count(&self, count: impl Fn(&mut PlacedStats)) {
-        self.account.as_deref().into_iter().chain([&*self.yard.moves]).for_each(|moves| moves.count(&count));
+    pub(super) fn count(&self, count: impl Fn(&mut OffloadStats)) {
+        self.account.as_deref().into_iter().chain([&*self.pool.moves]).for_each(|moves| moves.count(&count));
     }
 
     fn demanded(&self) -> u64 {
-        self.yard.moves.read().demanded
+        self.pool.moves.read().demanded
     }
 
     /// What moves of the entry that is under way are timed for, if they are.
@@ -131,13 +131,13 @@ impl Followed {
         (self.place, self.next) = (0, 0);
         // A cache whose name is forgotten serves another one.
         self.account = account;
-        self.yard.settle();
+        self.pool.settle();
         self.take_pace();
         self.sampling.begin();
         if let Some(sample) = self.sampling.paced().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty()) {
             self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
         }
-        self.pages = self.yard.pages_gone();
+        self.pages = self.pool.pages_gone();
         (self.demanded, self.entries) = (self.demanded(), self.entries.saturating_add(1));
         self.find_due();
         !self.table.moves().is_empty() || self.needs_no_moves()
@@ -146,7 +146,7 @@ impl Followed {
     /// Whether nothing is known to have to leave: nothing did since, or all was found to fit where there is as much room as then, so
     /// that what leaves does so for others, or since it rests on the host.
     fn needs_no_moves(&self) -> bool {
-        self.yard.evictions() == self.evictions || self.table.fits() && self.yard.room() >= self.room
+        self.pool.evictions() == self.evictions || self.table.fits() && self.pool.room() >= self.room
     }
 
     /// A use is about to be made, behind the moves that are due before it. Whether it is the expected one; nothing is done otherwise.
@@ -189,7 +189,7 @@ impl Followed {
     #[cold]
     fn pass_due(&mut self) {
         if let Some(pacer) = &mut self.pacer {
-            pacer.pass(self.place, self.yard.stream());
+            pacer.pass(self.place, self.pool.stream());
         }
         while let Some(each) = self.table.moves().get(self.next)
             && each.before as usize <= self.place
@@ -235,10 +235,10 @@ impl Followed {
     fn make_do(&mut self) {
         self.missed = self.missed << 1 | u8::from(self.demanded() > self.demanded);
         let misses = self.missed.count_ones();
-        let is_apart = misses > 0 && self.tidied == 0 || self.yard.pages_gone() > self.pages;
+        let is_apart = misses > 0 && self.tidied == 0 || self.pool.pages_gone() > self.pages;
         if is_apart && self.tidied < MOST_TIDIED {
             self.tidied += 1;
-            self.apart = Some(self.yard.clone());
+            self.apart = Some(self.pool.clone());
         } else if misses > MOST_MISSED {
             self.lay_out(Timetable::spare_more);
         } else {
@@ -248,14 +248,14 @@ impl Followed {
         self.restart();
     }
 
-    /// The yard whose arrays are to be laid side by side now.
-    pub(super) fn take_apart(&mut self) -> Option<Arc<Yard>> {
+    /// The host memory pool whose arrays are to be laid side by side now.
+    pub(super) fn take_apart(&mut self) -> Option<Arc<HostPool>> {
         self.apart.take()
     }
 
     /// Arrays were laid side by side since the entry began.
     pub(super) fn note_tidied(&mut self) {
-        (self.pages, self.demanded) = (self.yard.pages_gone(), self.demanded());
+        (self.pages, self.demanded) = (self.pool.pages_gone(), self.demanded());
     }
 
     /// The next use is about to be made, and needs room.

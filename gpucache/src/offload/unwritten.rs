@@ -1,7 +1,7 @@
 //! Placed arrays whose contents come with their first use.
 #![allow(unsafe_code)]
 
-use super::{Placed, recorder, yards};
+use super::{Placed, host_pools, recorder};
 use crate::array::{Array, Element, Shape};
 use crate::device::Device;
 use gpucache_engine::Result;
@@ -17,7 +17,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// As for [`Array::uninit`]: every element is written, by the host or by work on the device's stream, before anything reads it.
     ///
     /// ```
-    /// use gpucache::{Placed, prelude::*};
+    /// use gpucache::{prelude::*, offload::Placed};
     ///
     /// // SAFETY: `fill` writes every element.
     /// let mut sums = unsafe { Placed::<f32, _>::uninit(&Host::new(), [2, 3])? };
@@ -38,6 +38,6 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub(super) fn make_way_for(device: &D, dims: &[usize]) {
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
         recorder::make_way();
-        yards::of(device.stream_handle()).make_room(device.stream_handle(), bytes as u64);
+        host_pools::of(device.stream_handle()).make_room(device.stream_handle(), bytes as u64);
     }
 }

@@ -1,6 +1,6 @@
 //! Copies between a device's memory and the host's that run at the same time as the program's streams.
 //!
-//! A [`Lane`] is one queue for copies with two streams on it. One is over the device's memory. The other is over host memory from and to
+//! A [`CopyStream`] is one queue for copies with two streams on it. One is over the device's memory. The other is over host memory from and to
 //! which the device copies by itself. So the rules of its own memory order the block on each side, and a copy waits for the work of both
 //! blocks.
 
@@ -12,23 +12,23 @@ use crate::device::memory::Memory;
 
 /// A copy stream: a queue for copies in one direction.
 #[derive(Debug)]
-pub struct Lane {
+pub struct CopyStream {
     /// The stream over the device's memory.
     pub(crate) device: Stream,
     /// The stream over the host's memory.
     pub host: Stream,
 }
 
-impl Lane {
+impl CopyStream {
     /// A new queue for copies between the memory of `stream` and `host`; `None` if the device has no such queues.
     ///
     /// # Errors
     /// The answer of the device.
-    pub fn new(stream: &Stream, host: &Arc<Memory>) -> Result<Option<Lane>> {
+    pub fn new(stream: &Stream, host: &Arc<Memory>) -> Result<Option<CopyStream>> {
         let Some(copies) = stream.0.backend.copies()? else { return Ok(None) };
         let device = Stream::over(stream.memory().clone(), copies.device, None);
         let host = Stream::over(host.clone(), copies.host, Some(device.id()));
-        Ok(Some(Lane { device, host }))
+        Ok(Some(CopyStream { device, host }))
     }
 
     /// Returns [`Backend::pageable_bytes`](crate::device::Backend::pageable_bytes) of the host's memory.

@@ -7,15 +7,15 @@ use std::cell::{Cell, RefCell};
 use std::mem::{ManuallyDrop, take};
 
 use super::{Account, Now, Recorder, Seen, name_of};
-use crate::device::Stream;
-use crate::placed::moves::PlacedStats;
-use crate::placed::placement::{self, Placement};
-use crate::placed::sampling::Timing;
-use crate::placed::yard::{Tag, Yard};
-use crate::placed::yards;
+use crate::offload::host_pool::{HostPool, Tag};
+use crate::offload::host_pools;
+use crate::offload::moves::OffloadStats;
+use crate::offload::placement::{self, Placement};
+use crate::offload::sampling::Timing;
 use gpucache_engine::base::held::Held;
 use gpucache_engine::cache::Entry;
 use gpucache_engine::device::Span;
+use gpucache_engine::device::Stream;
 use gpucache_plan::offload::Access;
 
 /// All that this room has of a thread.
@@ -48,7 +48,7 @@ pub(crate) fn set_scoped(placement: Option<Placement>) {
 }
 
 /// Where an array rests that the thread places now.
-pub(in crate::placed) fn placement() -> Placement {
+pub(in crate::offload) fn placement() -> Placement {
     THREAD.with(|thread| thread.placement.get()).unwrap_or_else(placement::of_process)
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn end_thread() {
 /// A use of an array is about to be made. Whether that is all that there is to say: outside of all scopes, where nothing is known of
 /// what comes next, and where it is the next use by a known order. It is to be told (`learned::note`) otherwise.
 #[inline(always)]
-pub(in crate::placed) fn is_known(tag: &Tag, access: Access) -> bool {
+pub(in crate::offload) fn is_known(tag: &Tag, access: Access) -> bool {
     let Some(entry) = Entry::outermost() else { return true };
     THREAD.with(|thread| thread.ahead.passes(entry, tag, access))
 }
@@ -77,16 +77,16 @@ fn account() -> Account {
         let is_current = recorder.is_ending || recorder.entry.is_some() && recorder.entry == entry;
         is_current.then(|| recorder.account.clone())
     });
-    known.unwrap_or_else(|| Entry::outermost_name().map(yards::account))
+    known.unwrap_or_else(|| Entry::outermost_name().map(host_pools::account))
 }
 
 /// Counts something for the device, and for the scope that the thread is in.
-pub(in crate::placed) fn count(yard: &Yard, count: impl Fn(&mut PlacedStats)) {
-    account().as_deref().into_iter().chain([&*yard.moves]).for_each(|moves| moves.count(&count));
+pub(in crate::offload) fn count(pool: &HostPool, count: impl Fn(&mut OffloadStats)) {
+    account().as_deref().into_iter().chain([&*pool.moves]).for_each(|moves| moves.count(&count));
 }
 
 /// What moves of the calling thread are timed for now; `None` where they are not timed.
-pub(in crate::placed) fn timing() -> Option<Timing> {
+pub(in crate::offload) fn timing() -> Option<Timing> {
     let known = look(|recorder| match &recorder.now {
         Now::Following(followed) if recorder.entry == Entry::outermost() => Some(followed.timing()),
         _ => None,
@@ -95,7 +95,7 @@ pub(in crate::placed) fn timing() -> Option<Timing> {
 }
 
 /// Makes a move that work of `stream` may have to wait for, and times for how long it does.
-pub(in crate::placed) fn watch<R>(yard: &Yard, stream: &Stream, act: impl FnOnce() -> R) -> R {
+pub(in crate::offload) fn watch<R>(pool: &HostPool, stream: &Stream, act: impl FnOnce() -> R) -> R {
     let Some(timing) = timing() else { return act() };
     let watched = |id| THREAD.with(|thread| thread.watched.replace(id));
     let outer = watched(stream.id());
@@ -105,15 +105,15 @@ pub(in crate::placed) fn watch<R>(yard: &Yard, stream: &Stream, act: impl FnOnce
     let (answer, span) = Span::around(stream, act);
     watched(outer);
     if let Some(span) = span {
-        yard.waits.add_wait(&yard.moves, span, timing, account());
+        pool.waits.add_wait(&pool.moves, span, timing, account());
     }
     answer
 }
 
-/// A copy of so many bytes was put on a lane, and takes as long as `span` where that is timed.
-pub(in crate::placed) fn note_copy(yard: &Yard, span: Option<Span>, bytes: u64) {
+/// A copy of so many bytes was put on a copy stream, and takes as long as `span` where that is timed.
+pub(in crate::offload) fn note_copy(pool: &HostPool, span: Option<Span>, bytes: u64) {
     if let Some((span, timing)) = span.zip(timing()) {
-        yard.waits.add_copy(&yard.moves, span, timing, account(), bytes);
+        pool.waits.add_copy(&pool.moves, span, timing, account(), bytes);
     }
 }
 
@@ -140,8 +140,8 @@ pub(super) fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
         recorder.catch_up(thread);
         Some((act(recorder), take(&mut recorder.left)))
     })?;
-    if let Some(yard) = &left.apart {
-        super::tidy(yard);
+    if let Some(pool) = &left.apart {
+        super::tidy(pool);
     }
     Some(answer)
 }

@@ -1,4 +1,4 @@
-//! The slots of a device: the lanes on which their arrays move, how much room they have, and who leaves.
+//! The slots of a device: the copy streams on which their arrays move, how much room they have, and who leaves.
 //!
 //! A victim is what was used least recently. What is locked stays, and what rests on the device always.
 
@@ -6,21 +6,21 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 
-use super::moves::{Moves, PlacedStats, add};
+use super::moves::{Moves, OffloadStats, add};
 use super::placement::{Chosen, Placement};
 use super::waits::Waits;
-use crate::device::{Memory, Stream};
 use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
-use gpucache_engine::device::Lane;
+use gpucache_engine::device::CopyStream;
+use gpucache_engine::device::{Memory, Stream};
 use gpucache_engine::pressure::Told;
 use gpucache_engine::range::{Clearing, DeviceRange};
 use gpucache_engine::{Error, Result};
 
-/// What a yard knows of a slot, whatever its elements and device.
+/// What a host memory pool knows of a slot, whatever its elements and device.
 pub(super) trait Rests: Send + Sync {
     fn tag(&self) -> &Tag;
 
-    fn yard(&self) -> &Arc<Yard>;
+    fn pool(&self) -> &Arc<HostPool>;
 
     /// Copies the array to the host if it was written since it was there, and keeps it on the device. Nothing where somebody has it
     /// locked.
@@ -32,6 +32,9 @@ pub(super) trait Rests: Send + Sync {
 
     /// Has the array come, if it is away and nobody has it locked. Returns whether it came.
     fn bring(&self) -> Result<bool>;
+
+    /// Whether somebody has it locked: a guard, or a move for a moment.
+    fn is_locked(&self) -> bool;
 
     /// Where the array lies on the device, if it may be moved there by its stream, which works on the same queue as `stream`: nobody has it
     /// locked, and no copy of it is under way.
@@ -52,7 +55,7 @@ pub(super) struct Tag {
     pub(super) id: u64,
     pub(super) bytes: u64,
     pub(super) placement: Chosen,
-    /// When it was fetched last, by the yard's clock.
+    /// When it was fetched last, by the clock of its pool.
     pub(super) used: AtomicU64,
     /// The recorded entry that made it, and its place among those that this one made.
     pub(super) born_in: AtomicU64,
@@ -61,9 +64,9 @@ pub(super) struct Tag {
 
 /// Queues for copies in both directions.
 #[derive(Debug)]
-pub(super) struct Lanes {
-    pub(super) inward: Lane,
-    pub(super) outward: Lane,
+pub(super) struct CopyStreams {
+    pub(super) inward: CopyStream,
+    pub(super) outward: CopyStream,
 }
 
 /// An array that did not leave, and why.
@@ -80,11 +83,11 @@ const TOLD_AHEAD: u64 = 64;
 /// How often more arrays leave where what is free lies apart, and cannot be laid side by side. Each time as many bytes leave as are needed.
 const MOST_ROUNDS: u32 = 4;
 
-pub(super) struct Yard {
+pub(super) struct HostPool {
     stream: Stream,
-    /// The host's side of the lanes.
+    /// The host's side of the copy streams.
     host: Arc<Memory>,
-    lanes: OnceLock<Lanes>,
+    copy_streams: OnceLock<CopyStreams>,
     slots: Mutex<Vec<Weak<dyn Rests>>>,
     /// Who leaves next is at the end: all slots, with the times of their last use, as they were when this was made.
     victims: Mutex<Vec<(u64, Weak<dyn Rests>)>>,
@@ -96,7 +99,7 @@ pub(super) struct Yard {
     told: Mutex<Told>,
 }
 
-impl Drop for Yard {
+impl Drop for HostPool {
     fn drop(&mut self) {
         let told = *self.told.get_mut().unwrap_or_else(PoisonError::into_inner);
         Told::tell(told, Told::default());
@@ -104,12 +107,12 @@ impl Drop for Yard {
     }
 }
 
-impl Yard {
-    pub(super) fn new(stream: &Stream, host: Arc<Memory>, moves: Arc<Moves>) -> Yard {
-        Yard {
+impl HostPool {
+    pub(super) fn new(stream: &Stream, host: Arc<Memory>, moves: Arc<Moves>) -> HostPool {
+        HostPool {
             stream: stream.clone(),
             host,
-            lanes: OnceLock::new(),
+            copy_streams: OnceLock::new(),
             slots: Mutex::default(),
             victims: Mutex::default(),
             clock: AtomicU64::new(0),
@@ -157,18 +160,18 @@ impl Yard {
 
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) on a device without queues for copies; otherwise what it answered.
-    pub(super) fn lanes(&self) -> Result<&Lanes> {
-        if let Some(lanes) = self.lanes.get() {
-            return Ok(lanes);
+    pub(super) fn copy_streams(&self) -> Result<&CopyStreams> {
+        if let Some(copy_streams) = self.copy_streams.get() {
+            return Ok(copy_streams);
         }
-        let lane = || {
-            Lane::new(&self.stream, &self.host)?.ok_or_else(|| {
+        let copy_stream = || {
+            CopyStream::new(&self.stream, &self.host)?.ok_or_else(|| {
                 let what = "resting on the host";
                 Error::unavailable(what, "this device has no queues for copies", "place the array on the device")
             })
         };
-        let lanes = Lanes { inward: lane()?, outward: lane()? };
-        Ok(self.lanes.get_or_init(|| lanes))
+        let copy_streams = CopyStreams { inward: copy_stream()?, outward: copy_stream()? };
+        Ok(self.copy_streams.get_or_init(|| copy_streams))
     }
 
     fn slots(&self) -> MutexGuard<'_, Vec<Weak<dyn Rests>>> {
@@ -222,6 +225,12 @@ impl Yard {
 
     pub(super) fn slots_now(&self) -> Vec<Weak<dyn Rests>> {
         self.slots().clone()
+    }
+
+    /// The bytes of arrays that guards keep on the device.
+    pub(super) fn fetched(&self) -> u64 {
+        let locked = self.slots_now().into_iter().filter_map(|slot| slot.upgrade()).filter(|slot| slot.is_locked());
+        locked.fold(0, |sum, slot| sum.saturating_add(slot.tag().bytes))
     }
 
     /// Has what was used least recently leave, until so many bytes are free or none may leave any more. Returns the bytes.
@@ -290,7 +299,7 @@ impl Yard {
         self.waits.settle(&self.moves);
     }
 
-    /// The stream by which the yard was made.
+    /// The stream by which the pool was made.
     pub(super) fn stream(&self) -> &Stream {
         &self.stream
     }
@@ -300,10 +309,10 @@ impl Yard {
         self.moves.read().evictions
     }
 
-    pub(super) fn stats(&self) -> PlacedStats {
+    pub(super) fn stats(&self) -> OffloadStats {
         self.settle();
-        let lanes = self.lanes.get();
-        let pageable_bytes = lanes.map_or(0, |lanes| lanes.outward.pageable_bytes());
-        PlacedStats { pageable_bytes, ..self.moves.read() }
+        let copy_streams = self.copy_streams.get();
+        let pageable_bytes = copy_streams.map_or(0, |copy_streams| copy_streams.outward.pageable_bytes());
+        OffloadStats { pageable_bytes, ..self.moves.read() }
     }
 }

@@ -24,10 +24,10 @@ use hashbrown::HashMap;
 use self::followed::Followed;
 use self::learned::Learned;
 use self::thread::{THREAD, Thread, begin_thread, with};
+use super::host_pool::{HostPool, Rests, Tag};
+use super::host_pools;
 use super::moves::Moves;
 use super::placement::Placement;
-use super::yard::{Rests, Tag, Yard};
-use super::yards;
 use gpucache_engine::cache::Entry;
 use gpucache_plan::offload::{Access, What};
 
@@ -69,12 +69,12 @@ struct Recorder {
 /// What is dropped once the recorder is not borrowed any more: the destructor of a device or of a stream may be code of the program.
 #[derive(Default)]
 struct Left {
-    /// Each may be the last to know the yard of a device.
+    /// Each may be the last to know the pool of a device.
     entries: Vec<Now>,
     /// Of arrays that may be gone by now.
     slots: Vec<Arc<dyn Rests>>,
     /// Its arrays are to be laid side by side, which may call code of the program.
-    apart: Option<Arc<Yard>>,
+    apart: Option<Arc<HostPool>>,
 }
 
 type Account = Option<Arc<Moves>>;
@@ -141,10 +141,10 @@ pub(super) fn gone(tag: &Tag) {
     with(|recorder| recorder.lose(tag));
 }
 
-/// Lays the arrays of a yard side by side, after which the entry that is under way begins to count.
+/// Lays the arrays of a pool side by side, after which the entry that is under way begins to count.
 #[cold]
-fn tidy(yard: &Yard) {
-    yard.tidy();
+fn tidy(pool: &HostPool) {
+    pool.tidy();
     with(|recorder| {
         if let Now::Following(followed) = &mut recorder.now {
             followed.note_tidied();
@@ -187,7 +187,7 @@ fn make(due: Due) {
             What::Evict => _ = slot.evict(),
             What::Prefetch => {
                 if slot.bring().is_ok_and(|came| came) {
-                    count(slot.yard(), |stats| stats.prefetched += 1);
+                    count(slot.pool(), |stats| stats.prefetched += 1);
                 }
             }
         }
@@ -307,7 +307,7 @@ impl Recorder {
         (self.entry, self.is_ending) = (Some(entry), false);
         self.number = ENTRIES.fetch_add(1, Relaxed);
         (self.begun, self.born) = (Instant::now(), 0);
-        self.account = Entry::outermost_name().map(yards::account);
+        self.account = Entry::outermost_name().map(host_pools::account);
         let known = self.scopes.entry(entry.scope()).or_default().known.take();
         if let Some(mut followed) = known {
             let is_followed = followed.begin(self.account.clone());
@@ -333,12 +333,12 @@ impl Recorder {
             }
             Now::Recording(mut learned) => {
                 learned.end(self.begun.elapsed());
-                if let Some(yard) = &learned.yard
+                if let Some(pool) = &learned.pool
                     && history.last.as_ref().is_some_and(|last| last.is_like(&learned))
                 {
                     // Alive until the recorder is not borrowed, whoever drops them meanwhile.
                     self.left.slots.extend(learned.alive());
-                    let followed = Box::new(Followed::new(&learned, yard.clone(), self.account.clone()));
+                    let followed = Box::new(Followed::new(&learned, pool.clone(), self.account.clone()));
                     left.extend(history.known.replace(followed).map(Now::Following));
                 }
                 left.extend(history.last.replace(learned).map(Now::Recording));

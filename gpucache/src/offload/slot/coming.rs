@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::{Locked, Slot, gone};
 use crate::array::{Array, Element, Room};
 use crate::device::Device;
-use crate::placed::moves::add;
-use crate::placed::recorder;
+use crate::offload::moves::add;
+use crate::offload::recorder;
 use gpucache_engine::base::errand::Turn;
 use gpucache_engine::pressure::without_handlers;
 use gpucache_engine::{Error, Result};
@@ -25,7 +25,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// [`is_unavailable`](Error::is_unavailable) in a handler of the shortage that this thread met as it had the array come; otherwise what
     /// the device or a shortage says.
     #[cold]
-    pub(in crate::placed) fn come(&self) -> Result<()> {
+    pub(in crate::offload) fn come(&self) -> Result<()> {
         self.watch(|| self.come_now())
     }
 
@@ -36,7 +36,7 @@ impl<T: Element, D: Device> Slot<T, D> {
             return Err(Error::unavailable("a fetch", detail, "have the handler use other arrays"));
         }
         let Some(turn) = self.coming.begin() else { return Ok(()) };
-        recorder::count(&self.yard, |stats| {
+        recorder::count(&self.pool, |stats| {
             stats.demanded += 1;
             add(&mut stats.bytes_demanded, self.tag.bytes);
         });
@@ -81,9 +81,9 @@ impl<T: Element, D: Device> Slot<T, D> {
 
     /// Copies the array in: to memory that is found while nothing is locked. Returns whether it did, and not another thread.
     fn copy_in(&self, turn: Turn<'_>, dims: &[usize]) -> Result<bool> {
-        let lanes = self.yard.lanes()?;
+        let copy_streams = self.pool.copy_streams()?;
         let find_room = || {
-            self.yard.make_room(self.stream(), self.tag.bytes);
+            self.pool.make_room(self.stream(), self.tag.bytes);
             Room::new(self.stream(), dims)
         };
         // Declared before the lock, so that it goes back behind that.
@@ -93,12 +93,13 @@ impl<T: Element, D: Device> Slot<T, D> {
         else {
             return Ok(false);
         };
-        let Some((array, fence, span)) = away.copy_in(&lanes.inward, &mut room, recorder::timing().is_some())? else {
+        let Some((array, fence, span)) = away.copy_in(&copy_streams.inward, &mut room, recorder::timing().is_some())?
+        else {
             return Ok(false);
         };
         (state.here, state.arrival, state.is_clean) = (Some(array), Some(fence), true);
         drop(state);
-        self.yard.came(self.tag.bytes);
+        self.pool.came(self.tag.bytes);
         self.moved(span, |stats| &mut stats.bytes_in);
         self.tell("in");
         Ok(true)
@@ -118,7 +119,7 @@ impl<T: Element, D: Device> Slot<T, D> {
 
     /// Has the array come for somebody who writes it, and gives the host's copy of it up.
     #[cold]
-    pub(in crate::placed) fn come_to_be_written(&self) -> Result<()> {
+    pub(in crate::offload) fn come_to_be_written(&self) -> Result<()> {
         let mut state = self.lock_here()?;
         if state.arrival.is_some() || state.departure.is_some() {
             self.watch(|| state.settle())?;
@@ -132,12 +133,12 @@ impl<T: Element, D: Device> Slot<T, D> {
     }
 
     /// The array is the program's from now on, or gone.
-    pub(in crate::placed) fn take(&self) -> Result<Option<Array<T, D>>> {
+    pub(in crate::offload) fn take(&self) -> Result<Option<Array<T, D>>> {
         let mut state = self.lock_here()?;
         self.watch(|| state.settle())?;
         let array = state.here.take();
         drop(state);
-        self.yard.went(self.tag.bytes);
+        self.pool.went(self.tag.bytes);
         Ok(array)
     }
 

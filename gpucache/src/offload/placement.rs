@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 /// Where a [`Placed`](super::Placed) array rests while nobody uses it.
 ///
 /// ```
-/// use gpucache::Placement;
+/// use gpucache::offload::Placement;
 ///
 /// assert_eq!(Placement::default(), Placement::Auto);
 /// ```
@@ -31,15 +31,15 @@ static DEFAULT: Chosen = Chosen::new(Placement::Auto);
 /// ([`Scope::placement`](crate::Scope::placement)), and [`Placed::choose_placement`](super::Placed::choose_placement) for one array.
 ///
 /// ```
-/// use gpucache::{Placed, Placement, default_placement, prelude::*};
+/// use gpucache::{offload::{Placed, Placement, set_default_placement}, prelude::*};
 ///
 /// let host = Host::new();
-/// default_placement(Placement::Host);
+/// set_default_placement(Placement::Host);
 /// assert_eq!(Placed::<f32, _>::zeros(&host, 8)?.placement(), Placement::Host);
-/// # default_placement(Placement::Auto);
+/// # set_default_placement(Placement::Auto);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-pub fn default_placement(placement: Placement) {
+pub fn set_default_placement(placement: Placement) {
     DEFAULT.set(placement);
 }
 

@@ -14,17 +14,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::moves::{PlacedStats, add};
+use super::host_pool::{HostPool, Rests, Tag};
+use super::moves::{OffloadStats, add};
 use super::placement::{Chosen, Placement};
 use super::recorder;
-use super::yard::{Rests, Tag, Yard};
 use crate::array::{Array, Away, Element, Room};
-use crate::device::{Device, Stream};
+use crate::device::Device;
 use gpucache_engine::base::errand::Errand;
 use gpucache_engine::base::held::Held;
 #[cfg(feature = "tracing")]
 use gpucache_engine::base::subscriber::{self, TARGET};
 use gpucache_engine::device::Span;
+use gpucache_engine::device::Stream;
 use gpucache_engine::range::Clearing;
 use gpucache_engine::record::Fence;
 use gpucache_engine::{Error, Result};
@@ -32,7 +33,7 @@ use gpucache_engine::{Error, Result};
 /// A slot for an array.
 pub(super) struct Slot<T, D> {
     pub(super) tag: Tag,
-    pub(super) yard: Arc<Yard>,
+    pub(super) pool: Arc<HostPool>,
     device: D,
     state: RwLock<State<T, D>>,
     /// To have the array come.
@@ -78,7 +79,7 @@ pub(super) struct State<T, D> {
 }
 
 impl<T: Element, D: Device> State<T, D> {
-    /// Puts the array's stream behind the copy by which it came: the copies that the lane makes later are nothing to it.
+    /// Puts the array's stream behind the copy by which it came: the copies that the copy stream makes later are nothing to it.
     fn arrive(&mut self) -> Result<()> {
         follow(&mut self.here, &mut self.arrival)
     }
@@ -125,22 +126,22 @@ fn follow<T: Element, D: Device>(array: &mut Option<Array<T, D>>, copy: &mut Opt
 static NEXT_SLOT: AtomicU64 = AtomicU64::new(1);
 
 impl<T: Element, D: Device> Slot<T, D> {
-    pub(super) fn new(yard: Arc<Yard>, array: Array<T, D>, placement: Placement) -> Arc<Slot<T, D>> {
+    pub(super) fn new(pool: Arc<HostPool>, array: Array<T, D>, placement: Placement) -> Arc<Slot<T, D>> {
         let tag = Tag {
             id: NEXT_SLOT.fetch_add(1, Relaxed),
             bytes: array.byte_len() as u64,
             placement: Chosen::new(placement),
-            used: AtomicU64::new(yard.now()),
+            used: AtomicU64::new(pool.now()),
             born_in: AtomicU64::new(0),
             born_as: AtomicU64::new(0),
         };
-        yard.came(tag.bytes);
+        pool.came(tag.bytes);
         let device = array.device().clone();
         let state =
             RwLock::new(State { here: Some(array), away: None, is_clean: false, arrival: None, departure: None });
-        let slot = Arc::new(Slot { tag, yard: yard.clone(), device, state, coming: Arc::default() });
+        let slot = Arc::new(Slot { tag, pool: pool.clone(), device, state, coming: Arc::default() });
         let known: Arc<dyn Rests> = slot.clone();
-        yard.add(Arc::downgrade(&known));
+        pool.add(Arc::downgrade(&known));
         recorder::born(&slot);
         slot
     }
@@ -182,9 +183,9 @@ impl<T: Element, D: Device> Slot<T, D> {
     }
 
     /// Counts a copy.
-    fn moved(&self, span: Option<Span>, bytes: fn(&mut PlacedStats) -> &mut u64) {
-        recorder::count(&self.yard, |stats| add(bytes(stats), self.tag.bytes));
-        recorder::note_copy(&self.yard, span, self.tag.bytes);
+    fn moved(&self, span: Option<Span>, bytes: fn(&mut OffloadStats) -> &mut u64) {
+        recorder::count(&self.pool, |stats| add(bytes(stats), self.tag.bytes));
+        recorder::note_copy(&self.pool, span, self.tag.bytes);
     }
 
     /// Tells a subscriber of `tracing` of a move, once nothing is locked and no other thread waits for this one.
@@ -201,7 +202,7 @@ impl<T: Element, D: Device> Slot<T, D> {
 
     /// Makes a move that work of the array's stream may have to wait for.
     fn watch<R>(&self, act: impl FnOnce() -> R) -> R {
-        recorder::watch(&self.yard, self.stream(), act)
+        recorder::watch(&self.pool, self.stream(), act)
     }
 
     /// The state, locked, and in `room` the host's memory for a copy if one is to be made. `None` where somebody has it locked.
@@ -210,7 +211,7 @@ impl<T: Element, D: Device> Slot<T, D> {
             let Some(state) = self.try_lock() else { return Ok(None) };
             let Some(dims) = state.lacks_room(room.as_ref()) else { return Ok(Some(state)) };
             drop(state);
-            *room = Some(Room::new(&self.yard.lanes()?.outward.host, &dims)?);
+            *room = Some(Room::new(&self.pool.copy_streams()?.outward.host, &dims)?);
         }
     }
 
@@ -218,7 +219,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     fn copy_out(&self, state: &mut State<T, D>, room: &mut Option<Room<T>>) -> Result<bool> {
         if let Some(here) = &state.here
             && !state.is_clean
-            && let Some(left) = here.copy_out(&self.yard.lanes()?.outward, room, recorder::timing().is_some())?
+            && let Some(left) = here.copy_out(&self.pool.copy_streams()?.outward, room, recorder::timing().is_some())?
         {
             let (away, fence, span) = left;
             (state.away, state.departure, state.is_clean) = (Some(away), Some(fence), true);
@@ -238,8 +239,8 @@ impl<T: Element, D: Device> Slot<T, D> {
         // Behind the lock: to give back memory of a scope may call code of the program.
         let Some(array) = left else { return Ok(0) };
         drop(array);
-        self.yard.went(self.tag.bytes);
-        recorder::count(&self.yard, |stats| stats.evictions += 1);
+        self.pool.went(self.tag.bytes);
+        recorder::count(&self.pool, |stats| stats.evictions += 1);
         self.tell("evicted");
         Ok(self.tag.bytes)
     }
@@ -269,8 +270,8 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         &self.tag
     }
 
-    fn yard(&self) -> &Arc<Yard> {
-        &self.yard
+    fn pool(&self) -> &Arc<HostPool> {
+        &self.pool
     }
 
     fn write_back(&self) -> Result<()> {
@@ -285,6 +286,10 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
 
     fn bring(&self) -> Result<bool> {
         self.come_ahead()
+    }
+
+    fn is_locked(&self) -> bool {
+        self.try_lock().is_none()
     }
 
     fn lies_at(&self, stream: &Stream) -> Option<u64> {
@@ -302,7 +307,7 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         // Behind the lock: to give back memory of a scope may call code of the program.
         drop(state);
         drop(before);
-        recorder::count(&self.yard, |stats| add(&mut stats.shifted_bytes, self.tag.bytes));
+        recorder::count(&self.pool, |stats| add(&mut stats.shifted_bytes, self.tag.bytes));
         Ok(true)
     }
 
@@ -317,7 +322,7 @@ impl<T, D> Drop for Slot<T, D> {
     fn drop(&mut self) {
         recorder::gone(&self.tag);
         if self.state.get_mut().here.is_some() {
-            self.yard.went(self.tag.bytes);
+            self.pool.went(self.tag.bytes);
         }
     }
 }

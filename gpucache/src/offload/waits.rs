@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::moves::{Moves, PlacedStats};
+use super::moves::{Moves, OffloadStats};
 use super::sampling::Timing;
 use gpucache_engine::base::sync::{Mutex, MutexGuard};
 use gpucache_engine::device::Span;
@@ -39,7 +39,7 @@ struct Timed<W> {
 
 impl<W> Timed<W> {
     /// Adds to a sum of the device, and of the scope that it happened in, for all entries that this one is timed for.
-    fn count(&self, device: &Moves, length: Duration, sum: impl Fn(&mut PlacedStats) -> &mut Duration) {
+    fn count(&self, device: &Moves, length: Duration, sum: impl Fn(&mut OffloadStats) -> &mut Duration) {
         let length = length.saturating_mul(self.timing.as_ref().map_or(1, |sample| sample.entries));
         for moves in self.scope.as_deref().into_iter().chain([device]) {
             moves.count(|stats| *sum(stats) = sum(stats).saturating_add(length));
@@ -96,7 +96,7 @@ impl Waits {
         }
     }
 
-    /// A copy of so many bytes was put on a lane, and takes as long as `span`.
+    /// A copy of so many bytes was put on a copy stream, and takes as long as `span`.
     pub(super) fn add_copy(&self, device: &Moves, span: Span, timing: Timing, scope: Option<Arc<Moves>>, bytes: u64) {
         let mut pending = self.pending();
         if pending.make_room(device) {

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::device::{Mark, Stream};
-use crate::placed::sampling::Sample;
+use crate::offload::sampling::Sample;
 use gpucache_engine::device::Span;
+use gpucache_engine::device::{Mark, Stream};
 
 /// Into how many stretches an entry is cut at most. Where it is less than one a use, moves come at wrong places: of 24 uses of a backward
 /// pass one takes a hundred times as long as the others. A mark takes some microseconds, so that as many take some ten milliseconds.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use super::{Name, Seen};
-use crate::placed::placement::Placement;
-use crate::placed::yard::{Rests, Yard};
+use crate::offload::host_pool::{HostPool, Rests};
+use crate::offload::placement::Placement;
 use gpucache_plan::offload::{Access, Order, Use};
 
 /// Uses beyond which an entry is not written down: no schedule of so many would be done in a moment.
@@ -26,7 +26,7 @@ pub(super) struct Learned {
     pub(super) arrays: Vec<(Name, Weak<dyn Rests>, u64)>,
     /// The index of each array, and the place of its last use.
     index: HashMap<Name, (u32, u32)>,
-    pub(super) yard: Option<Arc<Yard>>,
+    pub(super) pool: Option<Arc<HostPool>>,
     /// The least room that there was for all arrays.
     pub(super) room: u64,
     /// What had left before the entry, and what left in it.
@@ -57,11 +57,11 @@ impl Learned {
             self.is_too_long = true;
             return None;
         }
-        let yard = slot.yard();
-        let (room, evictions) = (yard.room(), yard.evictions());
-        match &self.yard {
-            None => (self.yard, self.room, self.evictions) = (Some(yard.clone()), room, evictions),
-            Some(known) if Arc::ptr_eq(known, yard) => {
+        let pool = slot.pool();
+        let (room, evictions) = (pool.room(), pool.evictions());
+        match &self.pool {
+            None => (self.pool, self.room, self.evictions) = (Some(pool.clone()), room, evictions),
+            Some(known) if Arc::ptr_eq(known, pool) => {
                 self.room = self.room.min(room);
                 self.evicted = evictions.saturating_sub(self.evictions);
             }

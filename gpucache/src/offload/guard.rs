@@ -5,14 +5,14 @@ use std::ops::{Deref, DerefMut};
 
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard};
 
+use super::host_pool::Rests;
 use super::recorder::{self, Noted};
-use super::yard::Rests;
 use crate::array::Array;
 
 /// An array on its device, to be read: from [`Placed::fetch`](super::Placed::fetch).
 ///
 /// ```
-/// use gpucache::{Placed, prelude::*};
+/// use gpucache::{prelude::*, offload::Placed};
 ///
 /// let weights = Placed::new(Array::full(&Host::new(), 4, 0.5f32)?)?;
 /// let here = weights.fetch()?;
@@ -29,7 +29,7 @@ pub struct Fetched<'a, T, D> {
 /// An array on its device, to be written: from [`Placed::fetch_mut`](super::Placed::fetch_mut).
 ///
 /// ```
-/// use gpucache::{Placed, prelude::*};
+/// use gpucache::{prelude::*, offload::Placed};
 ///
 /// let mut sums = Placed::new(Host::new().zeros::<f32>(4)?)?;
 /// sums.fetch_mut()?[0] += 1.0;

@@ -6,13 +6,13 @@
 
 use std::sync::{Arc, Weak};
 
+use super::host_pool::{HostPool, Rests};
 use super::placement::Placement;
-use super::yard::{Rests, Yard};
-use crate::device::Stream;
 use gpucache_engine::Result;
+use gpucache_engine::device::Stream;
 use gpucache_engine::range::{Clearing, DeviceRange, WaitFor};
 
-impl Yard {
+impl HostPool {
     /// Has all arrays leave that may, and gives the pages back that are free then: what comes next lies side by side again. The thread
     /// waits for all work.
     #[cold]
@@ -48,7 +48,7 @@ impl Yard {
         found.is_some_and(|clearing| shift_all(&clearing, &movable).is_ok()) && !range.lies_apart(bytes)
     }
 
-    /// How often pages of the yard's device went away, so far.
+    /// How often pages of the pool's device went away, so far.
     pub(super) fn pages_gone(&self) -> u64 {
         self.stream().meter().read().unmapped_pieces
     }

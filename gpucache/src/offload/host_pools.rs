@@ -1,0 +1,101 @@
+//! The host memory pools of all devices, and what is counted of each and of each scope, for the program to ask.
+
+use std::sync::{Arc, PoisonError, Weak};
+
+use hashbrown::HashMap;
+
+use super::host_pool::HostPool;
+use super::moves::{Moves, OffloadStats};
+use gpucache_engine::Result;
+use gpucache_engine::base::sync::{LazyLock, Mutex, MutexGuard};
+use gpucache_engine::cache::NamedCaches;
+use gpucache_engine::device::{Memory, Stream};
+use gpucache_engine::pressure::{Offloading, on_spill};
+
+/// A device's memory, whether arrays of it are placed now or not.
+struct DeviceMoves {
+    id: u64,
+    memory: Weak<Memory>,
+    pool: Weak<HostPool>,
+    moves: Arc<Moves>,
+}
+
+type HostPools = Vec<DeviceMoves>;
+
+fn host_pools() -> MutexGuard<'static, HostPools> {
+    static YARDS: Mutex<HostPools> = Mutex::new(Vec::new());
+    YARDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Accounts = HashMap<Arc<str>, Arc<Moves>>;
+
+fn accounts() -> MutexGuard<'static, Accounts> {
+    static ACCOUNTS: LazyLock<Mutex<Accounts>> = LazyLock::new(Mutex::default);
+    ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is counted for the scope of this name.
+pub(super) fn account(name: Arc<str>) -> Arc<Moves> {
+    let mut accounts = accounts();
+    if accounts.len() == accounts.capacity() {
+        // Those whose names are forgotten.
+        accounts.retain(|known, _| *known == name || NamedCaches::find(known).is_some());
+    }
+    accounts.entry(name).or_default().clone()
+}
+
+/// The host memory pool of a memory, if any array of it was placed that lives.
+fn of_memory(id: u64) -> Option<Arc<HostPool>> {
+    host_pools().iter().find(|known| known.id == id).and_then(|known| known.pool.upgrade())
+}
+
+/// The host memory pool of a device.
+pub(super) fn of(stream: &Stream) -> Arc<HostPool> {
+    if let Some(pool) = of_memory(stream.memory_id()) {
+        return pool;
+    }
+    on_spill(Offloading { spill: spill_of, fetched: fetched_of });
+    let host = stream.memory().host_side().clone();
+    let mut host_pools = host_pools();
+    let before = host_pools.iter().position(|known| known.id == stream.memory_id());
+    // Another thread may have been faster.
+    if let Some(other) = before.and_then(|place| host_pools[place].pool.upgrade()) {
+        return other;
+    }
+    let moves = before.map(|place| host_pools.swap_remove(place).moves).unwrap_or_default();
+    let pool = Arc::new(HostPool::new(stream, host, moves.clone()));
+    host_pools.retain(|known| known.memory.strong_count() > 0);
+    let memory = Arc::downgrade(stream.memory());
+    host_pools.push(DeviceMoves { id: stream.memory_id(), memory, pool: Arc::downgrade(&pool), moves });
+    pool
+}
+
+/// Has arrays of a device leave until so many bytes are free, or none may leave any more. Returns the bytes.
+fn spill_of(memory: u64, bytes: u64) -> Result<u64> {
+    of_memory(memory).map_or(Ok(0), |pool| pool.evict(bytes))
+}
+
+/// The bytes of a device's arrays that guards keep there.
+fn fetched_of(memory: u64) -> u64 {
+    of_memory(memory).map_or(0, |pool| pool.fetched())
+}
+
+/// The figures of all moves on a device.
+pub(crate) fn stats_of_memory(memory: &Memory) -> OffloadStats {
+    // The host's memory stays held when no array is left, until it is trimmed.
+    let host_bytes = memory.known_host_side().map_or(0, |host| host.meter().held());
+    let moves = host_pools().iter().find(|known| known.id == memory.id()).map(|known| known.moves.clone());
+    let stats = match of_memory(memory.id()) {
+        Some(pool) => pool.stats(),
+        None => moves.map(|moves| moves.read()).unwrap_or_default(),
+    };
+    OffloadStats { host_bytes, ..stats }
+}
+
+/// What arrays that may move to the host did so far in the entries of the scope `name`, over all threads and devices; `None` if none
+/// was placed or moved there, or the name is forgotten. A move counts for the outermost scope that its thread is in.
+pub(crate) fn stats_of_scope(name: &str) -> Option<OffloadStats> {
+    let live: Vec<Arc<HostPool>> = host_pools().iter().filter_map(|known| known.pool.upgrade()).collect();
+    live.iter().for_each(|pool| pool.settle());
+    accounts().get(name).map(|moves| moves.read())
+}

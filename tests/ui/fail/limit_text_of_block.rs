@@ -1,0 +1,3 @@
+fn main() {
+    gpucache::cache_scope!(step, limit = "180%", {});
+}
