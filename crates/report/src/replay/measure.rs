@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use gpucache::prelude::*;
+use gpucache::{Limit, prelude::*};
 
 use super::contents::Contents;
 use super::history::{History, operations};
@@ -60,7 +60,7 @@ pub struct Figures {
     pub planning: Duration,
 }
 
-/// Replays a history on a device, under a policy and a limit in bytes, so many times, and tells what that took.
+/// Replays a history on a device, under a policy and a limit, so many times, and tells what that took.
 ///
 /// It is replayed twice: arrays of the one run are marked, and looked at before they go, the other one is timed. What is held is
 /// all that the process holds on the device, the arrays of others included, and the device's own limit counts where none is given.
@@ -72,7 +72,7 @@ pub struct Figures {
 /// ```
 /// use std::num::NonZeroUsize;
 ///
-/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache::{Limit, cache_scope, prelude::*, trace};
 /// use gpucache_report::{Run, replay::{History, Policy, replay}};
 ///
 /// let host = Host::new();
@@ -82,9 +82,9 @@ pub struct Figures {
 /// }
 /// let history = History::of("ten steps", &Run::from(&trace::stop()))?;
 /// gpucache::invalidate("step");
-/// let figures = replay(&host, &history, Policy::Auto, Some(1 << 20), NonZeroUsize::MIN)?;
+/// let figures = replay(&host, &history, Policy::Auto, Some(Limit::hard(1 << 20)), NonZeroUsize::MIN)?;
 /// assert_eq!((figures.out_of_memory, figures.steady.planned), (0, 1.0));
-/// let short = replay(&host, &history, Policy::Auto, Some(4096), NonZeroUsize::MIN)?;
+/// let short = replay(&host, &history, Policy::Auto, Some(Limit::hard(4096)), NonZeroUsize::MIN)?;
 /// assert_eq!(short.out_of_memory, 10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -92,14 +92,14 @@ pub fn replay<D: Contents>(
     device: &D,
     history: &History,
     policy: Policy,
-    limit: Option<u64>,
+    limit: Option<Limit>,
     passes: NonZeroUsize,
 ) -> Result<Figures> {
     let Some(limit) = limit else { return measure(device, device, history, policy, passes) };
     let before = device.memory().limit.unwrap_or(u64::MAX);
     device.set_limit(limit)?;
     let figures = measure(device, device, history, policy, passes);
-    device.set_limit(before)?;
+    device.set_limit(if limit.is_soft() { Limit::soft(u64::MAX) } else { Limit::hard(before) })?;
     figures
 }
 
