@@ -56,7 +56,7 @@ impl Machine for CudaMachine {
         let blocks = u32::try_from(count.div_ceil(THREADS as usize))?;
         let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 };
         let mut launch = self.device.launch_builder(&self.layer);
-        launch.array_mut(y).array(x).arg(&a).arg(&b).arg(&count);
+        launch.arg(y).arg(x).arg(&a).arg(&b).arg(&count);
         // SAFETY: the arguments are those of the kernel, in order and type (`size_t` is `usize` on the 64-bit systems that
         // CUDA runs on); `count` is within both arrays.
         unsafe { launch.launch(config) }?;

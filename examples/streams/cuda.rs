@@ -64,7 +64,7 @@ impl Machine for CudaMachine {
     fn write(&self, stream: &Cuda, array: &mut Array<f32, Cuda>, value: f32) -> Result<()> {
         let count = u32::try_from(array.len())?;
         let mut launch = stream.launch_builder(&self.write);
-        launch.array_mut(array).arg(&value).arg(&count);
+        launch.arg(array).arg(&value).arg(&count);
         // SAFETY: the arguments are the kernel's, and the kernel stays within `count` elements.
         Ok(unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?)
     }
@@ -72,7 +72,7 @@ impl Machine for CudaMachine {
     fn read(&self, stream: &Cuda, sum: &mut Array<f32, Cuda>, array: &Array<f32, Cuda>) -> Result<()> {
         let count = u32::try_from(array.len())?;
         let mut launch = stream.launch_builder(&self.read);
-        launch.array_mut(sum).array(array).arg(&count);
+        launch.arg(sum).arg(array).arg(&count);
         // SAFETY: the arguments are the kernel's, and the kernel stays within `count` elements of both arrays.
         Ok(unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?)
     }

@@ -3,7 +3,8 @@
 //! An expansion passes through these files. `ast` parses the input. `valid` checks it and contains every rejection. `later` and `tail`
 //! help it: `later` finds code that would run after the scope was left, and `tail` finds the async block at the end of a body.
 //! `expand` writes the code, with `guard` (enters a scope) and `future` (enters it at each poll). `mentions` lists the variables that a
-//! computed name uses. The generated code names only `gpucache::Scope`, its guard, `gpucache::Recycle`, `gpucache::offload::Placement`,
+//! computed name uses. `locals`, with `text`, reads the source file to find out whether a name is also a local variable. The generated
+//! code names only `gpucache::Scope`, its guard, `gpucache::Recycle`, `gpucache::offload::Placement`,
 //! and the trait of computed names.
 //!
 //! Invariants: the user's tokens keep their own spans, so that errors in a body appear at the user's own lines. Names
@@ -15,8 +16,10 @@ mod expand;
 mod future;
 mod guard;
 mod later;
+mod locals;
 mod mentions;
 mod tail;
+mod text;
 mod valid;
 
 use proc_macro::TokenStream;
@@ -63,8 +66,9 @@ use proc_macro2::TokenStream as TokenStream2;
 /// statements before that block run when the function is called, outside the scope. A computed name is evaluated once, at the first poll.
 /// It may borrow the parameters of an `async fn`, but not move or change them.
 ///
-/// Some attributes turn an `async fn` into a plain function; `#[tokio::main]` is one. Put such an attribute below `#[cache_scope]`. If
-/// it is above, the scope covers everything that the runtime's main thread runs, from the first task to the last.
+/// Some attributes turn an `async fn` into a plain function; `#[tokio::test]` is one. Put such an attribute below `#[cache_scope]`. If
+/// it is above, the scope covers everything that the runtime's main thread runs, from the first task to the last. An `async fn` with
+/// `#[tokio::main]` or another `main` is rejected: it runs once, so nothing in its scope would repeat.
 ///
 /// # Functions that return code that runs later
 ///
@@ -112,7 +116,9 @@ pub fn cache_scope_block(input: TokenStream) -> TokenStream {
 
 fn expand_attribute(arguments: TokenStream2, item: TokenStream2) -> syn::Result<TokenStream2> {
     let function = valid::function(syn::parse2(item)?)?;
-    let scope = valid::scope(syn::parse2::<ast::Attribute>(arguments)?.arguments)?;
+    let arguments = syn::parse2::<ast::Attribute>(arguments)?.arguments;
+    valid::not_a_parameter(&arguments, &function)?;
+    let scope = valid::scope(arguments)?;
     Ok(expand::function(function, &scope))
 }
 

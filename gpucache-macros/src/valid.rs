@@ -2,11 +2,12 @@
 
 use crate::ast::{Argument, Block, Body, Function, Item, literal};
 use crate::later::{self, Later};
+use crate::locals;
 use crate::tail;
 use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, ExprPath, Ident, LitStr, Path, PathSegment, Result};
+use syn::{Attribute, Error, Expr, ExprPath, FnArg, Ident, LitStr, Pat, PatIdent, PatType, Path, PathSegment, Result};
 
 /// The values of `recycle`, and the variant of `gpucache::Recycle` for each.
 const RECYCLE: [(&str, &str); 4] = [("auto", "Auto"), ("range", "Range"), ("keyed", "Keyed"), ("off", "Off")];
@@ -49,7 +50,35 @@ pub(crate) fn block(block: Block) -> Result<(Scope, Body)> {
     if let Some(place) = later::awaited(&body.statements) {
         return Err(Error::new(place, AWAITED));
     }
+    if let Some(Argument::Word(word)) = block.arguments.first()
+        && locals::is_variable(word)
+    {
+        return Err(variable(word, "local variable"));
+    }
     Ok((scope(block.arguments)?, body))
+}
+
+/// Rejects a name that is also a parameter of the function, unless it is the function's own name.
+pub(crate) fn not_a_parameter(arguments: &[Argument], function: &Function) -> Result<()> {
+    let Some(Argument::Word(word)) = arguments.first() else { return Ok(()) };
+    let is_same = |input: &FnArg| matches!(input, FnArg::Typed(PatType { pat, .. }) if names(pat, word));
+    if *word != function.signature.ident && function.signature.inputs.iter().any(is_same) {
+        Err(variable(word, "parameter"))
+    } else {
+        Ok(())
+    }
+}
+
+fn names(pattern: &Pat, word: &Ident) -> bool {
+    matches!(pattern, Pat::Ident(PatIdent { ident, .. }) if ident == word)
+}
+
+fn variable(word: &Ident, what: &str) -> Error {
+    let message = format!(
+        "`{word}` is a {what}, but the scope would be named \"{word}\"; \
+        write `name = {word}` for its value, or `\"{word}\"` for this name"
+    );
+    Error::new(word.span(), message)
 }
 
 /// The scope that the arguments of either macro describe.
@@ -211,11 +240,23 @@ pub(crate) fn function(item: Item) -> Result<Function> {
         let message = "a `const fn` cannot enter a scope, because the compiler may run it; remove `const`";
         return Err(Error::new(constness.span, message));
     }
+    if function.signature.asyncness.is_some()
+        && let Some(attribute) = function.attributes.iter().find(|attribute| is_main(attribute))
+    {
+        let message = "this function runs once, so its scope would be entered once and nothing in it would repeat; \
+            put `#[cache_scope]` on the function that repeats and call it from here";
+        return Err(Error::new(attribute.path().span(), message));
+    }
     match later::returned(&function.signature.output) {
         Some((Later::Future, _)) if is_scoped_future(&function) => Ok(function),
         Some((later, place)) => Err(Error::new(place, outside(later))),
         None => Ok(function),
     }
+}
+
+/// Whether the attribute makes the function a program's `main`, as `#[tokio::main]` does.
+fn is_main(attribute: &Attribute) -> bool {
+    attribute.path().segments.last().is_some_and(|last| last.ident == "main")
 }
 
 /// Whether the function returns a future that enters the scope at each poll.

@@ -1,9 +1,9 @@
-//! Scoped allocation caches for GPU work that repeats itself.
+//! A GPU allocation cache for work that repeats.
 //!
-//! A training step, a decoding step, a frame allocates the same arrays again and again. Name the block, by
-//! [`#[cache_scope(train_step)]`](prelude::cache_scope) on a function or [`cache_scope!`] around a block, and every
-//! [`Array`] allocated inside comes from the thread's cache of that name: a new one the first time, a recycled one ever
-//! after. [`invalidate`] gives the memory back.
+//! A training step, a decoding step or a frame allocates the same arrays again and again. Put that code in a *scope*, by
+//! [`#[cache_scope(train_step)]`](prelude::cache_scope) on a function or [`cache_scope!`] around a block. The first
+//! iterations allocate memory from the device. After that, each [`Array`] inside the scope gets memory that the scope has kept, as if you
+//! had preallocated all buffers by hand.
 //!
 //! ```
 //! use gpucache::prelude::*;
@@ -20,22 +20,53 @@
 //! }
 //! let stats = gpucache::stats("train_step").unwrap();
 //! assert_eq!((stats.hits, stats.misses), (9, 1));
-//! assert_eq!(invalidate("train_step").bytes, 32 * 64 * 4);
+//! assert_eq!(invalidate("train_step").bytes, 32 * 64 * 4); // frees the memory
 //! # Ok::<(), gpucache::Error>(())
 //! ```
 //!
-//! # What holds
-//! - Memory is handed out again only after the array that had it was dropped, whatever leaves a scope, a function or a
-//!   thread, and however the scope ends.
-//! - A warm scope makes no allocation call to a device and none on the host's heap.
-//! - No drop panics; what it could not report, the next fallible call on the same stream returns.
-//! - Everything builds without CUDA; the driver is loaded when a GPU is asked for.
+//! # Where to look
 //!
-//! # The way through the code
-//! `scope` (names, guards) → `diagnosis` (what is wrong with a scope) → `report` (what the process does, read as plain data) → `placed` (arrays
-//! that may rest on the host) → `array` (types), and beside it `foreign` (what other crates allocate) → `device` (handles of streams).
-//! Each module uses only those after it. Below them are two crates: `gpucache-engine` serves bytes on a stream, and its first page tells how a
-//! request passes through it; `gpucache-plan` computes layouts and moves. `DESIGN.md` says why.
+//! | to | see |
+//! |---|---|
+//! | allocate arrays, and read and write them | [`Array`], [`Allocate`], [`Element`], [`Shape`] |
+//! | choose a device: a GPU, the host, or a device without memory for dry runs | [`device`] |
+//! | name a scope | [`prelude::cache_scope`] (attribute), [`cache_scope!`] (block), [`Scope`] (value), [`uncached!`] |
+//! | free a scope's memory | [`invalidate`], [`invalidate_all`] |
+//! | limit the memory of a device or a scope, or free idle memory | [`Limit`], [`Device::set_limit`](device::Device::set_limit), [`Scope::limit`], [`Device::trim`](device::Device::trim) |
+//! | work with arrays that do not fit the device | [`offload`] |
+//! | see what a scope, a device or the process holds | [`stats()`], [`Device::stats`](device::Device::stats), [`stats`](mod@stats) |
+//! | find out why a scope holds too much or is not planned | [`diagnose()`], [`diagnose_all`], [`diagnosis`] |
+//! | handle an error, such as out of memory | [`Error`], [`error`] |
+//! | launch kernels with arrays, or capture a CUDA graph | [`launch`], `graph` |
+//! | have candle or other crates on cudarc allocate from scopes | `foreign` |
+//! | record every allocation of a run | [`trace`] |
+//! | compute memory layouts | [`plan`] |
+//!
+//! The pages in [`docs`] explain limits, offloading, porting and much more; [the glossary](docs::glossary) defines the terms.
+//!
+//! # Guarantees
+//! - Memory is reused only after the drop of the array that used it. An array may leave its scope, its function and its thread, and a
+//!   scope may end in any way.
+//! - A warm scope calls no allocator: neither that of the device nor that of the host's heap.
+//! - No drop panics. An error in a drop is returned by the next fallible call on the same stream.
+//! - The crate builds without CUDA. The driver is loaded at run time when a program asks for a GPU.
+//!
+//! # Imports
+//! The attribute and the block macro have the same name, and one `use` cannot bring both on stable Rust. The [`prelude`] has the
+//! attribute, and the root has the block macro. A module that needs both writes:
+//!
+//! ```
+//! use gpucache::{cache_scope, prelude::*};
+//!
+//! #[cache_scope(outer)] // the attribute
+//! fn outer(host: &Host) -> gpucache::Result<f32> {
+//!     let input = Array::full(host, 16, 1.0f32)?;
+//!     cache_scope!(inner, { Ok(Array::full(host, 16, 2.0f32)?.iter().chain(&*input).sum()) }) // the block
+//! }
+//!
+//! assert_eq!(outer(&Host::new())?, 48.0);
+//! # Ok::<(), gpucache::Error>(())
+//! ```
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -60,7 +91,7 @@ pub use array::{Allocate, Array, Element, Shape};
 pub use gpucache_engine::{Error, Limit, Recycle, Result};
 pub use scope::{OwnedScope, Scope, ScopeGuard, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats};
 
-/// What an [`Error`] says about missing memory.
+/// The parts of an out-of-memory [`Error`].
 ///
 /// ```
 /// use gpucache::{device::Virtual, error::Bound, prelude::*};
@@ -74,12 +105,25 @@ pub mod error {
 
 /// How arrays are passed to work on a stream: to kernels, and to functions on a stream of the host.
 ///
-/// [`Cuda::launch_builder`](crate::device::Cuda::launch_builder) and [`Host::launch`](crate::device::Host::launch) take arrays by
-/// reference.
+/// On a GPU, use `gpu.launch_builder(&kernel).arg(&input).arg(&mut output).arg(&number)` ([`Cuda::launch_builder`]). It knows the stream
+/// of the launch and the stream of each array. So it costs no call of the driver unless the streams differ. On the host, use
+/// [`Host::launch`](crate::device::Host::launch).
+///
+/// Other ways work too, for code that is written for cudarc. They cost more:
+///
+/// | way | cost |
+/// |---|---|
+/// | `gpu.launch_builder(..).arg(&array)`, also with `&mut array` and `&view` | none on the array's own stream; otherwise one event for all work on a stream |
+/// | cudarc's functions that take a stream and an array: copies, cuBLAS, `DevicePtr` | the same |
+/// | cudarc's own builder, `stream.launch_builder(..).arg(&array)` | none while the context has one stream; otherwise up to two events for each array. Pages may have to wait for all work of the context before they go back to the device |
+/// | `&*array` (a `&CudaSlice`), `as_view_mut`, `slice_mut`, `split_at_mut` | before the next write of the array or the reuse of its memory, its stream waits for all work of the context |
+/// | `CudaSlice::try_from(array)` | the memory leaves the cache; memory of a range is copied |
+///
+/// [`Cuda::launch_builder`]: crate::device::Cuda::launch_builder
 pub mod launch {
     pub use crate::array::Arguments;
     #[cfg(feature = "cuda")]
-    pub use crate::array::{ArrayView, Launch};
+    pub use crate::array::{ArrayView, KernelArgument, Launch};
 }
 
 /// CUDA graphs of work that uses arrays: see [`Cuda::capture`](crate::device::Cuda::capture).
@@ -167,14 +211,19 @@ pub mod docs {
     pub mod using {}
 }
 
-/// What most programs need: `use gpucache::prelude::*;`.
+/// The names that most programs need: `use gpucache::prelude::*;`.
+///
+/// Its [`cache_scope`](prelude::cache_scope) is the attribute. For the block macro too, write
+/// `use gpucache::{cache_scope, prelude::*};`.
 pub mod prelude {
     pub use crate::array::{Allocate, Array};
     #[cfg(feature = "cuda")]
     pub use crate::device::Cuda;
     pub use crate::device::{Device, Host};
     pub use crate::scope::invalidate;
-    /// A scope around a function, as [`cache_scope!`](crate::cache_scope!) is one around a block.
+    /// Runs the body of a function inside a scope. [`cache_scope!`](crate::cache_scope!) does the same for a block.
+    ///
+    /// To use both in one module, write `use gpucache::{cache_scope, prelude::*};`.
     ///
     /// ```
     /// use gpucache::prelude::*;

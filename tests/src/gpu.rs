@@ -244,7 +244,7 @@ impl Kernels {
         assert_eq!(out.len(), input.len());
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.add);
-        launch.array_mut(out).array(input).arg(&value).arg(&len).arg(&nanoseconds);
+        launch.arg(out).arg(input).arg(&value).arg(&len).arg(&nanoseconds);
         // SAFETY: as in `add`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
@@ -264,7 +264,7 @@ impl Kernels {
     pub fn fill_on(&self, stream: &Cuda, out: &mut Array<u32, Cuda>, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
         let mut launch = stream.launch_builder(&self.fill);
-        launch.array_mut(out).arg(&value).arg(&len).arg(&nanoseconds);
+        launch.arg(out).arg(&value).arg(&len).arg(&nanoseconds);
         // SAFETY: as in `fill`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }

@@ -4,6 +4,7 @@
 //! `PROGRAMS=1000 cargo test --release -p gpucache-tests --test statistics` runs 1,000 programs.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::VecDeque;
 use std::sync::mpsc;
 
 use fastrand::Rng;
@@ -170,6 +171,26 @@ fn bytes_by_service_are_those_asked_for() -> gpucache::Result<()> {
     assert_eq!((served.all().allocations, served.all().bytes), (150, 50 * (1000 + 5000 + 77)));
     assert_eq!((served.planned.allocations, served.planned.bytes), (144, 48 * 6077));
     Ok(())
+}
+
+/// An allocation for which a ring grew counts as planned and carried, and as recycled or missed.
+#[test]
+fn allocations_of_a_ring_that_grows_are_counted_by_all_in_one_way() {
+    let _turn = turn();
+    let (device, mut kept) = (Virtual::new(1 << 40), VecDeque::new());
+    for entry in 0..400 {
+        cache_scope!(grown_ring, { kept.push_back(device.zeros::<u8>(1 << 20).unwrap()) });
+        // More and more arrays live on: twice as many each hundred entries.
+        while kept.len() > 2 << (entry / 100) {
+            kept.pop_front();
+        }
+    }
+    let now = stats("grown_ring").unwrap();
+    let (planned, listed) = (now.served.planned.allocations, now.served.listed.allocations);
+    assert!(planned > 300 && planned + listed > now.hits, "the ring grew: {now}");
+    assert_eq!(planned, now.plan.carried, "{now}\n{}", now.plan);
+    assert_eq!((now.served.all().allocations, now.allocations()), (400, 400), "{now}");
+    let _ = invalidate("grown_ring");
 }
 
 #[test]

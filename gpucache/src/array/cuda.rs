@@ -22,7 +22,7 @@ use cudarc::driver::{
 
 use foreign_uses::ForeignUses;
 pub use graph::Graph;
-pub use launch::Launch;
+pub use launch::{KernelArgument, Launch};
 use slices::TrackedSlice;
 pub use view::ArrayView;
 

@@ -1,4 +1,4 @@
-//! Scopes by name: as values, which the macros expand to, and what can be done with a name.
+//! Scopes by name: as values, which the macros expand to, and functions that take a name.
 
 mod families;
 mod name;
@@ -12,23 +12,31 @@ pub use name::{AsName, diagnose, diagnose_all, invalidate, invalidate_all, scope
 pub use stack::ScopeGuard;
 pub use value::{OwnedScope, Scope};
 
-/// Serves the arrays that a block allocates from the cache of a name.
+/// Runs a block inside a scope: the arrays that it allocates come from the thread's cache of that name.
 ///
-/// `cache_scope!(NAME, { .. })` is an expression: the value of its block. `?`, `return`, `break` and lifetimes work as in
-/// any block, but for `.await`, which is refused: it would leave other tasks of the thread inside. NAME is an identifier, a
-/// string literal, `self::IDENTIFIER` for one that begins with the module's path, or `name = EXPR` for an expression that
-/// is `AsRef<str>`.
-/// `recycle = "auto"`, the default, learns the order of allocations and plans for it; `recycle = "range"` leaves idle memory to
-/// the device's range; `recycle = "keyed"` keeps every block for the next request of the same dtype, shape, device and
-/// stream; `recycle = "off"` keeps none. `limit = "512MiB"`, bytes or a [`Limit`](crate::Limit) limits what the scope holds on a thread
-/// ([`Scope::limit`]),
-/// and `placement = "device" | "host" | "auto"` where arrays rest that are placed inside ([`Scope::placement`]).
+/// `cache_scope!(NAME, { .. })` is an expression with the value of its block. `?`, `return`, `break` and lifetimes work as in
+/// any block. Only `.await` is refused, because other tasks of the thread would run inside the scope.
 ///
-/// The innermost scope serves; one name may be entered again inside itself. Memory is handed out again only after the
-/// array that had it was dropped, so arrays may leave the block, the function and the thread.
+/// NAME is one of these:
 ///
-/// As an attribute on functions it is [`prelude::cache_scope`](crate::prelude::cache_scope); as a value, for a name or a policy
-/// that is chosen at run time, [`Scope`].
+/// - an identifier: `cache_scope!(step, ..)` names the scope `"step"`. A local variable of that name is an error, because the scope
+///   would not get its value;
+/// - a string literal;
+/// - `self::IDENTIFIER`: the path of the module, `"::"` and the identifier;
+/// - `name = EXPRESSION`: any expression that is `AsRef<str>`.
+///
+/// Options follow the name:
+///
+/// - `recycle = "auto"`, the default, learns the order of allocations and plans their addresses. `"range"` returns idle memory to the
+///   device's range. `"keyed"` keeps every block for the next request of the same dtype, shape, device and stream. `"off"` keeps none.
+/// - `limit = "512MiB"`, a number of bytes, or a [`Limit`](crate::Limit) limits the memory of the scope on a thread ([`Scope::limit`]).
+/// - `placement = "device" | "host" | "auto"` says where placed arrays rest ([`Scope::placement`]).
+///
+/// If scopes are nested, the innermost one serves. A scope may be entered again inside itself. Memory is reused only after the drop of the
+/// array that used it, so arrays may leave the block, the function and the thread.
+///
+/// [`prelude::cache_scope`](crate::prelude::cache_scope) is the same as an attribute on functions. To use both in one module, write
+/// `use gpucache::{cache_scope, prelude::*};`. [`Scope`] is the same as a value, for a name or a policy that is chosen at run time.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -50,7 +58,7 @@ macro_rules! cache_scope {
     ($($scope:tt)*) => { $crate::__private::cache_scope_block! { $crate; $($scope)* } };
 }
 
-/// Leaves all scopes for a block: its arrays are plain allocations, freed when they are dropped.
+/// Runs a block outside of all scopes: its arrays are plain allocations, which are freed when they are dropped.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, uncached};

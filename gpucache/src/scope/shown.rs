@@ -1,4 +1,4 @@
-//! An entry of a scope as other tools show it: a span of the crate `tracing`, and with CUDA an NVTX range.
+//! An entry of a scope for other tools: a span of the crate `tracing`, and with CUDA an NVTX range.
 
 use std::panic::AssertUnwindSafe;
 
@@ -9,18 +9,18 @@ use gpucache_engine::base::subscriber::{TARGET, is_heard};
 #[cfg(feature = "cuda")]
 use gpucache_engine::device::NvtxRange;
 
-/// What the calling thread is in until this is dropped. A subscriber is told before the scope is entered, and once it is left.
+/// The span and the range of an entry, until this is dropped. A subscriber hears of it before the scope is entered and after it is left.
 #[derive(Debug)]
 pub(super) struct Shown {
     /// First, so that it ends within the span.
     #[cfg(feature = "cuda")]
     _range: Option<NvtxRange>,
-    /// Who catches a panic of the scope's block sees nothing of the span that could be half done.
+    /// Unwind-safe, since code that catches a panic of the block cannot see the span half done.
     _span: AssertUnwindSafe<InSpan>,
 }
 
-/// InSpan of a span until this is dropped. Not `tracing`'s own type, which stays on its thread as the guard does by itself: a mistake with
-/// the guard would be told twice.
+/// Keeps the thread in a span until it is dropped. It replaces `tracing`'s own guard, which is not `Send` either: a mistake with our guard
+/// would give two messages.
 #[derive(Debug)]
 struct InSpan(Span);
 
@@ -39,8 +39,7 @@ impl Drop for InSpan {
 }
 
 impl Shown {
-    /// Shows an entry of the scope of this name; `None`, after a load for each, where neither a subscriber nor the library of
-    /// ranges is there.
+    /// Shows an entry of the scope of this name. `None`, after one load each, if there is neither a subscriber nor the library of ranges.
     #[inline]
     pub(super) fn begin(name: &str) -> Option<Shown> {
         #[cfg(feature = "cuda")]

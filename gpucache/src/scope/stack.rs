@@ -1,8 +1,8 @@
-//! The scopes that a thread is inside of, innermost last.
+//! The scopes that a thread is inside of, the innermost last.
 //!
-//! Invariant: what `current` serves from is the top of this stack, and each entry on it has entered its cache once.
-//! Guards may go in any order (a future that is dropped late, say): each takes out its own entry. An entry costs the same however many
-//! are open, which forgotten guards leave.
+//! Invariants: `current` serves from the top of this stack, and each entry on the stack has entered its cache once.
+//! Guards may be dropped in any order (a future may be dropped late), and each removes its own entry. An entry costs the same however
+//! many are open; forgotten guards leave entries open.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell, RefMut};
@@ -22,9 +22,9 @@ use gpucache_engine::cache::{Cache, Current, NamedCaches, Terms};
 use gpucache_engine::device::exits_with_thread;
 use gpucache_engine::home::Visit;
 
-/// Inside a scope, or outside all of them, until dropped. It stays on its thread.
+/// Keeps the thread inside a scope, or outside of all scopes, until it is dropped. It cannot leave its thread.
 ///
-/// Guards may be dropped in any order: each ends its own entry. A guard that is forgotten leaves its scope entered until the
+/// Guards may be dropped in any order: each ends its own entry. After `mem::forget` of a guard, the thread stays in the scope until the
 /// thread ends.
 ///
 /// ```
@@ -41,10 +41,9 @@ use gpucache_engine::home::Visit;
 #[must_use = "the scope is left when the guard is dropped: bind it to a name, `let _inside = ..`, as `let _ = ..` drops it at once"]
 #[derive(Debug)]
 pub struct ScopeGuard {
-    /// Where the entry stands on the stack, which is nobody else's place until it is left; `None` if the thread is too far into its end
-    /// to have one.
+    /// The place of the entry on the stack. No other entry gets it before this one ends. `None` if the thread is ending and has no stack.
     entry: Option<usize>,
-    /// Ends once the scope is left. `None` where no tool would show it.
+    /// Ends after the scope is left. `None` if no tool would show it.
     #[cfg(feature = "tracing")]
     _shown: Option<Shown>,
     this_thread: PhantomData<*const ()>,
@@ -53,11 +52,12 @@ pub struct ScopeGuard {
 struct Entry {
     /// `None` outside of all scopes.
     inside: Option<Inside>,
-    /// Where what is placed inside rests, if this entry says it, or the one that it began in. Outside of all scopes nobody says it.
+    /// Where arrays that are placed inside rest: the placement of this entry, or else of the entry around it. Always `None` outside of all
+    /// scopes.
     placement: Option<Placement>,
 }
 
-/// An entry of a scope, and what its cache knows it by.
+/// An entry of a scope, and the number by which its cache knows it.
 type Inside = (Current, usize);
 
 /// The entries that are open.
@@ -71,21 +71,21 @@ struct Open {
 #[derive(Default)]
 struct Stack {
     open: RefCell<Open>,
-    /// This thread's caches by name, found without a lock.
+    /// This thread's caches by name. Finding one takes no lock.
     caches: RefCell<HashMap<Arc<str>, Rc<Known>>>,
-    /// The name that was entered last, which mostly is the next one too: found without a hash.
+    /// The name that was entered last. It is often the next one too, and then no hash is computed.
     last: RefCell<Option<Rc<Known>>>,
-    /// Names that this thread ever had a new cache of.
+    /// How many names this thread ever got a new cache for.
     names: Cell<u64>,
-    /// With so many names, those that were not entered lately are forgotten.
+    /// Once there are so many names, the thread forgets those that it did not enter lately.
     look_at: Cell<usize>,
 }
 
-/// A name that this thread has a cache of.
+/// A name for which this thread has a cache.
 struct Known {
     scope: Arc<NamedCaches>,
     cache: &'static Cache,
-    /// How many names there had been when it was entered last.
+    /// The number of names when it was entered last.
     entered: Cell<u64>,
 }
 
@@ -94,8 +94,8 @@ thread_local! {
 }
 
 impl ScopeGuard {
-    /// Enters the scope `name`; what is allocated on this thread until the guard goes comes from its cache.
-    /// `site` is told of a name that the thread has no cache of yet.
+    /// Enters the scope `name`: until the guard is dropped, this thread's allocations come from its cache. `site` is kept if the thread has
+    /// no cache for the name yet.
     pub(super) fn enter(
         name: &str,
         site: &'static Location<'static>,
@@ -117,15 +117,15 @@ impl ScopeGuard {
         guard
     }
 
-    /// The same, as other tools show it.
+    /// The same guard, with what other tools show of the entry.
     #[cfg(feature = "tracing")]
     fn showing(mut self, shown: Option<Shown>) -> ScopeGuard {
         self._shown = shown;
         self
     }
 
-    /// Leaves all scopes until the guard goes: arrays are plain allocations then, freed when they are dropped. The value form
-    /// of [`uncached!`](crate::uncached).
+    /// Leaves all scopes until the guard is dropped: arrays are plain allocations, which are freed when they are dropped.
+    /// [`uncached!`](crate::uncached) does the same for a block.
     ///
     /// ```
     /// use gpucache::{Scope, ScopeGuard, prelude::*};
@@ -156,7 +156,7 @@ impl ScopeGuard {
 impl Drop for ScopeGuard {
     fn drop(&mut self) {
         if let Some(place) = self.entry {
-            // Without a stack the thread has ended, which has left all scopes.
+            // A thread without a stack is ending, and has left all scopes.
             let _ = STACK.try_with(|stack| stack.remove(place));
         }
     }
@@ -181,7 +181,7 @@ impl Stack {
         cache
     }
 
-    /// A cache of a name that this thread has none of.
+    /// Gets a cache for a name for which this thread has none.
     #[cold]
     fn add(&self, name: &str, site: &'static Location<'static>) -> &'static Cache {
         if self.caches.borrow().len() >= self.look_at.get().max(NamedCaches::FEW) {
@@ -193,7 +193,7 @@ impl Stack {
         self.keep(Rc::new(Known { scope, cache, entered: Cell::new(self.names.get()) }))
     }
 
-    /// Keeps a cache as the thread's own of its name, unless it has come to another one meanwhile. Returns which it has.
+    /// Keeps a cache as the thread's cache of its name, unless the thread got another one meanwhile. Returns the one that it has.
     fn keep(&self, known: Rc<Known>) -> &'static Cache {
         let name = known.scope.name().clone();
         if let Some(newer) = self.caches.borrow().get(&name).map(|newer| newer.cache) {
@@ -205,10 +205,10 @@ impl Stack {
         cache
     }
 
-    /// Gives the caches of names back that were not entered lately, where no array of theirs is alive.
+    /// Returns the caches of names that were not entered lately, if none of their arrays is alive.
     fn forget_names(&self) {
         let before = self.names.get().saturating_sub(NamedCaches::LATELY);
-        // What is released may be code of the user, which may enter scopes: nothing is borrowed then.
+        // Releasing may run code of the program, which may enter scopes: nothing is borrowed here.
         drop(self.last.take());
         let is_due = |known: &Known| known.entered.get() < before && !known.cache.is_entered();
         let due: Vec<_> = self.caches.borrow_mut().extract_if(|_, known| is_due(known)).collect();
@@ -217,14 +217,14 @@ impl Stack {
                 self.keep(known);
             }
         }
-        // As many have to come up first as are left now, so that each is looked at a bounded number of times.
+        // The next look comes once the number of names has doubled, so that each name is looked at a bounded number of times.
         self.look_at.set(2 * self.caches.borrow().len());
     }
 
     fn push(&self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
         let mut open = self.open.borrow_mut();
         let top = inside.map(|(current, _)| current);
-        // Read before the entry is pushed: a load of what was just stored waits for it.
+        // Read before the entry is pushed: a load directly after the store would wait for it.
         let inherited = if top.is_some() { open.placement() } else { None };
         let placement = placement.or(inherited);
         let place = open.push(inside, placement);
@@ -245,15 +245,15 @@ impl Stack {
         }
     }
 
-    /// Serves from the innermost entry, which `top` and `placement` are of. In line, so that what was just put on the stack is not read from there again:
-    /// a load that is wider than the stores before it waits for them.
+    /// Serves from the innermost entry; `top` and `placement` are its values. Inlined, so that the values that were just pushed are not read
+    /// from the stack again: a load that is wider than the stores before it waits for them.
     #[inline(always)]
     fn serve_from(&self, open: RefMut<'_, Open>, top: Option<Current>, placement: Option<Placement>) {
         let bottom = open.outermost.map(|(_, cache)| cache);
         drop(open);
         set_scoped(placement);
-        // SAFETY: an entry entered its cache before it came onto the stack, and leaves it after it was taken off and
-        // this was called again: by its guard, or by the end of its cache's thread.
+        // SAFETY: an entry has entered its cache before it is pushed. It leaves the cache only after it was removed and this function
+        // was called again: by its guard, or at the end of its cache's thread.
         unsafe { Current::set(top, bottom) };
     }
 }
@@ -268,7 +268,7 @@ impl Open {
         place
     }
 
-    /// Takes an entry out, if it is there.
+    /// Removes an entry, if it is there.
     fn remove(&mut self, place: usize) -> Option<Option<Inside>> {
         if self.outermost.is_some_and(|(outermost, _)| outermost == place) {
             self.outermost = self.next_inside(place);
@@ -276,8 +276,8 @@ impl Open {
         self.entries.remove(place).map(|entry| entry.inside)
     }
 
-    /// The entry of a scope that came next after this one. Those outside of all scopes that are passed over are never looked at again,
-    /// since the outermost entry is newer than they are from now on.
+    /// The next entry of a scope after this one. The entries outside of scopes that it skips are never looked at again, since the outermost
+    /// entry is newer than they are from now on.
     fn next_inside(&self, place: usize) -> Option<(usize, &'static Cache)> {
         let mut newer = std::iter::successors(self.entries.after(place), |&place| self.entries.after(place));
         newer.find_map(|place| Some((place, self.entries.get(place)?.inside?.0.cache)))
@@ -287,22 +287,22 @@ impl Open {
         self.entries.newest()?.inside.map(|(current, _)| current)
     }
 
-    /// Where what is placed now rests, if a scope says it.
+    /// Where arrays that are placed now rest, if a scope says it.
     fn placement(&self) -> Option<Placement> {
         self.entries.newest()?.placement
     }
 }
 
 impl Drop for Stack {
-    /// The end of the thread: its caches wait for the next one, and what is busy goes back there when it is dropped.
+    /// The end of the thread. Its caches wait for the next thread, and live arrays return to them when they are dropped.
     fn drop(&mut self) {
-        // Nobody serves this thread any more.
+        // From here on no cache serves this thread.
         drop(self.open.take());
         self.serve_from(self.open.borrow_mut(), None, None);
         if exits_with_thread() {
             return;
         }
-        // What is released may be code of the user, which may enter scopes, to no effect.
+        // Releasing may run code of the program, which may enter scopes without effect.
         drop(self.last.take());
         let caches = std::mem::take(&mut *self.caches.borrow_mut());
         caches.into_values().for_each(|known| known.scope.orphan(known.cache));

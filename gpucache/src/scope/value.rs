@@ -1,4 +1,4 @@
-//! A scope as a value: what the macros expand to, for names and policies that are chosen at run time.
+//! A scope as a value: [`Scope`], [`OwnedScope`]. The macros expand to it.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,12 +13,14 @@ use gpucache_engine::Limit;
 use gpucache_engine::cache::{Recycle, Terms};
 use gpucache_engine::home::Visit;
 
-/// A scope by its name, and how it recycles: what [`cache_scope!`](crate::cache_scope) names, as a value.
+/// A scope as a value: its name and its options. Use it instead of [`cache_scope!`](crate::cache_scope) for a name or an option that is
+/// chosen at run time.
 ///
-/// It is a name alone, and free to make and to copy: values of one name mean one scope, whose caches belong to the threads that
-/// enter it. Names are of the whole process: libraries had better put the module's path in front
-/// (`Scope::new(concat!(module_path!(), "::step"))`, which is what the macros call `self::step`), or have a scope of their
-/// own, [`owned`](Scope::owned).
+/// A value holds no memory, and is cheap to make and to copy. Values with the same name mean the same scope. Each thread that enters the
+/// scope has a cache of its own for it.
+///
+/// The whole process shares the names. In a library, put the module's path in front: `Scope::new(concat!(module_path!(), "::step"))`, as
+/// the macros do for `self::step`. Or make a scope that nobody else can name, by [`owned`](Scope::owned).
 ///
 /// ```
 /// use gpucache::{Recycle, Scope, prelude::*};
@@ -37,12 +39,12 @@ pub struct Scope<'a> {
     name: &'a str,
     terms: Terms,
     placement: Option<Placement>,
-    /// Where the value was made, for messages.
+    /// The place of the constructor call, for messages.
     site: &'static Location<'static>,
 }
 
 impl PartialEq for Scope<'_> {
-    /// Wherever the two were made.
+    /// Compares everything but the places of the constructor calls.
     fn eq(&self, other: &Self) -> bool {
         (self.name, self.terms, self.placement) == (other.name, other.terms, other.placement)
     }
@@ -50,7 +52,7 @@ impl PartialEq for Scope<'_> {
 
 impl Eq for Scope<'_> {}
 
-/// A scope that nobody else can name, and whose memory goes back when it is dropped: for an object that repeats work of its own.
+/// A scope that nobody else can name, for an object that repeats its own work. Dropping it frees the scope's memory.
 ///
 /// ```
 /// use gpucache::{OwnedScope, Scope, prelude::*};
@@ -75,13 +77,13 @@ impl Eq for Scope<'_> {}
 #[derive(Debug)]
 pub struct OwnedScope {
     name: String,
-    /// The same but for its name.
+    /// Everything but its name.
     like: Scope<'static>,
 }
 
 impl<'a> Scope<'a> {
-    /// The scope of this name, which learns and plans ([`Recycle::Auto`]). An error of an allocation tells the line of this call
-    /// ([`Shortage::scope_site`](crate::error::Shortage::scope_site)).
+    /// The scope of this name, with [`Recycle::Auto`] and without a limit. An out-of-memory error in the scope names the line of this
+    /// call ([`Shortage::scope_site`](crate::error::Shortage::scope_site)).
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*};
@@ -96,7 +98,7 @@ impl<'a> Scope<'a> {
         Scope { name, terms: Terms::new(), placement: None, site: Location::caller() }
     }
 
-    /// Recycles otherwise. Entries of one scope may recycle differently; the newest that keeps anything decides.
+    /// Says how the scope reuses freed memory. Entries of one scope may differ: the newest one that keeps any memory decides.
     ///
     /// ```
     /// use gpucache::{Recycle, Scope, prelude::*};
@@ -149,9 +151,9 @@ impl<'a> Scope<'a> {
         Scope { terms: self.terms.with_limit(limit), ..self }
     }
 
-    /// Has arrays rest there that are placed inside, while nobody uses them ([`Placed::new`](crate::offload::Placed::new),
-    /// [`Placed::zeros`](crate::offload::Placed::zeros)). The innermost scope that says it decides, and outside of such
-    /// [`set_default_placement`](crate::offload::set_default_placement); what is placed already stays as it is.
+    /// Says where arrays that are placed inside rest while nobody uses them ([`Placed::new`](crate::offload::Placed::new),
+    /// [`Placed::zeros`](crate::offload::Placed::zeros)). The innermost scope with a placement decides. Outside of such scopes
+    /// [`set_default_placement`](crate::offload::set_default_placement) decides. Arrays that are placed already stay as they are.
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*, offload::{Placed, Placement}};
@@ -176,11 +178,11 @@ impl<'a> Scope<'a> {
         self.name
     }
 
-    /// Enters the scope: what is allocated on this thread until the guard is dropped comes from its cache. Bind the guard to a
-    /// name (`let _inside = scope.enter();`): `let _ = scope.enter();` leaves the scope at once.
+    /// Enters the scope: until the guard is dropped, this thread's allocations come from the scope's cache. Bind the guard to a name
+    /// (`let _inside = scope.enter();`). `let _ = scope.enter();` leaves the scope at once.
     ///
-    /// A guard across an `.await` would leave the scope entered while other tasks run on the thread; it is not `Send`, so that
-    /// most executors refuse it. In async code use the attribute, which enters at each poll.
+    /// Do not hold the guard across an `.await`: other tasks of the thread would run inside the scope. The guard is not `Send`, so most
+    /// executors refuse such code. In async code use the attribute, which enters the scope at each poll.
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*};
@@ -197,7 +199,7 @@ impl<'a> Scope<'a> {
         self.enter_for(Visit::Entry)
     }
 
-    /// Enters for one poll of a future, which counts as an entry if none came before. For the attribute alone.
+    /// Enters for one poll of a future. The first poll counts as an entry. Only the attribute uses it.
     #[doc(hidden)]
     pub fn enter_poll(&self, is_polled: &mut bool) -> ScopeGuard {
         let visit = if std::mem::replace(is_polled, true) { Visit::LaterPoll } else { Visit::FirstPoll };
@@ -283,7 +285,7 @@ impl<'a> Scope<'a> {
         reset_peaks(self.name)
     }
 
-    /// A scope of its own that recycles like this one, under this name and a number that nobody else has.
+    /// A new scope with the options of this one. Its name is this name with a number that no other scope has.
     ///
     /// ```
     /// use gpucache::Scope;
@@ -299,7 +301,7 @@ impl<'a> Scope<'a> {
 }
 
 impl OwnedScope {
-    /// The scope as a value of its name, for what else can be done with one.
+    /// The scope as a [`Scope`], for its other methods.
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*};
@@ -313,7 +315,7 @@ impl OwnedScope {
         Scope { name: &self.name, ..self.like }
     }
 
-    /// As [`Scope::enter`].
+    /// Calls [`Scope::enter`].
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*};
@@ -330,7 +332,7 @@ impl OwnedScope {
         self.as_scope().enter()
     }
 
-    /// As [`Scope::run`].
+    /// Calls [`Scope::run`].
     ///
     /// ```
     /// use gpucache::{Scope, prelude::*};
@@ -346,7 +348,7 @@ impl OwnedScope {
 }
 
 impl Drop for OwnedScope {
-    /// Arrays that are alive stay valid; their memory goes back when they are dropped.
+    /// Live arrays stay valid. Their memory is freed when they are dropped.
     fn drop(&mut self) {
         name::invalidate_if_known(&self.name);
     }

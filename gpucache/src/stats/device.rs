@@ -52,7 +52,7 @@ impl RangeUse {
     }
 }
 
-/// What this process did with one device, and what it holds of it.
+/// The statistics of one device: its reserved memory, its range, the order of its streams, and how it served shortages.
 ///
 /// ```
 /// use gpucache::{device::Virtual, prelude::*, stats};

@@ -1,12 +1,12 @@
-//! What a scope did with the memory of other crates: [`ForeignStats`].
+//! The memory of other crates in a scope: [`ForeignStats`].
 
 use std::fmt;
 
 use gpucache_engine::base::amounts::Count;
 use gpucache_engine::home::{Counter, Counts};
 
-/// What a scope did with the memory that other crates allocate and free through the driver, over all threads, since the process
-/// began. See [`foreign`](crate::foreign).
+/// Counts of the memory that other crates allocate and free through the driver inside a scope. They cover all threads since the
+/// process began. See [`foreign`](crate::foreign).
 ///
 /// ```no_run
 /// use gpucache::cache_scope;

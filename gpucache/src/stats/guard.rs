@@ -1,4 +1,4 @@
-//! What a part of the program allocated in a scope: [`StatsGuard`].
+//! The statistics of a part of the program: [`StatsGuard`].
 
 use std::fmt;
 use std::io::{self, Write};

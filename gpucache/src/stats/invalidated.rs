@@ -1,10 +1,10 @@
-//! What an invalidation freed: [`Invalidated`].
+//! The result of an invalidation: [`Invalidated`].
 
 use std::fmt;
 
 use gpucache_engine::base::amounts::{Bytes, Count};
 
-/// What an invalidation freed in one scope or several, over all threads.
+/// The result of an invalidation: the memory that it freed in one scope or several, over all threads.
 ///
 /// ```
 /// use gpucache::{cache_scope, invalidate, prelude::*};

@@ -13,18 +13,18 @@
 //!
 //! Reading statistics calls no driver. A program that reads none pays nothing for them: gpucache counts each event once, where it
 //! happens.
-//!
-//! | file | its one matter |
-//! |---|---|
-//! | `scope` | [`ScopeStats`], [`ThreadStats`]: one scope and its threads |
-//! | `served`, `plan`, `foreign` | the parts of it |
-//! | `device` | [`DeviceStats`]: one device |
-//! | `process` | [`ProcessStats`]: all of them |
-//! | `peaks` | peaks that start again |
-//! | `invalidated` | [`Invalidated`]: what an invalidation freed |
-//! | `guard` | [`StatsGuard`]: what a part of the program allocated |
-//! | `top` | [`Top`]: a line for each scope and thread, with bars |
-//! | `watch` | the same in a file, once a second |
+
+// | file | content |
+// |---|---|
+// | `scope` | `ScopeStats`, `ThreadStats`: one scope and its threads |
+// | `served`, `plan`, `foreign` | the parts of it |
+// | `device` | `DeviceStats`: one device |
+// | `process` | `ProcessStats`: all of them |
+// | `peaks` | peaks that start again |
+// | `invalidated` | `Invalidated`: what an invalidation freed |
+// | `guard` | `StatsGuard`: what a part of the program allocated |
+// | `top` | `Top`: a line for each scope and thread, with bars |
+// | `watch` | the same in a file, once a second |
 
 mod device;
 #[cfg(feature = "foreign")]

@@ -12,7 +12,7 @@ use gpucache_engine::cache::{Cache, NamedCaches};
 use gpucache_engine::home::{Counter, Counts};
 use gpucache_engine::pressure::ReclaimStats;
 
-/// What a scope did since the process began, and what it holds now, over all threads.
+/// The statistics of a scope: its work since the process began and its memory now, over all threads.
 ///
 /// Each allocation inside the scope is one hit, one recycled block or one miss ([`allocations`](ScopeStats::allocations)). If scopes
 /// are nested, the innermost one counts it. A failed allocation does not count. Bytes are those that the arrays asked for; only the
@@ -65,8 +65,8 @@ pub struct ScopeStats {
     /// The most bytes that were in use at once since the process began, or since peaks were reset
     /// ([`reset_peaks`](super::reset_peaks)). For several threads, the sum of their peaks.
     pub high_water_bytes: u64,
-    /// Calls of the device's allocator for the scope since the process began: by misses with `recycle = "off"`, and on a device
-    /// without pages, for an array or for a chunk of a range.
+    /// Calls of the device's allocator for the scope since the process began. Misses with `recycle = "off"` call it, and on a device
+    /// without pages all misses do, for an array or for a chunk of the range.
     pub device_allocations: u64,
     /// Pieces of memory that were mapped for the scope since the process began, by its misses and for the arenas of its plans. A
     /// piece is one page, or several that are mapped and unmapped together.
@@ -96,7 +96,7 @@ pub struct ScopeStats {
     pub threads: Vec<ThreadStats>,
 }
 
-/// What a scope did and holds on one thread. If a thread took over the memory of a thread that ended, both count here.
+/// The statistics of a scope on one thread. If a thread took over the memory of a thread that ended, both count here.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -115,13 +115,12 @@ pub struct ThreadStats {
     pub thread: Option<String>,
     /// Whether the thread is inside the scope now.
     pub is_inside: bool,
-    /// What the scope did and holds on the thread.
+    /// The statistics of the scope on the thread.
     pub stats: ScopeStats,
 }
 
 impl ScopeStats {
-    /// What the scope did since an earlier reading. Everything that is as of now (busy and idle memory, peaks, plans) is that of this
-    /// reading.
+    /// The work of the scope since an earlier reading. Busy and idle memory, peaks and plans are those of this reading.
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*};
@@ -159,7 +158,7 @@ impl ScopeStats {
     }
 }
 
-/// All that is counted of a scope.
+/// The statistics of a scope.
 pub(crate) fn of_scope(scope: &NamedCaches) -> ScopeStats {
     let mut all = ScopeStats::of(&scope.past());
     // Nobody plans there any more.
@@ -179,7 +178,7 @@ fn of_thread(cache: &'static Cache) -> ThreadStats {
 }
 
 impl ScopeStats {
-    /// What is counted of one thread's cache.
+    /// The statistics of one thread's cache.
     pub(crate) fn of(counts: &Counts) -> ScopeStats {
         let get = |count| counts.get(count);
         let (busy_blocks, busy_bytes) = (counts.busy_blocks(), counts.busy_bytes());

@@ -59,7 +59,7 @@ impl Top {
         self.read = read;
     }
 
-    /// What this thread did before the last reading.
+    /// The statistics of this thread in the reading before.
     fn before(&self, scope: &str, number: usize) -> Option<&ScopeStats> {
         let (before, _) = self.before.as_ref()?;
         // They are sorted, so that many scopes are shown in little more time each than few.
@@ -103,12 +103,12 @@ impl Top {
     }
 }
 
-/// What a scope has, in use or idle.
+/// The memory of a scope, in use or idle.
 fn held(stats: &ScopeStats) -> u64 {
     stats.busy_bytes.saturating_add(stats.idle_bytes)
 }
 
-/// As long as a scope's part of `most`, and full as far as that is in use.
+/// A bar whose length is the scope's part of `most`, with `#` for the memory in use.
 fn bar(stats: &ScopeStats, most: u64) -> String {
     let part = |bytes: u64| (u128::from(bytes) * u128::from(BAR)).div_ceil(u128::from(most.max(1))) as usize;
     let (length, full) = (part(held(stats)), part(stats.busy_bytes));

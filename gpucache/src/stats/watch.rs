@@ -1,7 +1,7 @@
-//! What [`Top`](super::Top) shows, written to a file once a second, without a change of code: `GPUCACHE_WATCH` names it.
+//! Writes [`Top`](super::Top) once a second to the file that `GPUCACHE_WATCH` names, without a change of code.
 //!
-//! Invariant: whoever opens the file finds a whole reading in it: each is written under another name beside it, and then renamed. What
-//! is there and is no file, as a device or a pipe, is written to and stays what it is.
+//! Invariant: the file always contains one whole reading. Each reading is written to another file beside it, which is then renamed. A
+//! device or a pipe of that name is written to and stays what it is.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +19,7 @@ const VARIABLE: &str = "GPUCACHE_WATCH";
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Begins at the first call, if the environment asks for it. The thread ends with the process.
+/// Starts the thread at the first call, if the variable is set. The thread ends with the process.
 pub(crate) fn start_from_environment() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
@@ -43,7 +43,7 @@ fn watch(path: &Path) {
     }
 }
 
-/// A name in the same folder, which no other process has.
+/// The name of a file in the same folder that no other process uses.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
     name.push(format!(".{}", std::process::id()));
@@ -57,13 +57,13 @@ fn write(text: &str, path: &Path, beside: &Path) -> io::Result<()> {
     }
     let written = fs::write(beside, text).and_then(|()| fs::rename(beside, path));
     if written.is_err() {
-        // It may not be there; the error that is told is the first one.
+        // The file may not exist. The reported error is the first one.
         let _ = fs::remove_file(beside);
     }
     written
 }
 
-/// Where stderr is closed nobody is left to be told.
+/// If stderr is closed, nobody reads it.
 fn tell(path: &Path, error: &io::Error) {
     let _ = writeln!(io::stderr(), "gpucache: {VARIABLE}={}: {error}", path.display());
 }

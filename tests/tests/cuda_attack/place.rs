@@ -219,13 +219,13 @@ impl Place {
             }
             Use::ReadByTheHandlesBuilder => {
                 let mut launch = handle.launch_builder(&slow.add);
-                launch.arg(seen).array(array).arg(&zero).arg(&len).arg(&at_once);
+                launch.cudarc_arg(seen).arg(array).arg(&zero).arg(&len).arg(&at_once);
                 // SAFETY: as above.
                 unsafe { launch.launch(all) }?;
             }
             Use::WriteByTheHandlesBuilder => {
                 let mut launch = handle.launch_builder(&slow.fill);
-                launch.array_mut(array).arg(&seven).arg(&len).arg(&at_once);
+                launch.arg(array).arg(&seven).arg(&len).arg(&at_once);
                 // SAFETY: as above.
                 unsafe { launch.launch(all) }?;
             }

@@ -7,7 +7,7 @@ pub(crate) fn main() {
     let sum = 'steps: loop {
         let mut sum = 0;
         for step in 0.. {
-            cache_scope!(step, {
+            cache_scope!("step", {
                 if step % 2 == 0 {
                     continue;
                 }

@@ -24,21 +24,21 @@ pub(crate) fn main() {
     unit_tail(&mut calls);
     assert_eq!(calls, 4);
 
-    let value = cache_scope!(value, { 1 + 1 });
-    let sum = cache_scope!(value, { 1 }) + cache_scope!(value, { value });
-    let text = cache_scope!(value, { "method" }).to_owned();
-    let matched = match cache_scope!(value, { sum }) {
-        3 => cache_scope!(value, { Some(text) }),
+    let value = cache_scope!(of_value, { 1 + 1 });
+    let sum = cache_scope!(of_value, { 1 }) + cache_scope!(of_value, { value });
+    let text = cache_scope!(of_value, { "method" }).to_owned();
+    let matched = match cache_scope!(of_value, { sum }) {
+        3 => cache_scope!(of_value, { Some(text) }),
         _ => None,
     };
     let closure = |x: i32| cache_scope!(closure, { x + sum });
-    let array = [cache_scope!(value, { 5 }), closure(1)];
-    if cache_scope!(value, { array == [5, 4] }) {
+    let array = [cache_scope!(of_value, { 5 }), closure(1)];
+    if cache_scope!(of_value, { array == [5, 4] }) {
         calls += 1;
     }
     assert_eq!(calls, 5);
     assert_eq!(matched.as_deref(), Some("method"));
     assert_eq!(tail("four") + tail_in_braces("four"), 8);
-    assert_eq!(gpucache::stats("value").unwrap().entries, 8);
+    assert_eq!(gpucache::stats("of_value").unwrap().entries, 8);
     assert_eq!(gpucache::stats("statement").unwrap().entries, 3);
 }

@@ -21,6 +21,8 @@ mod async_parameters;
 mod async_send;
 #[path = "../pass/await_of_others.rs"]
 mod await_of_others;
+#[path = "../pass/both_imports.rs"]
+mod both_imports;
 #[path = "../pass/boxed_future.rs"]
 mod boxed_future;
 #[path = "../pass/break_label.rs"]
@@ -77,7 +79,7 @@ mod unsafe_and_extern;
 /// Names the program that a child process runs.
 const CHILD: &str = "GPUCACHE_UI_PROGRAM";
 
-const PROGRAMS: [(&str, fn()); 35] = [
+const PROGRAMS: [(&str, fn()); 36] = [
     ("async_cancelled", async_cancelled::main),
     ("async_fn", async_fn::main),
     ("async_inference", async_inference::main),
@@ -87,6 +89,7 @@ const PROGRAMS: [(&str, fn()); 35] = [
     ("async_parameters", async_parameters::main),
     ("async_send", async_send::main),
     ("await_of_others", await_of_others::main),
+    ("both_imports", both_imports::main),
     ("boxed_future", boxed_future::main),
     ("break_label", break_label::main),
     ("crate_by_path", crate_by_path::main),

@@ -34,9 +34,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let error = Array::<f64, _>::zeros(&Host::new(), usize::MAX).unwrap_err();
 /// assert!(error.is_invalid_shape() && !error.is_out_of_memory());
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Kind>);
+
+/// The message, because a `main` that returns an error prints its `Debug` form.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// Says how the request compares with the memory of the device, or with the limit. `capacity` is the number of bytes that there are in all,
 /// if it is known.

@@ -1,5 +1,5 @@
-//! What a cache counts: numbers with one writer, each by its name. What happens to a cache is told to one method each, which counts it
-//! once. [`Counts`](super::Counts) is a reading of them.
+//! The numbers that a cache counts. Each has a name and one writer. Each kind of event has one method here, which counts it once.
+//! [`Counts`](super::Counts) is a reading of the numbers.
 
 use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,20 +8,20 @@ use super::counter::Counter;
 use super::returns::Returns;
 use crate::range::Obtained;
 
-/// How many numbers a cache counts.
+/// The number of counts in a cache.
 pub(super) const COUNTED: usize = Counter::Blocked as usize + 1;
 
-/// The numbers, written by the cache's owner alone, by plain loads and stores, and read by everyone.
+/// The numbers. Only the cache's owner writes them, with plain loads and stores. All threads read them.
 pub(crate) struct Counters([AtomicU64; COUNTED]);
 
-/// What brings a thread into a scope.
+/// The reason why a thread enters a scope.
 #[derive(Clone, Copy)]
 pub enum Visit {
     /// An entry by a guard.
     Entry,
-    /// The first poll of a future, which enters the scope for all that follow.
+    /// The first poll of a future. It counts as the entry for all polls.
     FirstPoll,
-    /// A later poll, which is no entry of its own.
+    /// A later poll. It does not count as an entry.
     LaterPoll,
 }
 
@@ -31,9 +31,9 @@ impl Default for Counters {
     }
 }
 
-/// The numbers by themselves.
+/// Access to single numbers.
 impl Counters {
-    /// All of them, one after the other.
+    /// All numbers, in the order of [`Counter`].
     pub(super) fn read(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|number| number.load(Relaxed))
     }
@@ -48,13 +48,13 @@ impl Counters {
         self.0[count as usize].store(value, Relaxed);
     }
 
-    /// Adds to a number from which as much is subtracted later.
+    /// Adds to a number. The same amount is subtracted later.
     #[inline]
     pub(crate) fn add(&self, count: Counter, more: u64) {
         self.set(count, self.get(count).wrapping_add(more));
     }
 
-    /// Adds to a total of bytes, from which nothing is subtracted: beyond the largest number it stays there.
+    /// Adds to a total, from which nothing is ever subtracted. It stays at `u64::MAX` once it reaches it.
     #[inline]
     fn accumulate(&self, count: Counter, more: u64) {
         self.set(count, self.get(count).saturating_add(more));
@@ -65,13 +65,13 @@ impl Counters {
         self.set(count, self.get(count).wrapping_sub(less));
     }
 
-    /// Notes that it was this much, if that is the most.
+    /// Raises a maximum to `value`, if that is more.
     fn raise(&self, count: Counter, value: u64) {
         self.set(count, value.max(self.get(count)));
     }
 }
 
-/// What happens to a cache.
+/// The events of a cache.
 impl Counters {
     #[inline]
     pub(crate) fn visited(&self, visit: Visit) {
@@ -83,7 +83,7 @@ impl Counters {
         }
     }
 
-    /// Counts a block that was supplied, for which so much was taken from the device; whether it came straight from there.
+    /// Counts a supplied block. `taken` came from the device for it. `is_direct` says that the device served it without the range.
     pub(crate) fn allocated(&self, bytes: usize, taken: Obtained, is_direct: bool) {
         self.add(Counter::Supplied, 1);
         self.accumulate(if is_direct { Counter::DirectBytes } else { Counter::RangedBytes }, bytes as u64);
@@ -94,14 +94,14 @@ impl Counters {
         self.add(Counter::HeldBytes, bytes as u64);
     }
 
-    /// Counts a block that is handed out beside a plan, of which `planned` bytes are in use.
+    /// Counts a block that is handed out beside plans. The plans have `planned` bytes in use.
     #[inline]
     pub(crate) fn handed_out(&self, bytes: usize, planned: u64, returns: &Returns) {
-        // A scope holds no more than a number says ([`allowance`](crate::cache)), so that nothing wraps around.
+        // A scope never holds more than `u64::MAX` bytes ([`allowance`](crate::cache)), so nothing wraps around.
         let busy = self.get(Counter::BusyBytes).wrapping_add(bytes as u64);
         self.set(Counter::BusyBytes, busy);
         if busy > self.get(Counter::BesideMark) || busy.wrapping_add(planned) > self.get(Counter::Mark) {
-            // What other threads dropped is not in use, though this thread has not taken it back yet.
+            // Blocks that other threads dropped are not in use, even if this thread has not taken them back yet.
             let in_use = busy.saturating_sub(returns.bytes());
             [Counter::BesideLately, Counter::Beside, Counter::BesidePeak]
                 .into_iter()
@@ -117,7 +117,7 @@ impl Counters {
         self.accumulate(Counter::ListedBytes, bytes as u64);
     }
 
-    /// So many bytes are in use.
+    /// Raises the maxima to the bytes that are in use.
     fn note_in_use(&self, bytes: u64) {
         [Counter::Demand, Counter::Peak].into_iter().for_each(|most| self.raise(most, bytes));
         self.set_marks();
@@ -128,7 +128,7 @@ impl Counters {
         self.set(Counter::BesideMark, self.get(Counter::BesideLately).min(self.get(Counter::BesidePeak)));
     }
 
-    /// For the owner: peaks are what is in use now, of which `planned` bytes are so by a plan.
+    /// For the owner: sets peaks to the bytes in use now. Plans have `planned` of them.
     pub(super) fn reset_peaks(&self, planned: u64, returns: &Returns) {
         let beside = self.get(Counter::BusyBytes).saturating_sub(returns.bytes());
         self.set(Counter::Peak, beside.saturating_add(planned));
@@ -137,22 +137,22 @@ impl Counters {
         self.set_marks();
     }
 
-    /// Forgets how much was needed, but for the record.
+    /// Resets the demand. The peaks stay.
     pub(super) fn renew_demand(&self) {
         [Counter::Demand, Counter::Beside, Counter::BesideLately].into_iter().for_each(|count| self.set(count, 0));
         self.set_marks();
     }
 
-    /// Forgets what was in use beside a plan before the last time that this was forgotten.
+    /// Forgets the use beside plans from before the last call of this function.
     pub(crate) fn renew_beside(&self) {
         self.set(Counter::Beside, self.get(Counter::BesideLately));
         self.set(Counter::BesideLately, self.get(Counter::BusyBytes));
         self.set_marks();
     }
 
-    /// How many bytes of a range are likely to be needed again: with room for blocks to lie apart, since a range reserves
-    /// up to 1.1 times what is alive; a plan's block is as large as it need be. While another scope has the block's memory, what
-    /// a ring holds is not all that the next entry needs.
+    /// How many bytes of a range the scope is likely to need again. Without plans, an eighth is added to the demand, since a range
+    /// reserves up to 1.1 times the live memory; the block of a plan has no such gaps. While another scope has the memory of that
+    /// block, the ring alone is less than the next entry needs.
     pub(crate) fn expected(&self) -> u64 {
         let (planned, demand) =
             (self.get(Counter::Arena).saturating_add(self.get(Counter::RingBytes)), self.get(Counter::Demand));
@@ -163,20 +163,20 @@ impl Counters {
         }
     }
 
-    /// Counts a block that comes back, and was not part of a plan.
+    /// Counts the return of a block that was not part of a plan.
     #[inline]
     pub(crate) fn dropped(&self, bytes: usize) {
         self.add(Counter::Drops, 1);
         self.subtract(Counter::BusyBytes, bytes as u64);
     }
 
-    /// Counts a block that came back, and is kept until its stream is behind those that use it.
+    /// Counts a returned block that is kept until its stream is behind the streams that use it.
     pub(crate) fn deferred(&self, bytes: usize) {
         self.add(Counter::DeferredBlocks, 1);
         self.add(Counter::DeferredBytes, bytes as u64);
     }
 
-    /// Its stream is behind them: it comes back now.
+    /// The stream of such a block is behind the other streams now.
     pub(crate) fn resumed(&self, bytes: usize) {
         self.subtract(Counter::DeferredBlocks, 1);
         self.subtract(Counter::DeferredBytes, bytes as u64);
@@ -193,7 +193,7 @@ impl Counters {
         self.add(Counter::MappedPieces, pieces);
     }
 
-    /// How many allocations neither plan nor ring served.
+    /// The number of allocations that neither plan nor ring served.
     pub(crate) fn unplanned(&self) -> u64 {
         self.get(Counter::Listed) + self.get(Counter::Supplied)
     }
@@ -203,7 +203,7 @@ impl Counters {
         self.get(Counter::DeviceAllocations) + self.get(Counter::MappedPieces)
     }
 
-    /// Counts a plan's block, for which so much was taken from the device. What is needed beside it counts from now on.
+    /// Counts the block of a plan. `taken` came from the device for it. The use beside plans is counted anew from now on.
     pub(crate) fn installed(&self, bytes: u64, positions: u64, taken: Obtained) {
         self.took(taken);
         self.add(Counter::HeldBlocks, positions);
@@ -215,10 +215,10 @@ impl Counters {
         self.set_marks();
     }
 
-    /// Counts a plan's block out, but for so many positions with so many bytes, which are in use on their own from now
-    /// on. (Each will be counted as dropped, and as returned by the plan it will not be.)
+    /// Counts the block of a plan out. `live` of its positions, with `live_bytes`, stay in use beside plans. Each of them will count as
+    /// dropped, and not as returned to the plan.
     pub(crate) fn uninstalled(&self, bytes: u64, positions: u64, live: u64, live_bytes: u64) {
-        // In this order: more may be in use than had a place when the block came.
+        // Added before it is subtracted: more positions may be in use than the block had when it came.
         self.add(Counter::HeldBlocks, live);
         self.subtract(Counter::HeldBlocks, positions);
         self.add(Counter::HeldBytes, live_bytes);
@@ -227,7 +227,7 @@ impl Counters {
         self.evicted(live, live_bytes);
     }
 
-    /// Counts more memory of a ring, for which so much was taken from the device.
+    /// Counts more memory of a ring. `taken` came from the device for it.
     pub(crate) fn ring_grew(&self, bytes: u64, taken: Obtained) {
         self.took(taken);
         self.add(Counter::Misses, u64::from(taken.is_any()));
@@ -240,7 +240,7 @@ impl Counters {
         [Counter::HeldBytes, Counter::RingBytes].into_iter().for_each(|count| self.subtract(count, bytes));
     }
 
-    /// As [`uninstalled`](Counters::uninstalled), for a ring.
+    /// Counts a ring out, like [`uninstalled`](Counters::uninstalled).
     pub(crate) fn ring_given_up(&self, bytes: u64, live: u64, live_bytes: u64) {
         self.ring_shrank(bytes);
         self.add(Counter::HeldBlocks, live);
@@ -258,7 +258,7 @@ impl Counters {
         self.set_marks();
     }
 
-    /// Tells what a plan and a ring served so far, and what is alive in each.
+    /// Sets how many allocations plan and ring served so far, and how many are alive in each.
     pub(crate) fn note_plan(&self, (served, live): (u64, u64), (carried, in_ring): (u64, u64)) {
         self.set(Counter::PlanServed, served);
         self.set(Counter::PlanLive, live);
@@ -266,7 +266,7 @@ impl Counters {
         self.set(Counter::RingBlocks, in_ring);
     }
 
-    /// Notes that so many bytes are in use by a plan. Returns how many may be before the next note.
+    /// Notes that plans have so many bytes in use. Returns how many they may have before the next note is due.
     pub(crate) fn note_planned_use(&self, planned: u64, returns: &Returns) -> u64 {
         let busy = self.get(Counter::BusyBytes);
         if busy.wrapping_add(planned) > self.get(Counter::Mark) {
@@ -276,7 +276,7 @@ impl Counters {
         self.get(Counter::Mark).saturating_sub(busy).min(self.get(Counter::PlanPeak))
     }
 
-    /// An entry ends: what plans served in it is priced, at the mean bytes of the places of the plan that served it last.
+    /// At the end of an entry: adds the bytes of its planned allocations, at the mean bytes of a place in the plan that served last.
     pub(crate) fn price(&self, positions: u64, bytes: u64) {
         let all = self.get(Counter::PlanServed) + self.get(Counter::Carried);
         let served = all.wrapping_sub(self.get(Counter::Priced));
@@ -290,12 +290,12 @@ impl Counters {
         self.accumulate(Counter::PlanServedBytes, part);
     }
 
-    /// Whether plans have positions, and nothing to lay them in.
+    /// Whether there are plans with positions, and no arena for them.
     fn lacks_arena(&self) -> bool {
         self.get(Counter::PlanBytes) > 0 && self.get(Counter::Arena) == 0
     }
 
-    /// For the owner, when nothing is held any more: forgets everything.
+    /// For the owner, when the cache holds nothing: sets all numbers to 0.
     pub(super) fn reset(&self) {
         self.0.iter().for_each(|number| number.store(0, Relaxed));
     }

@@ -1,4 +1,4 @@
-//! A reading of all that is counted of a cache, as plain numbers: [`Counts`].
+//! A reading of all counts of a cache, as plain numbers: [`Counts`].
 
 use super::counter::Counter;
 use super::counters::{COUNTED, Counters};
@@ -10,7 +10,7 @@ const LAST: Counter = Counter::FreedElsewhere;
 #[cfg(not(feature = "foreign"))]
 const LAST: Counter = Counter::ReturnedBytes;
 
-/// All that is counted of a cache, or the sums of several caches. While another thread works in the scope, the numbers are of slightly
+/// All counts of a cache, or their sums over several caches. While another thread works in the scope, the numbers are of slightly
 /// different moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts([u64; LAST as usize + 1]);
@@ -42,7 +42,7 @@ impl Counts {
         self.0[count as usize]
     }
 
-    /// Allocations that arenas and rings served, those for which a ring grew included.
+    /// Allocations that arenas and rings served, including those for which a ring grew.
     pub fn planned(&self) -> u64 {
         total([self.get(Counter::PlanServed), self.get(Counter::Carried)])
     }
@@ -57,7 +57,7 @@ impl Counts {
         total([self.get(Counter::PlanLive), self.get(Counter::RingBlocks)]).min(self.busy_blocks())
     }
 
-    /// Blocks in use. Those that another thread dropped are not.
+    /// Blocks in use, without those that another thread dropped.
     pub fn busy_blocks(&self) -> u64 {
         let in_plans = total([self.get(Counter::PlanLive), self.get(Counter::RingBlocks), self.get(Counter::Evicted)]);
         let returned = self.planned().saturating_sub(in_plans);
@@ -68,7 +68,7 @@ impl Counts {
 
     /// Bytes of the blocks in use.
     pub fn busy_bytes(&self) -> u64 {
-        // What one thread reads while another one writes need not be of one moment: sums may be of more than there is.
+        // While another thread writes, the numbers may be of different moments. So a sum may be too large.
         let waiting = total([Counter::ReturnedBytes, Counter::DeferredBytes].map(|count| self.get(count)));
         total([Counter::BusyBytes, Counter::PlannedBytes].map(|count| self.get(count))).saturating_sub(waiting)
     }
@@ -78,14 +78,14 @@ impl Counts {
         self.get(Counter::HeldBytes).saturating_sub(self.busy_bytes())
     }
 
-    /// What was done, once there are no plans any more.
+    /// The totals, for a cache that has no plans any more.
     pub(super) fn without_plans(mut self) -> Counts {
         let now = [Counter::Plans, Counter::Positions, Counter::PlanBytes, Counter::BoundBytes, Counter::HasStopped];
         now.into_iter().for_each(|count| self.set(count, 0));
         self
     }
 
-    /// Of a cache in which nothing is in use any more.
+    /// Sets the peaks to 0, for a cache in which nothing is in use.
     pub(crate) fn forget_peaks(&mut self) {
         [Counter::Peak, Counter::PlanPeak, Counter::BesidePeak].into_iter().for_each(|count| self.set(count, 0));
     }

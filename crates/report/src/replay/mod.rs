@@ -3,8 +3,8 @@
 //! A [`History`] comes from a file, such as a log of RMM, or from a [`Run`](crate::Run). [`replay`] runs it on a device. [`dry_run`] runs
 //! it on a device without memory, whose pages have the size in the trace. [`smallest_limit`] finds the least memory that suffices.
 //!
-//! A history has arrays and scopes, but not the program's own calls of [`gpucache::invalidate`] and [`gpucache::trim`]. So a replay may
-//! reserve more memory than the program did.
+//! A history has arrays and scopes, but not the program's own calls of [`gpucache::invalidate`] and
+//! [`Device::trim`](gpucache::device::Device::trim). So a replay may reserve more memory than the program did.
 //!
 //! ```
 //! use std::num::NonZeroUsize;

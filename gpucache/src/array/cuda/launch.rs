@@ -1,7 +1,9 @@
 //! Kernel launches that know their stream, and so need no events for arrays of the same stream.
 #![allow(unsafe_code)]
 
-use cudarc::driver::{CudaFunction, LaunchArgs, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, DeviceRepr, LaunchArgs, LaunchConfig, PushKernelArg};
+
+use super::view::ArrayView;
 
 use crate::array::{Array, Element};
 use crate::device::{Cuda, Device};
@@ -26,7 +28,7 @@ impl Cuda {
     /// let mut output = Array::<f32, _>::zeros(gpu, 3)?;
     /// let (factor, len) = (2.0f32, 3u32);
     /// let mut launch = gpu.launch_builder(scale);
-    /// launch.array_mut(&mut output).array(&input).arg(&factor).arg(&len);
+    /// launch.arg(&mut output).arg(&input).arg(&factor).arg(&len);
     /// // SAFETY: these are the kernel's arguments, and it stays within both arrays.
     /// unsafe { launch.launch(LaunchConfig::for_num_elems(len))? };
     /// # Ok(())
@@ -45,7 +47,7 @@ impl Cuda {
 ///
 /// // kernels with an input, an output and a length
 /// fn arguments<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a mut Array<f32, Cuda>, n: &'a u32) {
-///     launch.array(x).array_mut(y).arg(n);
+///     launch.arg(x).arg(y).arg(n);
 /// }
 /// ```
 #[derive(Debug)]
@@ -59,60 +61,53 @@ pub struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
-    /// Adds an array that the kernel reads.
+    /// Adds the next argument of the kernel. The argument is one of these:
+    ///
+    /// - `&array`, which the kernel reads;
+    /// - `&mut array`, which the kernel writes;
+    /// - `&view`, a part of an array that the kernel reads;
+    /// - a reference to a number, or to another type that is `DeviceRepr`.
+    ///
+    /// An array of this stream costs no call of the driver. An array of another stream costs an event, unless an earlier event
+    /// already stands for that work.
     ///
     /// ```no_run
     /// use gpucache::{launch::Launch, prelude::*};
     ///
-    /// fn reading<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a Array<f32, Cuda>) {
-    ///     launch.array(x).array(y);
+    /// // a kernel with an input, an output, a factor and a part of a table
+    /// fn arguments<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a mut Array<f32, Cuda>, factor: &'a f32) {
+    ///     launch.arg(x).arg(y).arg(factor);
     /// }
     /// ```
     #[inline]
-    pub fn array<'b: 'a, T: Element>(&mut self, array: &'b Array<T, Cuda>) -> &mut Self {
-        let ordered = array.block.read_on(self.device.stream_handle());
-        self.failure = self.failure.take().or(ordered.err());
-        self.arguments.arg(array.block.address_ref());
+    pub fn arg<A: KernelArgument<'a>>(&mut self, argument: A) -> &mut Self {
+        argument.push(self);
         self
     }
 
-    /// Adds an array that the kernel writes.
-    ///
-    /// ```no_run
-    /// use gpucache::{launch::Launch, prelude::*};
-    ///
-    /// fn writing<'a>(launch: &mut Launch<'a>, x: &'a Array<f32, Cuda>, y: &'a mut Array<f32, Cuda>) {
-    ///     launch.array(x).array_mut(y);
-    /// }
-    /// ```
-    #[inline]
-    pub fn array_mut<'b: 'a, T: Element>(&mut self, array: &'b mut Array<T, Cuda>) -> &mut Self {
-        let stream = self.device.stream_handle();
-        let ordered = array.block.write_on(stream);
-        self.failure = self.failure.take().or(ordered.err());
-        if array.block.stream().queue() == stream.queue() && self.device.stream().context().is_in_multi_stream_mode() {
-            self.written.push(&array.block);
-        }
-        self.arguments.arg(array.block.address_ref());
-        self
-    }
-
-    /// Adds any other argument that cudarc's builder accepts: a number, a slice, a view.
+    /// Adds any argument that cudarc's own builder accepts, such as a `CudaSlice` or a `CudaViewMut`. cudarc orders it by its events.
     ///
     /// ```no_run
     /// use gpucache::{launch::Launch, prelude::*};
     ///
     /// fn scaling<'a>(launch: &mut Launch<'a>, factor: &'a f32, weights: &'a gpucache::cudarc::driver::CudaSlice<f32>) {
-    ///     launch.arg(factor).arg(weights);
+    ///     launch.arg(factor).cudarc_arg(weights);
     /// }
     /// ```
     #[inline]
-    pub fn arg<A>(&mut self, argument: A) -> &mut Self
+    pub fn cudarc_arg<A>(&mut self, argument: A) -> &mut Self
     where
         LaunchArgs<'a>: PushKernelArg<A>,
     {
         self.arguments.arg(argument);
         self
+    }
+
+    /// Orders the launch behind the writes of an array, and later writes behind the launch.
+    #[inline]
+    fn read<T: Element>(&mut self, array: &Array<T, Cuda>) {
+        let ordered = array.block.read_on(self.device.stream_handle());
+        self.failure = self.failure.take().or(ordered.err());
     }
 
     /// Launches the kernel.
@@ -133,7 +128,7 @@ impl<'a> Launch<'a> {
     /// unsafe fn fill(kernel: &CudaFunction, y: &mut Array<f32, Cuda>) -> gpucache::Result<()> {
     ///     let (gpu, n) = (y.device().clone(), y.len() as u32);
     ///     // SAFETY: these are the kernel's arguments, as the caller promises.
-    ///     unsafe { gpu.launch_builder(kernel).array_mut(y).arg(&n).launch(LaunchConfig::for_num_elems(n)) }
+    ///     unsafe { gpu.launch_builder(kernel).arg(y).arg(&n).launch(LaunchConfig::for_num_elems(n)) }
     /// }
     /// ```
     #[inline]
@@ -148,5 +143,62 @@ impl<'a> Launch<'a> {
         unsafe { self.arguments.launch(config) }.map_err(failed)?;
         self.written.iter().for_each(|block| block.note_write());
         Ok(())
+    }
+}
+
+/// The arguments of [`Launch::arg`]: references to arrays, views and numbers.
+///
+/// ```no_run
+/// use gpucache::{launch::{KernelArgument, Launch}, prelude::*};
+///
+/// fn both<'a>(launch: &mut Launch<'a>, one: impl KernelArgument<'a>, other: impl KernelArgument<'a>) {
+///     launch.arg(one).arg(other);
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no argument of a kernel; pass `&array`, `&mut array`, `&view` or a reference to a number, \
+        and cudarc's own slices by `cudarc_arg`",
+    label = "not an argument of a kernel"
+)]
+pub trait KernelArgument<'a> {
+    /// Adds the argument.
+    #[doc(hidden)]
+    fn push(self, launch: &mut Launch<'a>);
+}
+
+#[diagnostic::do_not_recommend]
+impl<'a, 'b: 'a, T: DeviceRepr> KernelArgument<'a> for &'b T {
+    #[inline]
+    fn push(self, launch: &mut Launch<'a>) {
+        launch.arguments.arg(self);
+    }
+}
+
+impl<'a, 'b: 'a, T: Element> KernelArgument<'a> for &'b Array<T, Cuda> {
+    #[inline]
+    fn push(self, launch: &mut Launch<'a>) {
+        launch.read(self);
+        launch.arguments.arg(self.block.address_ref());
+    }
+}
+
+impl<'a, 'b: 'a, T: Element> KernelArgument<'a> for &'b mut Array<T, Cuda> {
+    #[inline]
+    fn push(self, launch: &mut Launch<'a>) {
+        let stream = launch.device.stream_handle();
+        let ordered = self.block.write_on(stream);
+        launch.failure = launch.failure.take().or(ordered.err());
+        if self.block.stream().queue() == stream.queue() && launch.device.stream().context().is_in_multi_stream_mode() {
+            launch.written.push(&self.block);
+        }
+        launch.arguments.arg(self.block.address_ref());
+    }
+}
+
+impl<'a, 'b: 'a, 'c: 'b, T: Element> KernelArgument<'a> for &'b ArrayView<'c, T> {
+    #[inline]
+    fn push(self, launch: &mut Launch<'a>) {
+        launch.read(self.array);
+        launch.arguments.arg(&self.address);
     }
 }

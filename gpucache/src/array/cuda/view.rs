@@ -28,9 +28,9 @@ use gpucache_engine::base::sync::OnceLock;
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub struct ArrayView<'a, T: Element> {
-    array: &'a Array<T, Cuda>,
+    pub(super) array: &'a Array<T, Cuda>,
     /// The address of the part in the device's memory.
-    address: u64,
+    pub(super) address: u64,
     start: usize,
     len: usize,
     /// The slice and view for launches by cudarc's own builder, which keeps a reference to the view's event.
