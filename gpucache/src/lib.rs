@@ -253,9 +253,10 @@ pub mod __private {
     pub const fn limit(text: &str) -> Limit {
         match Limit::parse(text) {
             Some(limit) => limit,
+            None if Limit::is_above_whole(text) => panic!("not a limit: a share is at most 100%"),
             None => panic!(
-                "not a limit: write bytes (\"20GiB\", \"500MB\" or \"1048576\") or a share of the device (\"80%\"), with \"soft \" in \
-                 front for a soft limit, or \"none\""
+                "not a limit: write bytes (\"20GiB\", \"500MB\" or \"1048576\"; the units are KiB MiB GiB TiB and KB MB GB TB) or a \
+                 share of the device (\"80%\"), with \"soft \" in front for a soft limit, or \"none\""
             ),
         }
     }

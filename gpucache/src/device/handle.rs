@@ -166,7 +166,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// back at once, and live arrays stay.
     ///
     /// `GPUCACHE_LIMIT=20GiB` in the environment sets the same limit on each device, without a change of code. It is read when the
-    /// first handle of a device is made. A text that is no limit is the error of the first call.
+    /// first handle of a device is made. An empty text sets none, and a text that is no limit is the error of the first call.
     ///
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) for a text that is no limit, and for a share of a device that does not tell its

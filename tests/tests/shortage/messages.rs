@@ -45,7 +45,10 @@ fn fetched_guards_are_what_is_to_be_dropped() {
     let error = device.zeros::<u8>(2 * PAGE).unwrap_err();
     let text = error.to_string();
     assert_eq!(error.shortage().unwrap().fetched_bytes, 8 * PAGE as u64);
-    assert!(text.contains("drop guards of fetched arrays, which keep 16.00 MiB on the device, raise the limit"), "{text}");
+    assert!(
+        text.contains("drop guards of fetched arrays, which keep 16.00 MiB on the device, raise the limit"),
+        "{text}"
+    );
     assert!(!text.contains("invalidate") && !text.contains("thread leave"), "{text}");
     drop(guards);
     drop(device.zeros::<u8>(2 * PAGE).unwrap());

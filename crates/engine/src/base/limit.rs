@@ -24,6 +24,8 @@ use super::error::{Error, Result};
 /// | `soft 20GiB`, `soft 80%` | the same as a soft limit |
 /// | `none` | no limit |
 ///
+/// Capitals do not matter: `20gib` is `20GiB`.
+///
 /// ```
 /// use gpucache::{Limit, device::Virtual, prelude::*};
 ///
@@ -66,8 +68,8 @@ const WHOLE: u64 = 1_000_000_000;
 const PERCENT: u64 = WHOLE / 100;
 
 /// What a text may be. Messages end with it.
-pub(crate) const FORMS: &str = "write bytes (`20GiB`, `500MB` or `1048576`) or a share of the device (`80%`), with `soft ` \
-    in front for a soft limit, or `none`";
+pub(crate) const FORMS: &str = "write bytes (`20GiB`, `500MB` or `1048576`; the units are `KiB MiB GiB TiB` and `KB MB GB TB`) \
+    or a share of the device (`80%`), with `soft ` in front for a soft limit, or `none`";
 
 impl Limit {
     /// No limit, hard or soft.
@@ -176,7 +178,7 @@ impl Limit {
                 "set a number of bytes, as `20GiB`",
             )),
             (LimitKind::Invalid, _) => {
-                Err(Error::unavailable("this limit", "it is neither bytes nor a share from 0 to 1", FORMS))
+                Err(Error::unavailable("this limit", "it is neither bytes nor a share from 0% to 100%", FORMS))
             }
         }
     }
@@ -196,6 +198,17 @@ impl Limit {
     #[doc(hidden)]
     pub const fn parse(text: &str) -> Option<Limit> {
         parse::limit(text)
+    }
+
+    /// Whether a text is no limit because it is a share of more than the whole, also in constants.
+    #[doc(hidden)]
+    pub const fn is_above_whole(text: &str) -> bool {
+        parse::is_above_whole(text)
+    }
+
+    /// Why a text is no limit.
+    pub(crate) const fn reason(text: &str) -> &'static str {
+        parse::reason(text)
     }
 }
 
@@ -257,9 +270,8 @@ impl TryFrom<&str> for Limit {
     type Error = Error;
 
     fn try_from(text: &str) -> Result<Limit> {
-        Limit::parse(text).ok_or_else(|| {
-            Error::unavailable(format_args!("the limit {text:?}"), "it is neither bytes nor a share", FORMS)
-        })
+        Limit::parse(text)
+            .ok_or_else(|| Error::unavailable(format_args!("the limit {text:?}"), Limit::reason(text), FORMS))
     }
 }
 

@@ -150,7 +150,9 @@ pub(super) fn from_environment() -> Result<Option<Limit>> {
     let text = text.to_string_lossy();
     match Limit::parse(&text) {
         Some(limit) => Ok(Some(limit)),
-        None => Err(refused(format!("{text:?} is neither bytes nor a share"), FORMS)),
+        // As with an empty name of a trace.
+        None if text.trim().is_empty() => Ok(None),
+        None => Err(refused(format!("{text:?}: {}", Limit::reason(&text)), FORMS)),
     }
 }
 

@@ -28,6 +28,21 @@ pub(super) const fn limit(text: &str) -> Option<Limit> {
     }
 }
 
+/// Why a text is no limit.
+pub(super) const fn reason(text: &str) -> &'static str {
+    if is_above_whole(text) { "a share is at most 100%" } else { "it is neither bytes nor a share" }
+}
+
+/// Whether a text is a share of more than the whole.
+pub(super) const fn is_above_whole(text: &str) -> bool {
+    let text = trimmed(text.as_bytes());
+    let share = if starts_with(text, b"soft ") { text.split_at(5).1 } else { text };
+    match share.split_last() {
+        Some((b'%', digits)) => matches!(scaled(digits, PERCENT), Some(amount) if amount > WHOLE),
+        _ => false,
+    }
+}
+
 /// The units, each behind those that end in it.
 pub(super) const UNITS: [(&[u8], u64); 9] = [
     (b"KiB", 1 << 10),
@@ -112,13 +127,14 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && starts_with(one, other)
 }
 
+/// In capitals or not.
 const fn starts_with(text: &[u8], beginning: &[u8]) -> bool {
     if text.len() < beginning.len() {
         return false;
     }
     let mut place = 0;
     while place < beginning.len() {
-        if text[place] != beginning[place] {
+        if !text[place].eq_ignore_ascii_case(&beginning[place]) {
             return false;
         }
         place += 1;
