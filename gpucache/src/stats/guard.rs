@@ -30,7 +30,7 @@ pub struct StatsGuard {
 
 /// Returns a guard that prints on stderr, when it is dropped, what the scope `name` did since, on all threads, and what it holds.
 ///
-/// The scope may be entered later for the first time. The peaks that the guard prints start at the last
+/// The scope may be entered later for the first time; if it never is, the guard says so. The peaks that the guard prints start at the last
 /// [`reset_peaks`](super::reset_peaks).
 ///
 /// ```
@@ -55,7 +55,11 @@ fn now(name: &str) -> ScopeStats {
 /// The scope's name, and [what it did since](ScopeStats::since) the guard was made.
 impl fmt::Display for StatsGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", Short(&self.name), now(&self.name).since(&self.before))
+        let name = Short(&self.name);
+        if self.before.entries == 0 && NamedCaches::find(&self.name).is_none() {
+            return write!(f, "{name}: no thread ever entered a scope of this name");
+        }
+        write!(f, "{name}: {}", now(&self.name).since(&self.before))
     }
 }
 
