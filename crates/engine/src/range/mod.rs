@@ -63,7 +63,7 @@ use range::{Range, RangeError};
 pub use clearing::Clearing;
 pub(crate) use cut::Cut;
 pub(crate) use fit::RangeBlock;
-pub(crate) use gather::Limit;
+pub(crate) use gather::GatherLimit;
 pub use ordered::RangeState;
 pub(crate) use ordered::{Carved, Obtained};
 pub(crate) use room::GrowthRoom;

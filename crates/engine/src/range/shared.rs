@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, TryLockError, Weak};
 use super::fit::EVERY_SPAN;
 use super::ordered::{Carved, Ordered, RangeState};
 use super::wait::{LONG, SHORT, poll};
-use super::{GrowthRoom, Limit, Range, RangeBlock};
+use super::{GatherLimit, GrowthRoom, Range, RangeBlock};
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::device::{Memory, Source, Stream};
@@ -104,7 +104,7 @@ impl DeviceRange {
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
-    pub(crate) fn gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
+    pub(crate) fn gather(&self, stream: &Stream, bytes: u64, limit: GatherLimit) -> Result<Option<Carved>> {
         match self.try_gather(stream, bytes, limit)? {
             Some(carved) => Ok(Some(carved)),
             None if self.finish_own(stream)? || limit.waits() => self.try_gather(stream, bytes, limit.at_once()),
@@ -113,7 +113,7 @@ impl DeviceRange {
     }
 
     /// Like [`gather`](DeviceRange::gather), but waits for no work except work on unknown streams.
-    pub(super) fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
+    pub(super) fn try_gather(&self, stream: &Stream, bytes: u64, limit: GatherLimit) -> Result<Option<Carved>> {
         self.settling(stream, &|range, may_use, is_idle| range.gather(bytes, limit, may_use, is_idle))
     }
 
@@ -148,7 +148,7 @@ impl DeviceRange {
         if reserved.saturating_add(bytes) <= aim || exchanged > FREE_CALLS + frees / FREES_PER_CALL {
             return Ok(None);
         }
-        let carved = self.gather(stream, bytes, Limit::aiming_at(aim))?;
+        let carved = self.gather(stream, bytes, GatherLimit::aiming_at(aim))?;
         self.inner().exchanged += carved.as_ref().map_or(0, |carved| carved.calls);
         Ok(carved)
     }
@@ -163,7 +163,7 @@ impl DeviceRange {
         stream: &Stream,
         bytes: u64,
         room: u64,
-        limit: Limit,
+        limit: GatherLimit,
     ) -> Result<Option<(Carved, u64, GrowthRoom)>> {
         let Some(room) = self.inner().range.open_room(bytes, room) else { return Ok(None) };
         match self.grow_in(stream, &room, None, bytes, limit) {
@@ -186,7 +186,7 @@ impl DeviceRange {
         room: &GrowthRoom,
         block: Option<&RangeBlock>,
         bytes: u64,
-        limit: Limit,
+        limit: GatherLimit,
     ) -> Result<Option<(Carved, u64)>> {
         let added = Cell::new(0);
         let carved = self.settling(stream, &|range, may_use, is_idle| {

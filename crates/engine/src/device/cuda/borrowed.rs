@@ -17,7 +17,7 @@ use super::driver;
 use super::lent::note_end;
 use super::memory::CudaMemory;
 use super::pool::Pool;
-use super::queue::{Queue, lasting_stream};
+use super::queue::{CudaQueue, lasting_stream};
 use super::{GpuStream, with_gpu_of};
 use crate::base::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 use crate::device::stream::Stream;
@@ -178,7 +178,7 @@ pub(crate) fn idle_in_pool(stream: &Stream) -> u64 {
 
 /// A stream over a queue that other code owns.
 fn lent(stream: Arc<CudaStream>) -> Option<Stream> {
-    with_gpu_of(Queue::lent(stream), |_, unmade| unmade.make()).ok()
+    with_gpu_of(CudaQueue::lent(stream), |_, unmade| unmade.make()).ok()
 }
 
 type Streams = HashMap<usize, Borrowed>;

@@ -13,7 +13,7 @@ use cudarc::driver::CudaStream;
 
 use super::known::RawStream;
 use super::memory::CudaMemory;
-use super::queue::Queue;
+use super::queue::CudaQueue;
 use super::{GpuStream, with_gpu_of};
 use crate::base::error::{Error, Result};
 use crate::device::exit::{process_exits, thread_is_main};
@@ -78,7 +78,7 @@ impl GpuStream {
             if let Some(known) = own.iter().find(|known| known.memory().queue().raw() == raw) {
                 return Ok(known.clone());
             }
-            let queue = Queue::of_this_thread(stream.clone());
+            let queue = CudaQueue::of_this_thread(stream.clone());
             let new = with_gpu_of(queue, |known, unmade| known.find_or_add(raw, || unmade.make()))?;
             own.push(new.clone());
             Ok(new)

@@ -16,7 +16,7 @@ use super::errors::describe;
 use super::known::Known;
 use super::own_calls::{disown, note_own, own_call};
 use super::pool::Pool;
-use super::queue::{Queue, untold_stream};
+use super::queue::{CudaQueue, untold_stream};
 use super::{GpuStream, kept};
 use crate::base::error::{Error, Result};
 use crate::device::Copies;
@@ -26,13 +26,13 @@ use crate::device::mark::Mark;
 
 #[derive(Debug)]
 pub(super) struct CudaMemory {
-    queue: Queue,
+    queue: CudaQueue,
     /// The streams of its GPU.
     known: Arc<Known>,
 }
 
 impl CudaMemory {
-    pub(super) fn new(queue: Queue, known: Arc<Known>) -> CudaMemory {
+    pub(super) fn new(queue: CudaQueue, known: Arc<Known>) -> CudaMemory {
         CudaMemory { queue, known }
     }
 
@@ -42,7 +42,7 @@ impl CudaMemory {
     }
 
     #[inline]
-    pub(super) fn queue(&self) -> &Queue {
+    pub(super) fn queue(&self) -> &CudaQueue {
         &self.queue
     }
 
@@ -180,8 +180,8 @@ unsafe impl Backend for CudaMemory {
     fn copies(&self) -> Result<Option<Copies>> {
         let stream = untold_stream(self.context());
         let stream = stream.map_err(|error| self.failure("making a stream for copies", error))?;
-        let host = Pinned::new(CudaMemory::new(Queue::held(stream.clone()), self.known.clone()));
-        let device = CudaMemory::new(Queue::held(stream), self.known.clone());
+        let host = Pinned::new(CudaMemory::new(CudaQueue::held(stream.clone()), self.known.clone()));
+        let device = CudaMemory::new(CudaQueue::held(stream), self.known.clone());
         Ok(Some(Copies { device: Arc::new(device), host: Arc::new(host) }))
     }
 

@@ -43,7 +43,7 @@ use self::memory::CudaMemory;
 #[cfg(feature = "foreign")]
 pub(crate) use self::own_calls::disown;
 use self::pages::CudaPages;
-use self::queue::Queue;
+use self::queue::CudaQueue;
 use self::unknown::AnyWork;
 use super::memory::Memory;
 use super::stream::Stream;
@@ -98,7 +98,7 @@ impl GpuStream {
     /// The answer of the driver.
     pub fn of(stream: Arc<CudaStream>) -> Result<GpuStream> {
         let raw = RawStream::of(&stream).of_any_thread();
-        with_gpu_of(Queue::held(stream), |known, unmade| {
+        with_gpu_of(CudaQueue::held(stream), |known, unmade| {
             let make =
                 || if raw.is_per_thread() { unmade.make().by_thread(GpuStream::on_this_thread) } else { unmade.make() };
             known.find_or_add(raw, make)
@@ -155,7 +155,7 @@ fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
 struct Unmade {
     memory: Arc<Memory>,
     known: Arc<Known>,
-    queue: Queue,
+    queue: CudaQueue,
 }
 
 impl Unmade {
@@ -167,7 +167,7 @@ impl Unmade {
 }
 
 /// Runs `act` with the streams of a queue's GPU, and with the queue for a new stream.
-fn with_gpu_of<R>(queue: Queue, act: impl FnOnce(&Known, Unmade) -> R) -> Result<R> {
+fn with_gpu_of<R>(queue: CudaQueue, act: impl FnOnce(&Known, Unmade) -> R) -> Result<R> {
     let context = queue.stream().context().clone();
     with_gpu(context.ordinal(), |gpu| {
         let memory = match &gpu.memory {

@@ -21,7 +21,7 @@ use crate::device::stream::WeakStream;
 type Work = Box<dyn FnOnce() + Send>;
 
 /// The end of the queue that takes new work. After its drop, the thread finishes the remaining work and ends.
-pub(super) struct Queue {
+pub(super) struct HostQueue {
     /// Locked so that the numbers follow the order of the queue.
     end: Mutex<Sender<Work>>,
     progress: Arc<Progress>,
@@ -40,12 +40,12 @@ pub(super) struct Progress {
     stream: OnceLock<WeakStream>,
 }
 
-impl Queue {
+impl HostQueue {
     /// Starts a queue and its thread.
     ///
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) if the system cannot start a thread.
-    pub(super) fn start() -> Result<Queue> {
+    pub(super) fn start() -> Result<HostQueue> {
         let (end, pieces) = channel();
         let progress = Arc::new(Progress::default());
         let own = progress.clone();
@@ -54,7 +54,7 @@ impl Queue {
             Error::unavailable("another stream of the host", error, "drop streams, or work on `Host::new()`")
         })?;
         let _ = progress.worker.set(thread.thread().id());
-        Ok(Queue { end: Mutex::new(end), progress })
+        Ok(HostQueue { end: Mutex::new(end), progress })
     }
 
     /// Makes this stream keep later failures.
@@ -155,9 +155,9 @@ impl Progress {
     }
 }
 
-impl fmt::Debug for Queue {
+impl fmt::Debug for HostQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Queue {:?}", self.progress)
+        write!(f, "HostQueue {:?}", self.progress)
     }
 }
 
