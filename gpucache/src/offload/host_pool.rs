@@ -6,9 +6,10 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 
-use super::moves::{Moves, OffloadStats, add};
+use super::moves::{Moves, OffloadStats};
 use super::placement::{Chosen, Placement};
 use super::waits::Waits;
+use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
 use gpucache_engine::device::CopyStream;
 use gpucache_engine::device::{Memory, Stream};

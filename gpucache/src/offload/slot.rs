@@ -15,11 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::host_pool::{HostPool, Rests, Tag};
-use super::moves::{OffloadStats, add};
+use super::moves::OffloadStats;
 use super::placement::{Chosen, Placement};
 use super::recorder;
 use crate::array::{Array, Away, Element, Room};
 use crate::device::Device;
+use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::errand::Errand;
 use gpucache_engine::base::held::Held;
 #[cfg(feature = "tracing")]
