@@ -27,7 +27,7 @@ fn plus_one(add: &CudaFunction, x: &Array<f32, Cuda>) -> Result<Array<f32, Cuda>
     // SAFETY: the kernel writes all elements of `y`, and reads as many of `x`.
     unsafe {
         let mut y = Array::uninit(x.device(), LEN)?;
-        x.device().launch_builder(add).array_mut(&mut y).array(x).arg(&1.0f32).arg(&LEN).launch(launch)?;
+        x.device().launch_builder(add).arg(&mut y).arg(x).arg(&1.0f32).arg(&LEN).launch(launch)?;
         Ok(y)
     }
 }

@@ -1,4 +1,4 @@
-//! A training loop whose memory grows, and three ways to find out why.
+//! A training loop whose memory grows, and how to find out why.
 
 use std::fs::File;
 

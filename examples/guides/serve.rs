@@ -52,6 +52,6 @@ fn main() -> Result<()> {
         println!("{served} requests served, {failed} failed");
     });
     println!("{:#}", gpucache::stats("request").unwrap_or_default());
-    println!("{} MiB at most", device.memory().peak_bytes >> 20);
+    println!("{} MiB reserved at most", device.memory().peak_bytes >> 20);
     Ok(())
 }

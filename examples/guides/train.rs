@@ -68,7 +68,7 @@ impl Compute for Gpu {
         unsafe {
             let mut out = Array::uninit(&self.device, a.shape())?;
             let mut builder = self.device.launch_builder(&self.kernel);
-            builder.array_mut(&mut out).array(a).array(b).arg(&scale).array(c).arg(&n).launch(launch)?;
+            builder.arg(&mut out).arg(a).arg(b).arg(&scale).arg(c).arg(&n).launch(launch)?;
             Ok(out)
         }
     }

@@ -3,7 +3,7 @@
 //! A [`History`] comes from a file, the log of RMM's among them, or from a [`Run`](crate::Run). [`replay`] runs it again on a device,
 //! [`dry_run`] on one without memory that has the pages of a GPU, and [`smallest_limit`] says with how little it would have done.
 //!
-//! A history has arrays and scopes. What a program gave back by itself, by [`gpucache::invalidate`] or [`gpucache::trim`], is not in it,
+//! A history has arrays and scopes. What a program gave back by itself, by [`gpucache::invalidate`] or [`Device::trim`](gpucache::device::Device::trim), is not in it,
 //! so that a replay may hold more than the program did.
 //!
 //! ```

@@ -1,12 +1,12 @@
-//! Whether the range alone would need less memory than the range with a ring. Measured, not computed: gives the ring up for some
-//! entries, and compares what is reserved before and after. Pure decisions over bytes and calls.
+//! Whether the range alone needs less memory than the range with a ring. This is measured: the scope goes without its ring for some
+//! entries, and the reserved bytes before and after are compared. Pure decisions over bytes and calls.
 //!
-//! The limits of [`worth`](super::worth) hold for every scope. Between "hardly more than was in use" and these limits, a ring is right
-//! for some scopes and not for others: it depends on how well best fit packs their sizes.
+//! The limits of [`worth`](super::worth) hold for every scope. Below these limits, a ring is right for some scopes and wrong for
+//! others. It depends on how well best fit packs their sizes.
 
 use crate::planner::backoff::{Backoff, Pace};
 
-/// What a comparison reads of the device.
+/// The figures of a device that a comparison reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reading {
     /// Bytes that are reserved.
@@ -15,7 +15,7 @@ pub(super) struct Reading {
     pub(super) calls: u64,
 }
 
-/// When the next comparison begins, and the one that is on.
+/// The current comparison, and the time of the next one.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     /// Rises with each entry that has far more memory than was ever in use, and falls with each other entry.
@@ -37,12 +37,12 @@ struct Trial {
     settled: Option<u64>,
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// None is on: the ring may grow.
+    /// There is no comparison: the ring may grow.
     None,
-    /// It is not over.
+    /// The comparison is not over.
     Open,
     Ring,
     Range,
@@ -71,14 +71,14 @@ impl Comparison {
         self.bound.is_some_and(|bound| held > bound + bound / BEYOND)
     }
 
-    /// The ring goes.
+    /// Begins a comparison: the ring goes.
     pub(super) fn begin(&mut self, entry: u64, now: Reading) {
         self.waits.tried(entry, PACE);
         (self.fat, self.bound) = (0, None);
         self.trial = Some(Trial { begin: entry, with_ring: now.bytes, settled: None });
     }
 
-    /// A request would have the ring.
+    /// A request asks for more of the ring. Returns whether it may have it.
     pub(super) fn verdict(&mut self, entry: u64, now: Reading) -> Verdict {
         let Some(trial) = &mut self.trial else {
             self.is_settled = false;
@@ -100,7 +100,7 @@ impl Comparison {
         if !self.is_settled {
             return Verdict::Ring;
         }
-        // Whoever gave the ring up waits longer each time.
+        // `Worth` decides when a ring is tried again.
         self.waits = Backoff::default();
         Verdict::Range
     }
