@@ -164,7 +164,8 @@ impl Error {
     }
 
     /// Late work panicked with this text.
-    pub(crate) fn panicked(text: impl Into<String>) -> Error {
+    #[doc(hidden)]
+    pub fn panicked(text: impl Into<String>) -> Error {
         Error(Box::new(Kind::Panicked(text.into())))
     }
 
