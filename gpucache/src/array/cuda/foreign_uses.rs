@@ -66,8 +66,7 @@ impl<T: Element> ForeignUses<T> {
     /// calling thread waits for the stream.
     pub(super) fn wait_around<'a>(&self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
         self.home.0.take_kept(stream.context());
-        let led = self.home.0.new_event().and_then(|event| self.home.0.lead(stream, &event));
-        if let Err(error) = led {
+        if let Err(error) = self.home.0.lead(stream) {
             self.home.0.wait_instead(error);
             self.home.0.take_kept(stream.context());
         }

@@ -237,7 +237,7 @@ impl Events {
 /// The event that cudarc would record now. It is not recorded.
 fn handle(recorded: SyncOnDrop<'_>) -> Option<EventHandle> {
     let event = match &recorded {
-        SyncOnDrop::Record(Some((event, _))) => Some(EventRef::of(event).handle()),
+        SyncOnDrop::Record(Some((event, _))) => Some(EventHandle::of(event)),
         _ => None,
     };
     forget(recorded);

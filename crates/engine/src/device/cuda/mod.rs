@@ -33,9 +33,9 @@ use std::sync::{Arc, PoisonError, Weak};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
 #[cfg(feature = "foreign")]
-pub use self::borrowed::{Borrowed, Handle};
-pub use self::driver::{EventHandle, EventRef, OwnEvent};
-use self::errors::describe;
+pub use self::borrowed::Handle;
+pub use self::driver::{EventHandle, EventRef};
+use self::errors::{describe, failure};
 use self::known::Known;
 pub use self::known::Peer;
 use self::known::RawStream;
@@ -185,8 +185,7 @@ fn with_gpu_of<R>(queue: CudaQueue, act: impl FnOnce(&Known, Unmade) -> R) -> Re
 
 /// The deferred error for a failure that cudarc kept in the stream's context object.
 fn kept(stream: &CudaStream, error: DriverError) -> Error {
-    let device = format_args!("cuda:{}", stream.context().ordinal()).to_string();
-    Error::device_failure(device, "a call whose failure cudarc kept", describe(error)).deferred()
+    failure(stream.context(), "a call whose failure cudarc kept", error).deferred()
 }
 
 /// The error if there is no context: the machine has no such GPU, or its driver does not work.
