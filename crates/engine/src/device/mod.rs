@@ -33,13 +33,13 @@ pub(crate) use backend::ALIGNMENT;
 pub use backend::Backend;
 pub use backend::copies::Copies;
 #[cfg(feature = "foreign")]
+pub use cuda::Handle;
+#[cfg(feature = "foreign")]
 pub(crate) use cuda::disown;
 #[cfg(all(feature = "cuda", feature = "tracing"))]
 pub use cuda::nvtx::NvtxRange;
-#[cfg(feature = "foreign")]
-pub use cuda::{Borrowed, Handle};
 #[cfg(feature = "cuda")]
-pub use cuda::{EventHandle, EventRef, GpuStream, OwnEvent, Peer};
+pub use cuda::{EventHandle, EventRef, GpuStream, Peer};
 pub use event::Event;
 pub use host::HostStream;
 pub use mark::Mark;

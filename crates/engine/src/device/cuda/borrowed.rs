@@ -27,12 +27,7 @@ use crate::device::stream::Stream;
 pub struct Handle(pub usize);
 
 /// A stream, and the id that distinguishes it from a later stream with the same handle.
-#[derive(Clone)]
-pub struct Borrowed {
-    /// The stream.
-    pub stream: Stream,
-    id: Option<u64>,
-}
+type Borrowed = (Stream, Option<u64>);
 
 impl Handle {
     /// Whether the handle means the default stream of the current context.
@@ -80,7 +75,8 @@ impl Handle {
         if is_known { served_context(context) } else { None }
     }
 
-    /// The stream that the handle means on this thread now. `None` if its context is not served.
+    /// The stream that the handle means on this thread now, and the id that distinguishes it from a later stream with this handle. `None`
+    /// if its context is not served.
     pub fn stream(self) -> Option<Borrowed> {
         if self.is_of_context() {
             let context = self.context()?;
@@ -88,10 +84,10 @@ impl Handle {
                 true => GpuStream::of(context.default_stream()),
                 false => GpuStream::of_this_thread(&context.per_thread_stream()),
             };
-            return Some(Borrowed { stream: handle.ok()?.into_stream(), id: None });
+            return Some((handle.ok()?.into_stream(), None));
         }
         let id = self.id();
-        let known = borrowed().get(&self.0).filter(|known| known.id == id).cloned();
+        let known = borrowed().get(&self.0).filter(|known| known.1 == id).cloned();
         known.or_else(|| self.take_in(id))
     }
 
@@ -100,33 +96,33 @@ impl Handle {
         // SAFETY: the driver says that the stream is of this context. It is alive, since it is passed to the driver now. Later uses of the
         // handle go through a lent queue, which is told before the stream ends.
         let stream = unsafe { context.wrap_borrowed_stream(self.raw()) };
-        let new = Borrowed { stream: lent(stream)?, id };
+        let new = (lent(stream)?, id);
         let past = {
             let mut known = borrowed();
             // Another thread may have registered it meanwhile. Two streams over one handle would not know of each other's work.
-            if let Some(known) = known.get(&self.0).filter(|known| known.id == id) {
+            if let Some(known) = known.get(&self.0).filter(|known| known.1 == id) {
                 return Some(known.clone());
             }
             known.insert(self.0, new.clone())
         };
-        if let Some(past) = past
-            && let Some(memory) = past.stream.backend::<CudaMemory>()
+        if let Some((past, _)) = past
+            && let Some(memory) = past.backend::<CudaMemory>()
         {
             memory.queue().has_been_ended();
         }
         Some(new)
     }
 
-    /// Whether the handle still means this stream.
-    pub fn is_still(self, borrowed: &Borrowed) -> bool {
-        borrowed.id.is_none() || borrowed.id == self.id()
+    /// Whether the handle still means the stream with this id.
+    pub fn is_still(self, id: Option<u64>) -> bool {
+        id.is_none() || id == self.id()
     }
 
     /// Notes that the stream is about to be destroyed.
     pub fn ends(self) {
         let known = borrowed().remove(&self.0);
-        if let Some(known) = known
-            && let Some(memory) = known.stream.backend::<CudaMemory>()
+        if let Some((known, _)) = known
+            && let Some(memory) = known.backend::<CudaMemory>()
         {
             memory.queue().end();
         }
