@@ -88,7 +88,8 @@ pub use gpucache_engine::trace;
 pub use cudarc;
 
 pub use array::{Allocate, Array, Element, Shape};
-pub use gpucache_engine::{Error, Limit, Recycle, Result};
+pub use gpucache_engine::cache::Recycle;
+pub use gpucache_engine::{Error, Limit, Result};
 pub use scope::{OwnedScope, Scope, ScopeGuard, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats};
 
 /// The parts of an out-of-memory [`Error`].

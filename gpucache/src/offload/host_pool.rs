@@ -13,7 +13,6 @@ use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
 use gpucache_engine::device::CopyStream;
 use gpucache_engine::device::{Memory, Stream};
-use gpucache_engine::pressure::Told;
 use gpucache_engine::range::{Clearing, DeviceRange};
 use gpucache_engine::{Error, Result};
 
@@ -97,13 +96,13 @@ pub(super) struct HostPool {
     pub(super) moves: Arc<Moves>,
     pub(super) waits: Waits,
     /// What the device was told that arrays are likely to need again.
-    told: Mutex<Told>,
+    told: Mutex<u64>,
 }
 
 impl Drop for HostPool {
     fn drop(&mut self) {
         let told = *self.told.get_mut().unwrap_or_else(PoisonError::into_inner);
-        Told::tell(told, Told::default());
+        self.stream.memory().tell_demand(told, 0);
         self.settle();
     }
 }
@@ -119,7 +118,7 @@ impl HostPool {
             clock: AtomicU64::new(0),
             moves,
             waits: Waits::default(),
-            told: Mutex::default(),
+            told: Mutex::new(0),
         }
     }
 
@@ -131,11 +130,10 @@ impl HostPool {
             resident = stats.resident_bytes;
         });
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if resident > told.bytes {
+        if resident > *told {
             // A little ahead, so that growth tells seldom.
-            let bytes = resident.saturating_add(resident / TOLD_AHEAD);
-            let now = Told { device: self.stream.memory_id(), bytes };
-            Told::tell(*told, now);
+            let now = resident.saturating_add(resident / TOLD_AHEAD);
+            self.stream.memory().tell_demand(*told, now);
             *told = now;
         }
     }

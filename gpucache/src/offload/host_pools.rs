@@ -10,7 +10,6 @@ use gpucache_engine::Result;
 use gpucache_engine::base::sync::{LazyLock, Mutex, MutexGuard};
 use gpucache_engine::cache::NamedCaches;
 use gpucache_engine::device::{Memory, Stream};
-use gpucache_engine::pressure::{Offloading, on_spill};
 
 /// A device's memory, whether arrays of it are placed now or not.
 struct DeviceMoves {
@@ -54,7 +53,7 @@ pub(super) fn of(stream: &Stream) -> Arc<HostPool> {
     if let Some(pool) = of_memory(stream.memory_id()) {
         return pool;
     }
-    on_spill(Offloading { spill: spill_of, fetched: fetched_of });
+    Memory::on_spill(spill_of, fetched_of);
     let host = stream.memory().host_side().clone();
     let mut host_pools = host_pools();
     let before = host_pools.iter().position(|known| known.id == stream.memory_id());

@@ -44,7 +44,7 @@ pub(crate) use device::of_device;
 pub use device::{DeviceStats, RangeUse};
 #[cfg(feature = "foreign")]
 pub use foreign::ForeignStats;
-pub use gpucache_engine::{ReclaimStats, ReclaimStep, StepUse};
+pub use gpucache_engine::pressure::{ReclaimStats, ReclaimStep, StepUse};
 pub use guard::{StatsGuard, report_on_drop};
 pub use invalidated::Invalidated;
 pub use peaks::reset_peaks;

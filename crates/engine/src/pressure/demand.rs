@@ -15,19 +15,13 @@ use crate::range::{self, WaitFor};
 
 /// The reported demand of a cache: a device, or [`Told::SEVERAL`], and the bytes that the cache is likely to need there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// The device.
-    pub device: u64,
+pub(crate) struct Told {
+    pub(crate) device: u64,
     /// Bytes that are likely to be needed again there.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Told {
-    /// Replaces a reported demand by another one.
-    pub fn tell(before: Told, now: Told) {
-        tell(before, now);
-    }
-
     /// More than one device.
     pub(crate) const SEVERAL: u64 = u64::MAX;
 }
@@ -52,6 +46,15 @@ pub(crate) fn tell(before: Told, now: Told) {
     }
     if now.bytes > 0 {
         *sums.entry(now.device).or_insert(0) += u128::from(now.bytes);
+    }
+}
+
+impl Memory {
+    /// Replaces the demand that a front end reported for memory of its own.
+    #[doc(hidden)]
+    pub fn tell_demand(&self, before: u64, now: u64) {
+        let told = |bytes| Told { device: self.id(), bytes };
+        tell(told(before), told(now));
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Pressure<'a> {
     pub freed_bytes: u64,
 }
 
-/// Keeps a handler registered as long as it lives; returned by [`on_pressure`].
+/// Keeps a handler registered as long as it lives; returned by [`Memory::on_pressure`].
 ///
 /// ```
 /// use gpucache::device::{Virtual, PressureHandler};
@@ -60,32 +60,20 @@ fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
     HANDLERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `handler` when an allocation on `device` finds no memory, although all idle memory went back. This is the last step before
-/// the allocation fails. The handler runs on the thread that allocates, and the allocation tries again after each handler.
-///
-/// Handlers are called in the order in which they were registered, without a lock held. A handler may drop arrays, invalidate,
-/// write data elsewhere, or enter scopes and allocate. Allocations within a handler call no handlers. A panic in a handler is
-/// caught, and counts as giving nothing up. The returned value keeps the handler registered. Once it is dropped, even within
-/// another handler, no further call begins.
-///
-/// ```
-/// use std::sync::{Arc, Mutex};
-/// use gpucache::{device::Virtual, prelude::*, stats::ReclaimStep};
-///
-/// let device = Virtual::new(8 << 20);
-/// let cache = Arc::new(Mutex::new(vec![device.zeros::<u8>(6 << 20)?])); // can be computed again
-/// let spare = cache.clone();
-/// let _handler = device.on_pressure(move |_| spare.lock().unwrap().clear());
-/// let array = device.zeros::<u8>(4 << 20)?;
-/// assert!(cache.lock().unwrap().is_empty());
-/// assert_eq!(device.stats().reclaim.step(ReclaimStep::Handlers).served, 1);
-/// # drop(array);
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn on_pressure(memory: &Memory, handler: impl Fn(&Pressure<'_>) + Send + Sync + 'static) -> PressureHandler {
-    let handler = Arc::new(Handler { device: memory.id(), act: Box::new(handler) });
-    handlers().push(handler.clone());
-    PressureHandler(handler)
+impl Memory {
+    /// Calls `handler` before an allocation on this device fails, until the returned value is dropped. No lock is held meanwhile.
+    #[doc(hidden)]
+    pub fn on_pressure(&self, handler: impl Fn(&Pressure<'_>) + Send + Sync + 'static) -> PressureHandler {
+        let handler = Arc::new(Handler { device: self.id(), act: Box::new(handler) });
+        handlers().push(handler.clone());
+        PressureHandler(handler)
+    }
+
+    /// Runs `act`. Allocations within it call no handlers.
+    #[doc(hidden)]
+    pub fn without_handlers<R>(act: impl FnOnce() -> R) -> R {
+        with_flag(|thread| &thread.is_in_handler, act)
+    }
 }
 
 impl Drop for PressureHandler {
@@ -98,11 +86,6 @@ impl fmt::Debug for PressureHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PressureHandler").field("device", &self.0.device).finish_non_exhaustive()
     }
-}
-
-/// Runs `act`. Allocations within it call no handlers.
-pub fn without_handlers<R>(act: impl FnOnce() -> R) -> R {
-    with_flag(|thread| &thread.is_in_handler, act)
 }
 
 /// The handlers of the stream's device, in order; none for an allocation within a handler. Each is returned only while it is
@@ -119,7 +102,7 @@ fn is_registered(handler: &Arc<Handler>) -> bool {
 
 impl Handler {
     pub(super) fn call(&self, pressure: &Pressure<'_>) {
-        without_handlers(|| run_user_code(|| self.call_alone(pressure)));
+        Memory::without_handlers(|| run_user_code(|| self.call_alone(pressure)));
     }
 
     fn call_alone(&self, pressure: &Pressure<'_>) {

@@ -19,6 +19,7 @@ use crate::base::amounts::{add, total};
 use crate::base::error::Result;
 use crate::base::shortage::ScopeMemory;
 use crate::base::sync::{Mutex, MutexGuard, OnceLock};
+use crate::device::Memory;
 
 /// The idle blocks to give back.
 #[derive(Clone, Copy)]
@@ -194,21 +195,19 @@ pub(super) fn scope_memory(device: u64) -> Vec<ScopeMemory> {
     serving(device).filter_map(read).collect()
 }
 
-/// The functions of whoever has arrays that may move to host memory. Each gets the id of a device.
-#[derive(Clone, Copy)]
-pub struct Offloading {
-    /// Moves arrays of the device to host memory, so that as many bytes become free. Returns the bytes. If no array left, returns the
-    /// device failure that prevented it.
-    pub spill: fn(u64, u64) -> Result<u64>,
-    /// The bytes of such arrays that the program uses now, so that they cannot leave.
-    pub fetched: fn(u64) -> u64,
-}
+/// The functions of whoever has arrays that may move to host memory: see [`Memory::on_spill`].
+static OFFLOADING: OnceLock<(fn(u64, u64) -> Result<u64>, fn(u64) -> u64)> = OnceLock::new();
 
-static OFFLOADING: OnceLock<Offloading> = OnceLock::new();
-
-/// Registers the functions. They are called before an allocation fails.
-pub fn on_spill(offloading: Offloading) {
-    OFFLOADING.get_or_init(|| offloading);
+impl Memory {
+    /// Registers the functions of whoever has arrays that may move to host memory. They are called before an allocation fails. Each gets the
+    /// id of a device.
+    ///
+    /// `spill` moves arrays to host memory, so that as many bytes become free, and returns the bytes. If no array left, it returns the device
+    /// failure that prevented it. `fetched` returns the bytes of such arrays that the program uses now, so that they cannot leave.
+    #[doc(hidden)]
+    pub fn on_spill(spill: fn(u64, u64) -> Result<u64>, fetched: fn(u64) -> u64) {
+        OFFLOADING.get_or_init(|| (spill, fetched));
+    }
 }
 
 /// Moves arrays of a device to host memory, so that `bytes` bytes become free. Returns the bytes.
@@ -216,12 +215,12 @@ pub fn on_spill(offloading: Offloading) {
 /// # Errors
 /// The device failure that prevented an array from leaving, if no array left.
 pub(super) fn spill(device: u64, bytes: u64) -> Result<u64> {
-    OFFLOADING.get().map_or(Ok(0), |offloading| (offloading.spill)(device, bytes))
+    OFFLOADING.get().map_or(Ok(0), |(spill, _)| spill(device, bytes))
 }
 
 /// The bytes of arrays that would move to host memory if the program did not use them now.
 pub(super) fn fetched(device: u64) -> u64 {
-    OFFLOADING.get().map_or(0, |offloading| (offloading.fetched)(device))
+    OFFLOADING.get().map_or(0, |(_, fetched)| fetched(device))
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

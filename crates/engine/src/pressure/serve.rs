@@ -83,13 +83,16 @@ pub(crate) fn insist_on_call<M>(asked: Asked<'_>, call: impl Fn() -> Result<M>) 
     insist(asked, 0, &Call { stream: asked.stream, bytes: asked.bytes, call })
 }
 
-/// Repeats a call of another crate for `bytes` bytes, which found no memory, until the call succeeds. Each reclaim step gives
-/// memory back to the driver. Returns whether the call succeeded.
 #[cfg(feature = "foreign")]
-pub fn retry_call(stream: &Stream, bytes: usize, succeeds: &dyn Fn() -> bool) -> bool {
-    let short = || Error::out_of_memory("the driver's pool", bytes, "no memory is left");
-    let asked = Asked { stream, bytes: bytes as u64, dims: &[bytes], holder: None };
-    insist_on_call(asked, || if succeeds() { Ok(()) } else { Err(short()) }).is_ok()
+impl Stream {
+    /// Repeats a call of another crate for `bytes` bytes, which found no memory, until the call succeeds. Each reclaim step gives
+    /// memory back to the driver. Returns whether the call succeeded.
+    #[doc(hidden)]
+    pub fn retry_call(&self, bytes: usize, succeeds: &dyn Fn() -> bool) -> bool {
+        let short = || Error::out_of_memory("the driver's pool", bytes, "no memory is left");
+        let asked = Asked { stream: self, bytes: bytes as u64, dims: &[bytes], holder: None };
+        insist_on_call(asked, || if succeeds() { Ok(()) } else { Err(short()) }).is_ok()
+    }
 }
 
 /// If a request exceeds the device's limit, its error names that limit, even if the limit of the process was met first.
