@@ -14,6 +14,7 @@ use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use hashbrown::HashMap;
 
 use super::driver;
+use super::handle::Handle;
 use super::lent::note_end;
 use super::memory::CudaMemory;
 use super::pool::Pool;
@@ -21,10 +22,6 @@ use super::queue::{CudaQueue, lasting_stream};
 use super::{GpuStream, with_gpu_of};
 use crate::base::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 use crate::device::stream::Stream;
-
-/// A handle that another library passes. This crate compares handles and never dereferences them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle(pub usize);
 
 /// A stream, and the id that distinguishes it from a later stream with the same handle.
 type Borrowed = (Stream, Option<u64>);
@@ -143,33 +140,35 @@ fn get_id() -> Option<GetId> {
     })
 }
 
-/// The stream for memory that is allocated and freed in the host's order: all work on a block is done when it is freed, and when it is
-/// allocated. There is one for each device.
-pub(crate) fn host_ordered() -> Option<Stream> {
-    static STREAMS: Mutex<Vec<(usize, Stream)>> = Mutex::new(Vec::new());
-    let context = Handle(0).context()?;
-    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = context.cu_ctx() as usize;
-    if let Some((_, known)) = streams.iter().find(|(other, _)| *other == key) {
-        return Some(known.clone());
+impl Handle {
+    /// The stream for memory that is allocated and freed in the host's order: all work on a block is done when it is freed, and when it is
+    /// allocated. There is one for each device.
+    pub fn host_ordered() -> Option<Stream> {
+        static STREAMS: Mutex<Vec<(usize, Stream)>> = Mutex::new(Vec::new());
+        let context = Handle(0).context()?;
+        let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = context.cu_ctx() as usize;
+        if let Some((_, known)) = streams.iter().find(|(other, _)| *other == key) {
+            return Some(known.clone());
+        }
+        driver::bind(&context).ok()?;
+        let new = lent(lasting_stream(&context).ok()?)?;
+        streams.push((key, new.clone()));
+        Some(new)
     }
-    driver::bind(&context).ok()?;
-    let new = lent(lasting_stream(&context).ok()?)?;
-    streams.push((key, new.clone()));
-    Some(new)
-}
 
-/// Waits until all work of a stream's context is done. A failure is ignored: it means that the context and all its work are lost.
-pub(crate) fn wait_for_context_of(stream: &Stream) {
-    if let Some(memory) = stream.backend::<CudaMemory>() {
-        let _ = driver::bind(memory.queue().stream().context()).and_then(|()| result::ctx::synchronize());
+    /// Waits until all work of a stream's context is done. A failure is ignored: it means that the context and all its work are lost.
+    pub fn wait_for_context_of(stream: &Stream) {
+        if let Some(memory) = stream.backend::<CudaMemory>() {
+            let _ = driver::bind(memory.queue().stream().context()).and_then(|()| result::ctx::synchronize());
+        }
     }
-}
 
-/// Bytes that the driver's pool of a stream's device keeps for later allocations.
-pub(crate) fn idle_in_pool(stream: &Stream) -> u64 {
-    let pool = |memory: &CudaMemory| Pool::of(memory.queue().stream().context()).ok();
-    stream.backend::<CudaMemory>().and_then(pool).map_or(0, Pool::idle)
+    /// Bytes that the driver's pool of a stream's device keeps for later allocations.
+    pub fn idle_in_pool(stream: &Stream) -> u64 {
+        let pool = |memory: &CudaMemory| Pool::of(memory.queue().stream().context()).ok();
+        stream.backend::<CudaMemory>().and_then(pool).map_or(0, Pool::idle)
+    }
 }
 
 /// A stream over a queue that other code owns.

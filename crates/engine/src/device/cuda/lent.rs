@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Release};
 
 use cudarc::driver::CudaStream;
 
+#[cfg(feature = "foreign")]
+use super::handle::Handle;
 use super::known::RawStream;
 use super::memory::CudaMemory;
 use super::queue::CudaQueue;
@@ -43,11 +45,13 @@ pub(super) fn note_end() {
     ENDED.fetch_add(1, Release);
 }
 
-/// The number of lent streams that have ended so far.
 #[cfg(feature = "foreign")]
-#[inline]
-pub(crate) fn ended_streams() -> u64 {
-    ENDED.load(Acquire)
+impl Handle {
+    /// The number of streams of other libraries that have ended so far.
+    #[inline]
+    pub fn ended_streams() -> u64 {
+        ENDED.load(Acquire)
+    }
 }
 
 impl GpuStream {

@@ -1,8 +1,8 @@
 //! NVIDIA GPUs through cudarc: [`GpuStream`], the handle of one stream.
 //!
 //! A request takes this way: `memory` allocates, frees, fills and copies on a `queue`, and `pages` maps memory for the range. `order`
-//! orders streams by events, which `driver` makes. `known` and `lent` find the handle of a stream, `borrowed` and `calls` do so for streams
-//! of other libraries. `unknown` waits for work whose stream nobody knows.
+//! orders streams by events, which `driver` makes. `known` and `lent` find the handle of a stream, `borrowed` does so for streams of
+//! other libraries. `unknown` waits for work whose stream nobody knows.
 //!
 //! Invariant: while a [`Stream`] of a CUDA stream lives, a request for a handle of the same context and raw stream returns it. So handles
 //! of equal streams share cached memory. The handle keeps the `CudaStream` alive, so the driver cannot give the raw handle to another
@@ -11,11 +11,11 @@
 
 #[cfg(feature = "foreign")]
 mod borrowed;
-#[cfg(feature = "foreign")]
-mod calls;
 mod current;
 mod driver;
 mod errors;
+#[cfg(feature = "foreign")]
+mod handle;
 mod known;
 mod lent;
 mod memory;
@@ -32,10 +32,10 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
-#[cfg(feature = "foreign")]
-pub use self::borrowed::Handle;
 pub use self::driver::{EventHandle, EventRef};
 use self::errors::{describe, failure};
+#[cfg(feature = "foreign")]
+pub use self::handle::Handle;
 use self::known::Known;
 pub use self::known::Peer;
 use self::known::RawStream;

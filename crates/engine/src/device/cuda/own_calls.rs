@@ -8,6 +8,8 @@ use std::sync::PoisonError;
 use hashbrown::HashSet;
 
 #[cfg(feature = "foreign")]
+use super::handle::Handle;
+#[cfg(feature = "foreign")]
 use crate::base::per_thread::THREAD;
 use crate::base::per_thread::with_flag;
 #[cfg(feature = "foreign")]
@@ -16,13 +18,6 @@ use crate::base::sync::{LazyLock, Mutex, MutexGuard};
 /// Makes a call that allocates from the driver.
 pub(crate) fn own_call<R>(call: impl FnOnce() -> R) -> R {
     with_flag(|thread| &thread.cuda.is_own, call)
-}
-
-/// Whether the calling thread is in such a call.
-#[cfg(feature = "foreign")]
-#[inline]
-pub(crate) fn is_own_call() -> bool {
-    THREAD.with(|thread| thread.cuda.is_own.get())
 }
 
 /// The addresses of memory that this crate got from the driver's allocator.
@@ -44,8 +39,16 @@ pub(crate) fn disown(_address: u64) {
     own_memory().remove(&_address);
 }
 
-/// Whether the driver allocated memory at this address for this crate, so nobody else may free it.
 #[cfg(feature = "foreign")]
-pub(crate) fn is_own_memory(address: u64) -> bool {
-    own_memory().contains(&address)
+impl Handle {
+    /// Whether the calling thread is in a call that the engine itself makes to the driver's allocator.
+    #[inline]
+    pub fn is_own_call() -> bool {
+        THREAD.with(|thread| thread.cuda.is_own.get())
+    }
+
+    /// Whether the driver allocated memory at this address for the engine, so nobody else may free it.
+    pub fn is_own_memory(address: u64) -> bool {
+        own_memory().contains(&address)
+    }
 }
