@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::{Elements, ElementsMut};
+use super::Elements;
 use crate::array::{Array, Element};
 use crate::device::{Device, Host};
 use gpucache_engine::base::held::assert_nothing_held;
@@ -101,7 +101,7 @@ fn check<E>(lent: &Lent<E>) -> Result<(), String> {
 #[diagnostic::do_not_recommend]
 impl<T: Element> sealed::Lend for &Array<T, Host> {
     type Slices<'a> = &'a [T];
-    type Elements = Lent<Elements<'static, T>>;
+    type Elements = Lent<Elements<&'static [T]>>;
 
     unsafe fn elements(&mut self, stream: &Host) -> Result<Self::Elements> {
         if is_late(self, stream)? {
@@ -126,7 +126,7 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
 #[diagnostic::do_not_recommend]
 impl<T: Element> sealed::Lend for &mut Array<T, Host> {
     type Slices<'a> = &'a mut [T];
-    type Elements = Lent<ElementsMut<'static, T>>;
+    type Elements = Lent<Elements<&'static mut [T]>>;
 
     unsafe fn elements(&mut self, stream: &Host) -> Result<Self::Elements> {
         if stream.0.is_synchronous() {
@@ -136,7 +136,7 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
             self.block.write_on(stream.stream_handle())?;
         }
         // The lifetime lasts as long as the work, which is the only time in which the elements are used.
-        let elements = ElementsMut { address: self.block.address(), len: self.len(), slice: PhantomData };
+        let elements = Elements { address: self.block.address(), len: self.len(), slice: PhantomData };
         Ok(Lent { elements, before: self.block.outcome() })
     }
 
