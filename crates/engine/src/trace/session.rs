@@ -89,39 +89,36 @@ pub(super) fn note_unwritten() {
     UNWRITTEN.fetch_add(1, Relaxed);
 }
 
-/// The number of a scope in the session `number`; 0 if that session has ended.
+/// Acts on the session `number`; the default if that session has ended.
 #[cold]
+fn with<R: Default>(number: u64, act: impl FnOnce(&mut Session) -> R) -> R {
+    lock().as_mut().filter(|session| session.number == number).map_or_else(R::default, act)
+}
+
+/// The number of a scope in the session `number`; 0 if that session has ended.
 pub(super) fn scope(number: u64, title: &Title) -> u32 {
-    let mut session = lock();
-    let Some(session) = session.as_mut().filter(|session| session.number == number) else { return 0 };
-    u32::try_from(session.scopes.number_of(title)).ok().filter(|number| *number <= MOST_SCOPES).unwrap_or(0)
+    let number = with(number, |session| u32::try_from(session.scopes.number_of(title)).ok());
+    number.filter(|number| *number <= MOST_SCOPES).unwrap_or(0)
 }
 
 /// The number of a type's name in the session `number`; 0 if that session has ended.
-#[cold]
 pub(super) fn dtype(number: u64, name: &'static str) -> u16 {
-    let mut session = lock();
-    let Some(session) = session.as_mut().filter(|session| session.number == number) else { return 0 };
-    u16::try_from(session.dtypes.number_of(&name)).unwrap_or(0)
+    with(number, |session| u16::try_from(session.dtypes.number_of(&name)).unwrap_or(0))
 }
 
 /// The number of a source line in the session `number`; 0 if that has ended.
-#[cold]
 pub(super) fn site(number: u64, site: &Site) -> u32 {
-    let mut session = lock();
-    let Some(session) = session.as_mut().filter(|session| session.number == number) else { return 0 };
-    u32::try_from(session.sites.number_of(site)).ok().filter(|number| *number <= MOST_SITES).unwrap_or(0)
+    let number = with(number, |session| u32::try_from(session.sites.number_of(site)).ok());
+    number.filter(|number| *number <= MOST_SITES).unwrap_or(0)
 }
 
 /// Notes the size of a device's pages in the session `number`.
-#[cold]
 pub(super) fn device(number: u64, device: u8, page_bytes: u64) {
-    let mut session = lock();
-    if let Some(session) = session.as_mut().filter(|session| session.number == number)
-        && !session.devices.iter().any(|known| known.0 == device)
-    {
-        session.devices.push((device, page_bytes));
-    }
+    with(number, |session| {
+        if !session.devices.iter().any(|known| known.0 == device) {
+            session.devices.push((device, page_bytes));
+        }
+    });
 }
 
 impl<T: Clone + Eq + Hash> Names<T> {
