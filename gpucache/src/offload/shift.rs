@@ -10,7 +10,7 @@ use super::host_pool::{HostPool, Rests};
 use super::placement::Placement;
 use gpucache_engine::Result;
 use gpucache_engine::device::Stream;
-use gpucache_engine::range::{Clearing, DeviceRange, WaitFor};
+use gpucache_engine::range::{Clearing, DeviceRange};
 
 impl HostPool {
     /// Has all arrays leave that may, and gives the pages back that are free then: what comes next lies side by side again. The thread
@@ -29,7 +29,7 @@ impl HostPool {
             }
         }
         // What fails is met by the next call on the stream.
-        let _ = stream.synchronize().and_then(|()| range.give_all_back(WaitFor::AnyWork));
+        let _ = stream.synchronize().and_then(|()| range.empty());
     }
 
     /// Has so many bytes be free side by side for `stream`, if they are free, but apart, and there can be no more. Whether that is so now, or

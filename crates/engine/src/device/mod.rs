@@ -44,13 +44,16 @@ pub use event::Event;
 pub use host::HostStream;
 pub use mark::Mark;
 pub use memory::Memory;
-pub use meter::{MemoryUse, Meter, OrderUse};
+#[doc(hidden)]
+pub use meter::Meter;
+pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;
 pub(crate) use stream::WeakStream;
 pub use stream::copy_stream::CopyStream;
 pub use virtual_device::Virtual;
 pub use virtual_memory::{Unfinished, VirtualMemory};
 
+#[doc(hidden)]
 pub use exit::{exits_with_thread, process_exits};
 pub(crate) use quota::softly;
 pub(crate) use source::{Pages, Source};

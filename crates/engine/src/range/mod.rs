@@ -70,7 +70,7 @@ pub(crate) use room::GrowthRoom;
 pub use shared::DeviceRange;
 pub(crate) use supply::{Reused, await_elsewhere, devices_but, give_back_elsewhere};
 pub(crate) use trim::trim_all;
-pub use wait::WaitFor;
+pub(crate) use wait::WaitFor;
 
 #[cfg(test)]
 use {

@@ -114,9 +114,17 @@ impl DeviceRange {
     ///
     /// # Errors
     /// As for [`trim`](DeviceRange::trim).
-    pub fn give_all_back(&self, wait_for: WaitFor) -> Result<u64> {
+    pub(crate) fn give_all_back(&self, wait_for: WaitFor) -> Result<u64> {
         self.end_epochs()?;
         self.trim(0, wait_for)
+    }
+
+    /// Waits for all work, then returns all free pages to the device.
+    ///
+    /// # Errors
+    /// As for [`trim`](DeviceRange::trim).
+    pub fn empty(&self) -> Result<u64> {
+        self.give_all_back(WaitFor::AnyWork)
     }
 
     /// Ends the epochs of all streams, because the device has no memory left. The streams can then be asked which memory they still use.
