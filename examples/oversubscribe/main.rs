@@ -25,6 +25,7 @@ mod gradient_check;
 mod host;
 #[cfg(feature = "cuda")]
 mod kernels;
+#[path = "../common/limit.rs"]
 mod limit;
 mod linear;
 mod mlp;
@@ -85,8 +86,8 @@ struct Options {
     /// Seed of the random parameters and batches.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The most memory of the device that may be held: bytes, as 20GiB, or a share of what training takes without a limit, as
-    /// 0.6x, which three steps without one tell.
+    /// Limit of the device's memory: 20GiB, 500MB, 80% of the device, with "soft " in front for a soft limit, or a share of the memory
+    /// that training takes without a limit, as 0.6x. Three steps without a limit measure that.
     #[arg(long)]
     limit: Option<Limit>,
     /// Where arrays are while no operation uses them.

@@ -80,13 +80,13 @@ fn train_step<C: Compute>(
 pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcome> {
     let device = compute.device();
     let unlimited_peak_bytes = match options.limit {
-        Some(Limit::Share(_)) => Some(unlimited_peak(compute, options)?),
+        Some(Limit::TimesPeak(_)) => Some(unlimited_peak(compute, options)?),
         _ => None,
     };
-    let limit_bytes = options.limit.map(|limit| limit.bytes(unlimited_peak_bytes.unwrap_or(0)));
-    if let Some(bytes) = limit_bytes {
-        device.set_limit(bytes)?;
-    }
+    let limit = options.limit.map(|limit| limit.of(unlimited_peak_bytes.unwrap_or(0)));
+    limit.map_or(Ok(()), |limit| device.set_limit(limit))?;
+    // A share is known as bytes once it is set.
+    let limit_bytes = limit.and_then(|limit| limit.bytes(None).ok().or(device.memory().limit));
     let mut training = Training::new(compute, options)?;
     let (losses, step_seconds) = training.run(options)?;
     // The device's own peak is exact. But if there were steps without a limit, it is the peak of those.

@@ -12,6 +12,8 @@
 #[path = "../common/mod.rs"]
 #[cfg_attr(feature = "cuda", allow(dead_code, reason = "only programs that compute need CUDA's libraries"))]
 mod common;
+#[path = "../common/limit.rs"]
+mod limit;
 mod report;
 mod target;
 
@@ -25,8 +27,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gpucache_report::replay::{History, Policy};
 
 use crate::common::Result;
+use crate::limit::Limit;
 use crate::report::Report;
-use crate::target::{Limit, Target};
+use crate::target::Target;
 
 /// Replays allocation traces, under any policy and memory limit.
 ///
@@ -54,7 +57,8 @@ struct Options {
     /// addresses (range), or each from the device itself (direct).
     #[arg(long, default_value = "auto", value_parser = policies())]
     policy: Policy,
-    /// Memory that the device may have: bytes, or a multiple of the trace's peak live bytes, as in 1.02x.
+    /// Limit of the device's memory: 20GiB, 500MB, 80% of the device (not of a virtual one), or a multiple of the trace's peak live bytes,
+    /// as 1.02x. With "soft " in front it is a soft limit (not of a virtual device).
     #[arg(long)]
     limit: Option<Limit>,
     /// How often to replay each trace. If more than once, the first pass is not timed.

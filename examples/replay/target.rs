@@ -1,8 +1,8 @@
-//! The device on which a trace is replayed, and its limit: the arguments of `--device` and `--limit`.
+//! The device on which a trace is replayed, under the limit of the options.
 
 use std::str::FromStr;
 
-use gpucache::prelude::*;
+use gpucache::{Limit, prelude::*};
 use gpucache_report::replay::{self, Contents, Figures, History};
 
 use crate::Options;
@@ -29,35 +29,6 @@ impl FromStr for Target {
     }
 }
 
-/// The argument of `--limit`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Limit {
-    Bytes(u64),
-    TimesLive(f64),
-}
-
-impl FromStr for Limit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let limit = match text.strip_suffix('x') {
-            Some(factor) => factor.parse().ok().filter(|factor| (0.0..1e6).contains(factor)).map(Self::TimesLive),
-            None => text.parse().ok().map(Self::Bytes),
-        };
-        limit.ok_or_else(|| "say a number of bytes, or a multiple of the peak live bytes as in 1.02x".to_owned())
-    }
-}
-
-impl Limit {
-    /// Converts to bytes, rounded up.
-    fn bytes(self, history: &History) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            Self::TimesLive(factor) => (factor * history.peak_live_bytes() as f64).ceil() as u64,
-        }
-    }
-}
-
 /// Replays a history with these options.
 ///
 /// # Errors
@@ -65,7 +36,11 @@ impl Limit {
 pub(crate) fn replay(options: &Options, history: &History) -> Result<Report> {
     let (device, figures) = match options.device {
         Target::Virtual => {
-            let limit = options.limit.map(|limit| limit.bytes(history));
+            let limit = options.limit.map(|limit| limit.of(history.peak_live_bytes()));
+            if limit.is_some_and(|limit| limit.is_soft()) {
+                return Err("a dry run has no soft limit: write the same limit without \"soft\"".into());
+            }
+            let limit = limit.map(|limit| limit.bytes(None)).transpose()?;
             ("virtual".to_owned(), replay::dry_run(history, options.policy, limit, options.passes)?)
         }
         Target::Real(choice) => real(choice, options, history)?,
@@ -94,7 +69,7 @@ fn on_host(options: &Options, history: &History) -> Result<(String, Figures)> {
 
 /// Replays on a device with memory. The limit of the options counts, and not that of the environment.
 fn limited<D: Contents>(device: &D, options: &Options, history: &History) -> Result<Figures> {
-    let limit = options.limit.map_or(u64::MAX, |limit| limit.bytes(history));
+    let limit = options.limit.map_or(Limit::hard(u64::MAX), |limit| limit.of(history.peak_live_bytes()));
     Ok(replay::replay(device, history, options.policy, Some(limit), options.passes)?)
 }
 
@@ -107,19 +82,5 @@ mod tests {
         assert_eq!("virtual".parse(), Ok(Target::Virtual));
         assert_eq!("cuda:1".parse(), Ok(Target::Real(DeviceChoice::Cuda(1))));
         assert!("virtual:0".parse::<Target>().unwrap_err().contains("virtual, or"));
-    }
-
-    #[test]
-    fn a_limit_is_bytes_or_a_multiple_of_what_lives() {
-        let path = std::env::temp_dir().join(format!("gpucache-replay-limit-{}.csv", std::process::id()));
-        std::fs::write(&path, "step,op,id,bytes,stream\n0,a,0,1000,0\n").unwrap();
-        let history = History::read(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        for (text, bytes) in [("1048576", 1_048_576), ("0", 0), ("1x", 1024), ("1.02x", 1045), ("0.5x", 512)] {
-            assert_eq!(text.parse::<Limit>().unwrap().bytes(&history), bytes, "{text}");
-        }
-        for wrong in ["", "x", "-1", "-1x", "infx", "nanx", "1e9x", "1.5", "12 MiB"] {
-            assert!(wrong.parse::<Limit>().is_err(), "{wrong:?} is no limit");
-        }
     }
 }

@@ -29,7 +29,7 @@ struct Options {
     outputs: Outputs,
 }
 
-/// What to make of the trace: at least one of these.
+/// The outputs: at least one of these.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 struct Outputs {

@@ -102,6 +102,28 @@ fn arrays_have_the_lines_of_their_constructors() {
     assert_eq!(trace.devices.iter().map(|known| known.page_bytes).collect::<Vec<_>>(), [2 << 20]);
 }
 
+/// With the feature `backtrace` an array has its callers, and those of the library are left out.
+#[test]
+#[cfg(feature = "backtrace")]
+fn arrays_have_their_callers() {
+    #[inline(never)]
+    fn caller_of_an_array(device: &Virtual) {
+        drop(device.zeros::<u8>(1234).unwrap());
+    }
+    let _alone = alone();
+    trace::start(1000);
+    caller_of_an_array(&Virtual::unchecked(1 << 30));
+    let trace = trace::stop();
+    let stack = trace.events.iter().find_map(|event| event.stack.clone()).unwrap();
+    println!("{stack}");
+    let first = stack.lines().next().unwrap();
+    assert!(first.contains("caller_of_an_array") && first.contains("traced.rs:"), "{stack}");
+    assert!(!stack.contains("gpucache_engine::"), "{stack}");
+    let mut file = Vec::new();
+    trace.write_csv(&mut file).unwrap();
+    assert!(String::from_utf8(file).unwrap().contains("caller_of_an_array at "));
+}
+
 #[test]
 fn plans_serve_as_without_a_trace() {
     let _alone = alone();

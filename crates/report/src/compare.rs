@@ -1,4 +1,4 @@
-//! Two runs side by side: what is live at the peak of one run and not of the other, by the source line that allocated it.
+//! Compares two runs: the live arrays at their peaks, by the source line that allocated them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -33,7 +33,7 @@ pub struct DeviceComparison {
     pub reserved_bytes: [u64; 2],
     /// The peaks of reserved memory, in bytes; 0 if the trace does not say it.
     pub peak_reserved_bytes: [u64; 2],
-    /// Arrays with different bytes at the two peaks. Those that grew most come first, those that shrank most come last.
+    /// Arrays with different bytes at the two peaks. The largest growth comes first, the largest decrease last.
     pub changes: Vec<Change>,
 }
 

@@ -1,4 +1,4 @@
-//! Why a file could not be read, or a history not be replayed.
+//! The errors of this crate.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// A result of this crate.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a file, a run, or a device that a history was replayed on.
+/// A problem of a file, of a run, or of the device of a replay.
 ///
 /// ```
 /// use gpucache_report::{Error, Run};
@@ -18,22 +18,22 @@ pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system does not give the file.
+    /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file is cut off, damaged, or of another kind.
     #[error("{}:{line}: {what}", path.display())]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The line that it is in, counted from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// What is wrong there.
+        /// The problem in that line.
         what: String,
     },
     /// Events of a run contradict each other, or there are none.
@@ -41,13 +41,13 @@ pub enum Error {
     Inconsistent {
         /// The event, counted from 0.
         event: usize,
-        /// What is wrong with it.
+        /// The problem of that event.
         what: String,
     },
-    /// A device failed in a replay, by more than a lack of memory.
+    /// The device of a replay failed. A lack of memory is no failure: a replay counts it.
     #[error(transparent)]
     Device(#[from] gpucache::Error),
-    /// An array of a replay did not keep what was written to it, as its memory was given to another one too.
+    /// An array of a replay lost its contents, because another array had the same memory.
     #[error("{0}")]
     Overwritten(String),
 }

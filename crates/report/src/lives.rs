@@ -1,4 +1,4 @@
-//! Arrays from their allocation to their free, by the places of both among the events; and the peak of each device.
+//! The life of each array, from the event of its allocation to that of its free; and the peak of each device.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use crate::run::{Event, Op, Run};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Life<'r> {
     pub(crate) allocation: &'r Event,
-    /// Where that stands among the events.
+    /// The place of the allocation among the events.
     pub(crate) start: usize,
-    /// Where its free stands; none if it was alive as the trace ended.
+    /// The place of the free; `None` if the array was live as the trace ended.
     pub(crate) free: Option<usize>,
 }
 
 impl Life<'_> {
-    /// Whether it is alive once this event has happened.
+    /// Whether the array is live after this event.
     pub(crate) fn is_alive_after(&self, event: usize) -> bool {
         self.start <= event && self.free.is_none_or(|free| free > event)
     }
@@ -53,7 +53,7 @@ pub(crate) struct Peak {
     pub(crate) bytes: u64,
 }
 
-/// The peak of each device on which something was allocated: the first, if there are several as high.
+/// The peak of each device with allocations: the first of several equal ones.
 pub(crate) fn peaks(run: &Run) -> HashMap<u64, Peak> {
     let mut devices: HashMap<u64, (u64, Peak)> = HashMap::new();
     for (place, event) in run.events.iter().enumerate() {

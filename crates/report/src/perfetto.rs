@@ -1,5 +1,5 @@
-//! The run in Chrome's trace format, which Perfetto shows: a track of scopes for each thread, counters of live bytes, and a track of
-//! arrays for each scope and stream.
+//! Writes Chrome's trace format for Perfetto: a track of scopes for each thread, counters of live bytes, and a track of arrays for each
+//! scope and stream.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -13,11 +13,11 @@ const PROCESS: u64 = 1;
 
 /// Writes the run for `ui.perfetto.dev`: one JSON object of Chrome's trace format.
 ///
-/// Times are microseconds since the trace began. Each thread has a track of its scopes, each scope and stream one of its arrays, and
-/// live bytes are counted in all and by scope. What is open at the end of the run ends with its last event.
+/// Times are microseconds since the trace began. Each thread has a track with its scopes. Each scope and stream has a track with its
+/// arrays. Counters show the live bytes in total and by scope. Arrays and scopes without an end last until the last event.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
@@ -45,11 +45,11 @@ fn trace(run: &Run) -> Value {
 #[derive(Default)]
 struct Tracks<'r> {
     told: Vec<Value>,
-    /// The scopes that each thread is inside of, innermost last.
+    /// The scopes that each thread has entered, the innermost last.
     entered: BTreeMap<u64, Vec<&'r Event>>,
     alive: HashMap<u64, &'r Event>,
     live_bytes: HashMap<&'r str, u64>,
-    /// The same of all scopes.
+    /// The live bytes of all scopes.
     all_bytes: u64,
     end_ns: u64,
 }
@@ -58,7 +58,7 @@ fn micros(time_ns: u64) -> f64 {
     time_ns as f64 / 1e3
 }
 
-/// How a scope is called on its tracks.
+/// The name of a scope on its tracks.
 fn title(scope: &str) -> &str {
     if scope.is_empty() { "no scope" } else { scope }
 }
@@ -92,14 +92,14 @@ impl<'r> Tracks<'r> {
 
     fn leave(&mut self, event: &Event) {
         let entered = self.entered.entry(event.thread).or_default();
-        // What was entered before the trace began is left in it.
+        // The trace may have the end of a scope that was entered before it began.
         if let Some(place) = entered.iter().rposition(|other| other.scope == event.scope) {
             let began = entered.remove(place);
             self.inside(began, event.time_ns);
         }
     }
 
-    /// A scope was entered at one time and left at another.
+    /// A span from the entering of a scope to its end.
     fn inside(&mut self, began: &Event, end_ns: u64) {
         self.told.push(json!({
             "ph": "X", "name": began.scope, "cat": "scope", "pid": PROCESS, "tid": began.thread,
@@ -118,7 +118,7 @@ impl<'r> Tracks<'r> {
         }
     }
 
-    /// An array lived from its allocation to this time: a span of a track of its scope and stream, where spans may overlap.
+    /// A span from the allocation of an array to this time, on the track of its scope and stream. Spans there may overlap.
     fn lived(&mut self, allocation: &Event, end_ns: u64) {
         let Event { dtype, shape, served, bytes, address, time_ns, stream, id, site, stack, .. } = allocation;
         let category = format!("{}, stream {stream}", title(&allocation.scope));
@@ -132,7 +132,7 @@ impl<'r> Tracks<'r> {
         self.told.extend([span("b", *time_ns), span("e", end_ns)]);
     }
 
-    /// Ends what is open, and names the tracks of threads.
+    /// Ends all open spans, and names the tracks of threads.
     fn finish(&mut self) {
         let entered = std::mem::take(&mut self.entered);
         for (thread, open) in entered {

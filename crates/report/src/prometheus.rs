@@ -1,15 +1,14 @@
-//! The run in Prometheus's text format: counters and gauges by scope, as they stand at its end.
+//! Writes Prometheus's text format: counters and gauges by scope, with their values at the end of the run.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::run::{Op, Run};
 
-/// Writes all metrics, as they stand at the end of the run, in bytes or counts. The scope of what was allocated in none is the
-/// empty name.
+/// Writes all metrics with their values at the end of the run, in bytes or counts. Arrays outside scopes have an empty scope name.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
@@ -50,7 +49,7 @@ pub fn write(run: &Run, mut to: impl Write) -> io::Result<()> {
     writeln!(to, "gpucache_trace_lost_events_total {}", run.lost)
 }
 
-/// As the format wants a label's value.
+/// Escapes the value of a label.
 fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -65,7 +64,7 @@ struct Sums<'r> {
     entries: ByScope<'r>,
     live: ByScope<'r>,
     peaks: ByScope<'r>,
-    /// The scope that each allocation was made in.
+    /// The scope of each allocation.
     scopes: BTreeMap<u64, &'r str>,
 }
 
@@ -126,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Each line is a comment or a sample, and the samples of a metric stand together behind its type.
+    /// Each line is a comment or a sample. The samples of a metric follow its type.
     #[test]
     fn the_format_is_kept() {
         let mut text = Vec::new();

@@ -1,17 +1,17 @@
-//! The log that RMM's `logging_resource_adaptor` writes, which other programs replay.
+//! Writes the log format of RMM's `logging_resource_adaptor`, which other programs can replay.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 
 use crate::run::{Event, Op, Run};
 
-/// Writes the allocations and the frees of a run, in their order: times of day since the trace began, sizes in bytes.
+/// Writes the allocations and frees of a run in their order. Times count from the beginning of the trace; sizes are in bytes.
 ///
-/// A pointer is where an array lies. The log knows one device, and addresses are those of one: of a run on several, pointers of all but
-/// the first have the device in their highest byte, counted from 1.
+/// A pointer is the address of an array. The format has one device. In a run on several devices, the pointers of all but the first have
+/// the number of the device, counted from 1, in their highest byte.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
@@ -43,7 +43,7 @@ pub fn write(run: &Run, mut to: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Hours, minutes, seconds and microseconds, as RMM tells the time of day: here since the trace began.
+/// The time since the trace began in RMM's format of the time of day: hours, minutes, seconds and microseconds.
 fn clock(time_ns: u64) -> String {
     let seconds = time_ns / 1_000_000_000;
     let micros = time_ns % 1_000_000_000 / 1000;

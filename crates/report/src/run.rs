@@ -1,4 +1,4 @@
-//! A run as a trace tells it: the events of a file, or of a trace that the program itself has stopped.
+//! A run: the events of a trace, from a file or from the program itself.
 
 pub(crate) mod file;
 
@@ -10,7 +10,7 @@ use gpucache::trace::{Action, ServedBy, Trace, TraceEvent};
 use crate::error::Error;
 use crate::text;
 
-/// What an event tells of.
+/// The kind of an event.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
@@ -55,9 +55,9 @@ pub enum Op {
 pub struct Event {
     /// What happened.
     pub op: Op,
-    /// Names an allocation, in its free too; 0 for what is neither.
+    /// Identifies an allocation and its free; 0 for other events.
     pub id: u64,
-    /// Of the array; for a shortage, what was asked for. 0 for a scope.
+    /// The bytes of the array; for a shortage, the bytes of the request; 0 for a scope.
     pub bytes: u64,
     /// The number of the stream.
     pub stream: u64,
@@ -67,25 +67,25 @@ pub struct Event {
     pub thread: u64,
     /// The scope that was entered or left; else the innermost one of the thread. Empty for none.
     pub scope: String,
-    /// What served an allocation: `plan`, `list`, `range` or `device`; empty for other events.
+    /// The part that served an allocation: `plan`, `list`, `range` or `device`; empty for other events.
     pub served: String,
-    /// Where the array lies; 0 for what has no memory.
+    /// The address of the array; 0 without memory.
     pub address: u64,
-    /// The type of the elements of what was allocated, as `f32`.
+    /// The type of the elements of an allocated array, such as `f32`.
     pub dtype: String,
-    /// The shape of what was allocated, as `2x3`.
+    /// The shape of an allocated array, such as `2x3`.
     pub shape: String,
     /// The source line that allocated an array, as `file:line:column`. Empty for other events, and where it is not known.
     pub site: String,
-    /// Where the scope is named in the program: `file:line:column`.
+    /// The source line that names the scope, as `file:line:column`.
     pub scope_site: String,
-    /// The callers of `site`, the innermost first, one in each line: where the program was built with gpucache's feature `backtrace`.
+    /// The callers of `site`, the innermost first, one in each line. Empty unless the program has gpucache's feature `backtrace`.
     pub stack: String,
-    /// The device by number, as addresses are those of one; 0 in a file of before it was told, and for a scope.
+    /// The number of the device, to which the address belongs; 0 for a scope, and in older files.
     pub device: u64,
 }
 
-/// What is held from a device from some event on.
+/// The reserved memory of a device from some event on.
 ///
 /// ```
 /// use gpucache::{prelude::*, trace};
@@ -99,13 +99,13 @@ pub struct Event {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserved {
-    /// Where the event that follows stands among the events of the run.
+    /// The place of the next event among the events of the run.
     pub before: usize,
     /// Nanoseconds since the trace began.
     pub time_ns: u64,
     /// The device by number.
     pub device: u64,
-    /// All bytes that are held from it then.
+    /// The bytes that are reserved from then on.
     pub bytes: u64,
 }
 
@@ -127,7 +127,7 @@ pub struct Reserved {
 pub struct Run {
     /// What happened, in order.
     pub events: Vec<Event>,
-    /// What was held from devices meanwhile, in order; empty in a file of before that was told.
+    /// The changes of reserved memory, in order; empty in older files.
     pub reserved: Vec<Reserved>,
     /// Events that the trace had no room for.
     pub lost: u64,
@@ -139,7 +139,7 @@ impl Run {
     /// Reads what `GPUCACHE_TRACE` or [`Trace::write_csv`] wrote, packed by gzip or not.
     ///
     /// # Errors
-    /// When the file cannot be read, is cut off, or is no trace of the library's.
+    /// The file cannot be read, is cut off, or is no trace of gpucache.
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*, trace};
@@ -157,7 +157,7 @@ impl Run {
     }
 }
 
-/// A trace as its file would tell it.
+/// The same run that the file of the trace gives.
 impl From<&Trace> for Run {
     fn from(trace: &Trace) -> Run {
         let pages = trace.devices.iter().map(|known| (known.device.into(), known.page_bytes));
@@ -179,7 +179,7 @@ fn nanoseconds(event: &TraceEvent) -> u64 {
     u64::try_from(event.time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// None for an action that has no word here.
+/// `None` for an action without a kind here.
 fn event(event: &TraceEvent) -> Option<Event> {
     let op = match event.action {
         Action::Allocated => Op::Allocate,
@@ -241,7 +241,7 @@ impl Run {
 pub(crate) mod tests {
     use super::*;
 
-    /// Two scopes, one within the other, an array of none, a shortage, and what lives to the end.
+    /// Two nested scopes, an array outside them, a shortage, and an array that lives until the end.
     pub(crate) const EXAMPLE: &str = "\
 step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device,scope_site,stack
 0,device,0,2097152,0,0,0,,,0x0,,,,7,,
@@ -275,7 +275,7 @@ step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,dev
         assert_eq!(file::parse(&EXAMPLE.replace("site,device", "site,other")).unwrap().reserved[0].device, 0);
     }
 
-    /// Files of before had the line of the scope alone.
+    /// Older files have only the line of the scope.
     #[test]
     fn a_file_without_lines_of_arrays_is_read() {
         let old = "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device\n\

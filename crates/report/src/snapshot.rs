@@ -1,8 +1,7 @@
-//! The run as a memory snapshot of PyTorch's, for its viewer (pytorch.org/memory_viz) and its `_memory_viz.py`.
+//! Writes a memory snapshot in PyTorch's format, for its viewer (pytorch.org/memory_viz) and its `_memory_viz.py`.
 //!
-//! The trace knows arrays, and not the pages below them. So a segment is a stretch of addresses in which the trace has seen arrays, of
-//! whole pages, and counts as allocated before the first of them. The frames of an array are the source line that allocated it, its
-//! callers if the trace has them, and the scopes around it.
+//! A trace has arrays, but not the pages behind them. So a segment is a stretch of whole pages in which the trace has arrays. It is
+//! allocated before the first of them. The frames of an array are its source line, the callers if the trace has them, and its scopes.
 
 mod pickle;
 #[cfg(test)]
@@ -15,13 +14,13 @@ use serde_json::{Value, json};
 
 use crate::run::{Event, Op, Run};
 
-/// The pages of a device of which the trace does not say the size are those of a GPU.
+/// The size of pages if the trace does not say it: that of a GPU.
 const PAGE: u64 = 2 << 20;
 
 /// Writes the snapshot as a pickle, which `pytorch.org/memory_viz` and `_memory_viz.py` read.
 ///
 /// # Errors
-/// Those of the writer; [`InvalidData`](io::ErrorKind::InvalidData) for an address or a size of 2⁶³ or more.
+/// Errors of the writer; [`InvalidData`](io::ErrorKind::InvalidData) for an address or a size of 2⁶³ or more.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
@@ -42,7 +41,7 @@ pub fn write_pickle(run: &Run, mut to: impl Write) -> io::Result<()> {
 /// Writes the snapshot as one JSON object, with the same fields as the pickle.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
@@ -62,7 +61,7 @@ pub fn write_json(run: &Run, to: impl Write) -> io::Result<()> {
 /// The snapshot at the end of the run, with its history. Devices count from 0, in the order of their numbers.
 fn snapshot(run: &Run) -> Value {
     let mut devices = devices(run);
-    // A run without any has one on which nothing happened, as the viewer looks for the first.
+    // The viewer expects at least one device.
     if devices.is_empty() {
         devices.insert(0, OfDevice::default());
     }
@@ -74,17 +73,17 @@ fn snapshot(run: &Run) -> Value {
     json!({ "segments": segments, "device_traces": histories, "allocator_settings": {}, "external_annotations": [] })
 }
 
-/// What is of one device.
+/// The snapshot of one device.
 #[derive(Default)]
 struct OfDevice {
     stretches: Vec<Stretch>,
-    /// Which of them were told of as allocated.
+    /// Which of them are in the history already.
     seen: Vec<bool>,
     history: Vec<Value>,
     alive: Alive,
 }
 
-/// All devices by their numbers, in two walks over the events however many there are.
+/// All devices by their numbers. Two passes over the events suffice for any number of devices.
 fn devices(run: &Run) -> BTreeMap<u64, OfDevice> {
     let mut allocations: BTreeMap<u64, Vec<&Event>> = BTreeMap::new();
     for event in run.events.iter().filter(|event| is_of_memory(event)) {
@@ -117,14 +116,14 @@ fn is_of_memory(event: &Event) -> bool {
 struct Stretch {
     begin: u64,
     end: u64,
-    /// Of an array that lay there.
+    /// The stream of one of its arrays.
     stream: u64,
 }
 
-/// By its address on a device, what is alive at the end of a run: bytes, and the scopes in which it was allocated.
+/// The live arrays of a device by address: their bytes and frames.
 type Alive = BTreeMap<u64, (u64, Value)>;
 
-/// The stretches of a device in which arrays lay, by address.
+/// The stretches of a device that have arrays, by address.
 fn stretches(allocations: &[&Event], page: u64) -> Vec<Stretch> {
     let pages = |event: &&Event| Stretch {
         begin: event.address / page * page,
@@ -143,7 +142,7 @@ fn stretches(allocations: &[&Event], page: u64) -> Vec<Stretch> {
     stretches
 }
 
-/// What the viewer shows as a call stack: the line that allocated with its callers, then the innermost scope, and those around it.
+/// The call stack that the viewer shows: the source line, its callers, the innermost scope, and the scopes around it.
 fn frames(event: &Event, inside: &Inside) -> Value {
     let mut frames = Vec::new();
     if !event.site.is_empty() {
@@ -164,7 +163,7 @@ fn frame(name: &str, site: &str) -> Value {
     json!({ "name": name, "filename": parts.next().unwrap_or_default(), "line": line })
 }
 
-/// The scopes that each thread is inside of.
+/// The scopes that each thread has entered.
 #[derive(Default)]
 struct Inside(HashMap<u64, Vec<(String, String)>>);
 
@@ -188,7 +187,7 @@ impl Inside {
 }
 
 impl OfDevice {
-    /// Tells of an event in PyTorch's words, and remembers what is alive.
+    /// Adds an event to the history in PyTorch's words, and keeps the live arrays.
     fn take(&mut self, event: &Event, frames: Value) {
         match event.op {
             Op::Allocate => {
@@ -223,7 +222,7 @@ impl OfDevice {
     }
 }
 
-/// A segment with what is alive in it, and the free stretches between.
+/// A segment with its live arrays and the free stretches between them.
 fn segment(device: usize, stretch: &Stretch, alive: &Alive) -> Value {
     let alive = alive.range(stretch.begin..stretch.end);
     let allocated = alive.clone().fold(0u64, |sum, (_, (bytes, _))| sum.saturating_add(*bytes));

@@ -1,4 +1,4 @@
-//! The text of a file, packed by gzip or not, if all of it is there.
+//! Reads the whole text of a file, packed by gzip or not.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,10 +9,10 @@ use crate::error::Error;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What is wrong in a text, and in which line, counted from 1.
+/// A line, counted from 1, and its problem.
 pub(crate) type Damage = (usize, String);
 
-/// Reads a file and has `parse` make something of its text.
+/// Reads a file and parses its text by `parse`.
 pub(crate) fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, Damage>) -> Result<T, Error> {
     let bytes = std::fs::read(path).map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
     let damaged = |(line, what)| Error::Damaged { path: path.to_owned(), line, what };
@@ -36,7 +36,7 @@ fn text_of(mut bytes: &[u8]) -> Result<String, Damage> {
     }
 }
 
-/// The line that comes after so many bytes.
+/// The line after so many bytes.
 fn line_at(bytes: &[u8]) -> usize {
     1 + bytes.iter().filter(|&&byte| byte == b'\n').count()
 }

@@ -1,7 +1,7 @@
-//! Files of extreme numbers, that are traces by their form: each reader takes them or says what is wrong, and each writer writes what
-//! was read. None panics, in a build that checks for overflow.
+//! Files with the form of a trace and extreme numbers. Each reader takes them or names the problem, and each writer writes them. None
+//! panics, in a build that checks for overflow.
 //!
-//! `PROGRAMS=10000` has as many files read.
+//! `PROGRAMS=10000` tests so many files.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fmt::Write;

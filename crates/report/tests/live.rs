@@ -1,4 +1,4 @@
-//! Each format is the same of a live trace as of the file that it wrote, packed or not, and so is what a replay tells.
+//! A live trace and its file, packed or not, give the same output in each format, and the same figures in a replay.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ const FORMATS: [(&str, Format); 5] = [
     ("prometheus", |run, to| prometheus::write(run, to)),
 ];
 
-/// A run with every kind of event, on two threads, and names that its file has to escape.
+/// A run with every kind of event, on two threads, with names that need escapes in a file.
 fn traced() -> trace::Trace {
     trace::start(10_000);
     let (host, small) = (Host::new(), Virtual::new(2 << 20));
@@ -44,7 +44,7 @@ fn written(run: &Run, format: Format) -> Vec<u8> {
     bytes
 }
 
-/// What a replay takes, but for its time, and the smallest limit.
+/// The figures of a replay without its time, and the smallest limit.
 fn replayed(history: &History, policy: Policy) -> (Figures, Option<u64>) {
     let passes = NonZeroUsize::new(2).unwrap();
     let mut figures = dry_run(history, policy, None, passes).unwrap();

@@ -1,4 +1,4 @@
-//! A replay of a host's trace tells what the host did: with pages of the host's size.
+//! A replay of a host's trace has pages of the host's size, and so reserves exactly what the host reserved.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::num::NonZeroUsize;

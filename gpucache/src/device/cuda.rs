@@ -29,8 +29,8 @@ impl Cuda {
     /// Handles of one GPU share one `CudaContext`; make the handle once and lend it, as this looks it up under a lock.
     ///
     /// # Errors
-    /// [`is_unavailable`](crate::Error::is_unavailable) where there is no CUDA driver or no such GPU; otherwise what the driver
-    /// answered.
+    /// [`is_unavailable`](crate::Error::is_unavailable) where there is no CUDA driver or no such GPU; otherwise the answer of the
+    /// driver.
     ///
     /// ```no_run
     /// use gpucache::prelude::*;
@@ -53,7 +53,7 @@ impl Cuda {
     /// any other stream is.
     ///
     /// # Errors
-    /// What the driver answered.
+    /// The answer of the driver.
     ///
     /// ```no_run
     /// use gpucache::prelude::*;

@@ -1,4 +1,4 @@
-//! The trait of all handles of devices. All that a program does with one device as a whole is a method here.
+//! The trait of all device handles. Everything that a program does with one device as a whole is a method here.
 #![allow(unsafe_code)]
 
 use std::ptr::from_ref;

@@ -1,4 +1,4 @@
-//! An array that is on the device, and stays there until the guard is dropped.
+//! The guards of fetched arrays, which keep the arrays on the device.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -16,13 +16,13 @@ use crate::array::Array;
 ///
 /// let weights = Placed::new(Array::full(&Host::new(), 4, 0.5f32)?)?;
 /// let here = weights.fetch()?;
-/// assert_eq!(here.iter().sum::<f32>(), 2.0); // an array as any other
+/// assert_eq!(here.iter().sum::<f32>(), 2.0); // works like any other array
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 #[must_use = "the array may leave the device when the guard is dropped"]
 pub struct Fetched<'a, T, D> {
     pub(super) array: MappedRwLockReadGuard<'a, Array<T, D>>,
-    /// After the lock.
+    /// Is dropped after the lock.
     pub(super) _ending: Option<Box<Ending<'a>>>,
 }
 
@@ -39,17 +39,17 @@ pub struct Fetched<'a, T, D> {
 #[must_use = "the array may leave the device when the guard is dropped"]
 pub struct FetchedMut<'a, T, D> {
     pub(super) array: MappedRwLockWriteGuard<'a, Array<T, D>>,
-    /// After the lock.
+    /// Is dropped after the lock.
     pub(super) _ending: Option<Box<Ending<'a>>>,
 }
 
-/// What is done when a guard goes. Mostly there is nothing, so a guard has it in a box: it is three words then, which stay in
-/// registers, and one look tells.
+/// The work of a guard when it is dropped. Most guards have none, so that it is in a box: a guard is three words then, which stay in
+/// registers.
 pub(super) struct Ending<'a> {
     pub(super) slot: &'a dyn Rests,
-    /// Whether the array rests on the host, and leaves.
+    /// Whether the array rests on the host, and has to leave.
     pub(super) leaves: bool,
-    /// The use, if it was written down.
+    /// The use, if it was recorded.
     pub(super) noted: Option<Noted>,
 }
 

@@ -1,6 +1,7 @@
-//! The slots of a device: the copy streams on which their arrays move, how much room they have, and who leaves.
+//! The host memory pool of a device: the slots of its placed arrays, the copy streams on which they move, and the choice of the arrays that
+//! leave.
 //!
-//! A victim is what was used least recently. What is locked stays, and what rests on the device always.
+//! The least recently used array leaves first. Locked arrays stay, and so do arrays with `Placement::Device`.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,60 +17,59 @@ use gpucache_engine::device::{Memory, Stream};
 use gpucache_engine::range::{Clearing, DeviceRange};
 use gpucache_engine::{Error, Result};
 
-/// What a host memory pool knows of a slot, whatever its elements and device.
+/// A slot as its pool sees it, whatever the element type and the device.
 pub(super) trait Rests: Send + Sync {
     fn tag(&self) -> &Tag;
 
     fn pool(&self) -> &Arc<HostPool>;
 
-    /// Copies the array to the host if it was written since it was there, and keeps it on the device. Nothing where somebody has it
-    /// locked.
+    /// Copies the array to the host if it was written since the last copy, and keeps it on the device. Does nothing if the array is locked.
     fn write_back(&self) -> Result<()>;
 
-    /// Has the array leave the device, once it is copied if need be. Returns the bytes that are free then: none where somebody has
-    /// it locked, or where it is away.
+    /// Moves the array to the host, and copies it before if it was written. Returns the bytes freed on the device: 0 if the array is
+    /// locked, or was on the host.
     fn evict(&self) -> Result<u64>;
 
-    /// Has the array come, if it is away and nobody has it locked. Returns whether it came.
+    /// Brings the array to the device, if it is on the host and not locked. Returns whether it came.
     fn bring(&self) -> Result<bool>;
 
-    /// Whether somebody has it locked: a guard, or a move for a moment.
+    /// Whether the array is locked: by a guard, or by a move for a moment.
     fn is_locked(&self) -> bool;
 
-    /// Where the array lies on the device, if it may be moved there by its stream, which works on the same queue as `stream`: nobody has it
-    /// locked, and no copy of it is under way.
+    /// The array's address on the device, if the array's stream may move it: it works on the same queue as `stream`, the array is not
+    /// locked, and no copy of it is pending.
     fn lies_at(&self, stream: &Stream) -> Option<u64>;
 
-    /// Moves the array on the device out of a place that is cleared. Returns whether it is gone from there.
+    /// Moves the array within the device, out of a place that is cleared. Returns whether it left that place.
     fn shift(&self, clearing: &Clearing) -> Result<bool>;
 
-    /// Keeps what a move met that nobody asked for, for the next fallible call on the array's stream; a host without room is
-    /// no failure.
+    /// Keeps the failure of a move that no call asked for. The next fallible call on the array's stream returns it. A host without room
+    /// is no failure.
     fn keep(&self, error: Error);
 }
 
-/// What is known of a slot without its lock.
+/// The part of a slot that needs no lock.
 #[derive(Debug)]
 pub(super) struct Tag {
-    /// Never given again.
+    /// Never used again for another slot.
     pub(super) id: u64,
     pub(super) bytes: u64,
     pub(super) placement: Chosen,
-    /// When it was fetched last, by the clock of its pool.
+    /// The time of the last fetch, by the clock of the pool.
     pub(super) used: AtomicU64,
     /// The recorded entry that made it, and its place among those that this one made.
     pub(super) born_in: AtomicU64,
     pub(super) born_as: AtomicU64,
 }
 
-/// Queues for copies in both directions.
+/// The copy streams in both directions.
 #[derive(Debug)]
 pub(super) struct CopyStreams {
     pub(super) inward: CopyStream,
     pub(super) outward: CopyStream,
 }
 
-/// An array that did not leave, and why.
+/// An array that did not leave, and the reason.
 type Failed = (Arc<dyn Rests>, Error);
 
 /// Has the array's stream return the failure from its next fallible call.
@@ -77,25 +77,25 @@ fn keep(failure: Option<Failed>) {
     failure.into_iter().for_each(|(slot, error)| slot.keep(error));
 }
 
-/// The share by which more is told than is on the device.
+/// The pool reports this share more than is on the device (1/64).
 const TOLD_AHEAD: u64 = 64;
 
-/// How often more arrays leave where what is free lies apart, and cannot be laid side by side. Each time as many bytes leave as are needed.
+/// How often more arrays leave if free memory is not contiguous and cannot be made so. As many bytes leave each time as are needed.
 const MOST_ROUNDS: u32 = 4;
 
 pub(super) struct HostPool {
     stream: Stream,
-    /// The host's side of the copy streams.
+    /// The host memory of the copy streams.
     host: Arc<Memory>,
     copy_streams: OnceLock<CopyStreams>,
     slots: Mutex<Vec<Weak<dyn Rests>>>,
-    /// Who leaves next is at the end: all slots, with the times of their last use, as they were when this was made.
+    /// All slots with the times of their last use when this was made. The next one to leave is at the end.
     victims: Mutex<Vec<(u64, Weak<dyn Rests>)>>,
     /// Counts fetches.
     clock: AtomicU64,
     pub(super) moves: Arc<Moves>,
     pub(super) waits: Waits,
-    /// What the device was told that arrays are likely to need again.
+    /// What the pool reported last as likely to be needed again.
     told: Mutex<u64>,
 }
 
@@ -122,7 +122,7 @@ impl HostPool {
         }
     }
 
-    /// So many bytes more are on the device. What was there at once is likely to be again, and pages are not given back meanwhile.
+    /// Counts bytes that came to the device. The peak is likely to be needed again, so that their pages are not given back meanwhile.
     pub(super) fn came(&self, bytes: u64) {
         let mut resident = 0;
         self.moves.count(|stats| {
@@ -131,14 +131,14 @@ impl HostPool {
         });
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if resident > *told {
-            // A little ahead, so that growth tells seldom.
+            // A little more, so that growth reports seldom.
             let now = resident.saturating_add(resident / TOLD_AHEAD);
             self.stream.memory().tell_demand(*told, now);
             *told = now;
         }
     }
 
-    /// So many bytes less are on the device.
+    /// Counts bytes that left the device.
     pub(super) fn went(&self, bytes: u64) {
         // A sum of more bytes than a number has stayed at the largest one.
         self.moves.count(|stats| stats.resident_bytes = stats.resident_bytes.saturating_sub(bytes));
@@ -148,8 +148,8 @@ impl HostPool {
         self.moves.read().resident_bytes
     }
 
-    /// The next time. Threads that ask at once may get the same one, or go back a little: it orders victims and nothing else, and
-    /// an exchange would cost every fetch 5 ns.
+    /// The next time of the clock. Threads that ask at once may get the same time, or an earlier one. The clock only orders the arrays that
+    /// leave, and an atomic exchange would cost each fetch 5 ns.
     #[inline]
     pub(super) fn now(&self) -> u64 {
         let now = self.clock.load(Relaxed) + 1;
@@ -158,15 +158,15 @@ impl HostPool {
     }
 
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) on a device without queues for copies; otherwise what it answered.
+    /// [`is_unavailable`](Error::is_unavailable) on a device without copy streams; otherwise the answer of the device.
     pub(super) fn copy_streams(&self) -> Result<&CopyStreams> {
         if let Some(copy_streams) = self.copy_streams.get() {
             return Ok(copy_streams);
         }
         let copy_stream = || {
             CopyStream::new(&self.stream, &self.host)?.ok_or_else(|| {
-                let what = "resting on the host";
-                Error::unavailable(what, "this device has no queues for copies", "place the array on the device")
+                let what = "moving an array to the host";
+                Error::unavailable(what, "this device has no copy streams", "place the array on the device")
             })
         };
         let copy_streams = CopyStreams { inward: copy_stream()?, outward: copy_stream()? };
@@ -188,7 +188,7 @@ impl HostPool {
         slots.push(slot);
     }
 
-    /// How many bytes may be on the device: what its limit leaves beside everything else that is alive there.
+    /// The bytes of placed arrays that the device's limit allows beside all other live memory.
     pub(super) fn room(&self) -> u64 {
         let meter = self.stream.meter();
         let (resident, limit) = (self.resident(), meter.limit());
@@ -196,20 +196,20 @@ impl HostPool {
         limit.saturating_sub(live.saturating_sub(resident))
     }
 
-    /// Has arrays leave so that so many bytes more may come, and lie side by side, for an array of `stream`: none for more than there ever
-    /// could be.
+    /// Moves arrays to the host until `bytes` bytes are free and contiguous for an array of `stream`. Does nothing if the device could
+    /// never have as many.
     pub(super) fn make_room(&self, stream: &Stream, bytes: u64) {
         if bytes > self.stream.memory().most() {
             return;
         }
-        // More than all there is, if the sum has no number: then all that may leave does.
+        // Saturated sums are more than all memory: then all arrays leave that may.
         let excess = self.resident().saturating_add(bytes).saturating_sub(self.room());
         if excess > 0 {
-            // There may be room all the same, as the allocation that follows tells.
+            // There may be room all the same, which the allocation that follows finds out.
             let (_, failure) = self.evict_least_recent(excess);
             keep(failure);
         }
-        // Where nothing ever left there is room to grow.
+        // If no array ever left, the range has room to grow.
         for _ in 0..if self.evictions() > 0 { MOST_ROUNDS } else { 0 } {
             if self.clear(stream, bytes) {
                 break;
@@ -232,10 +232,11 @@ impl HostPool {
         locked.fold(0, |sum, slot| sum.saturating_add(slot.tag().bytes))
     }
 
-    /// Has what was used least recently leave, until so many bytes are free or none may leave any more. Returns the bytes.
+    /// Moves the least recently used arrays to the host, until `bytes` bytes are free or no other array may leave. Returns the bytes.
     ///
     /// # Errors
-    /// A failure of the device, or of work on it, that kept an array from leaving, where none left. Its stream keeps it otherwise.
+    /// A failure of the device, or of work on it, that kept an array from leaving, if none left. If some left, the array's stream keeps the
+    /// failure.
     #[cold]
     pub(super) fn evict(&self, bytes: u64) -> Result<u64> {
         match self.evict_least_recent(bytes) {
@@ -247,7 +248,7 @@ impl HostPool {
         }
     }
 
-    /// The same. Returns the bytes, and the first array that did not leave for a failure.
+    /// The same. Returns the bytes, and the first array that a failure kept from leaving.
     #[cold]
     fn evict_least_recent(&self, bytes: u64) -> (u64, Option<Failed>) {
         let (mut freed, mut failure) = (0, None);
@@ -263,7 +264,7 @@ impl HostPool {
         self.victims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sorts all slots by their last use, once for many that leave: whoever is used meanwhile is behind all that are not.
+    /// Sorts all slots by their last use, once for many that leave. Slots that are used meanwhile do not leave.
     fn line_up(&self) {
         let timed = |slot: &Weak<dyn Rests>| Some((slot.upgrade()?.tag().used.load(Relaxed), slot.clone()));
         let slots = self.slots().clone();
@@ -272,8 +273,8 @@ impl HostPool {
         *self.victims() = victims;
     }
 
-    /// Has those who are lined up leave until `freed` are so many bytes. What fails leaves the array where it is, and the next one
-    /// may go; the first failure is told.
+    /// Moves the sorted arrays to the host until `freed` reaches `bytes`. An array that fails to leave stays, and the next one is tried.
+    /// The first failure is returned.
     fn evict_lined_up(&self, bytes: u64, freed: &mut u64, failure: &mut Option<Failed>) {
         let next = || self.victims().pop();
         while *freed < bytes
@@ -286,19 +287,19 @@ impl HostPool {
             }
             match slot.evict() {
                 Ok(bytes) => *freed = freed.saturating_add(bytes),
-                // A host without room, a capture, or a device without queues for copies: the shortage is what is to be told.
+                // A host without room, a capture, or a device without copy streams: the out-of-memory error is what matters.
                 Err(error) if error.is_out_of_memory() || error.is_unavailable() => {}
                 Err(error) => _ = failure.get_or_insert((slot, error)),
             }
         }
     }
 
-    /// Counts what is over by now of what was timed.
+    /// Counts the timed waits that are over by now.
     pub(super) fn settle(&self) {
         self.waits.settle(&self.moves);
     }
 
-    /// The stream by which the pool was made.
+    /// The stream that the pool was made with.
     pub(super) fn stream(&self) -> &Stream {
         &self.stream
     }

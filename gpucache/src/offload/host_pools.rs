@@ -1,4 +1,4 @@
-//! The host memory pools of all devices, and what is counted of each and of each scope, for the program to ask.
+//! The host memory pools of all devices, and the counts of each device and each scope.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -11,7 +11,7 @@ use gpucache_engine::base::sync::{LazyLock, Mutex, MutexGuard};
 use gpucache_engine::cache::NamedCaches;
 use gpucache_engine::device::{Memory, Stream};
 
-/// A device's memory, whether arrays of it are placed now or not.
+/// A device's memory, and its pool while it has placed arrays.
 struct DeviceMoves {
     id: u64,
     memory: Weak<Memory>,
@@ -33,17 +33,17 @@ fn accounts() -> MutexGuard<'static, Accounts> {
     ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is counted for the scope of this name.
+/// The counts of the scope with this name.
 pub(super) fn account(name: Arc<str>) -> Arc<Moves> {
     let mut accounts = accounts();
     if accounts.len() == accounts.capacity() {
-        // Those whose names are forgotten.
+        // Drops the counts of forgotten scopes.
         accounts.retain(|known, _| *known == name || NamedCaches::find(known).is_some());
     }
     accounts.entry(name).or_default().clone()
 }
 
-/// The host memory pool of a memory, if any array of it was placed that lives.
+/// The pool of a memory, if it has a placed array.
 fn of_memory(id: u64) -> Option<Arc<HostPool>> {
     host_pools().iter().find(|known| known.id == id).and_then(|known| known.pool.upgrade())
 }
@@ -57,7 +57,7 @@ pub(super) fn of(stream: &Stream) -> Arc<HostPool> {
     let host = stream.memory().host_side().clone();
     let mut host_pools = host_pools();
     let before = host_pools.iter().position(|known| known.id == stream.memory_id());
-    // Another thread may have been faster.
+    // Another thread may have made it meanwhile.
     if let Some(other) = before.and_then(|place| host_pools[place].pool.upgrade()) {
         return other;
     }
@@ -69,17 +69,17 @@ pub(super) fn of(stream: &Stream) -> Arc<HostPool> {
     pool
 }
 
-/// Has arrays of a device leave until so many bytes are free, or none may leave any more. Returns the bytes.
+/// Moves arrays of a device to the host until `bytes` bytes are free, or no other array may leave. Returns the bytes.
 fn spill_of(memory: u64, bytes: u64) -> Result<u64> {
     of_memory(memory).map_or(Ok(0), |pool| pool.evict(bytes))
 }
 
-/// The bytes of a device's arrays that guards keep there.
+/// The bytes of a device's arrays that guards keep on it.
 fn fetched_of(memory: u64) -> u64 {
     of_memory(memory).map_or(0, |pool| pool.fetched())
 }
 
-/// The figures of all moves on a device.
+/// The counts of all moves on a device.
 pub(crate) fn stats_of_memory(memory: &Memory) -> OffloadStats {
     // The host's memory stays held when no array is left, until it is trimmed.
     let host_bytes = memory.known_host_side().map_or(0, |host| host.meter().held());
@@ -91,8 +91,8 @@ pub(crate) fn stats_of_memory(memory: &Memory) -> OffloadStats {
     OffloadStats { host_bytes, ..stats }
 }
 
-/// What arrays that may move to the host did so far in the entries of the scope `name`, over all threads and devices; `None` if none
-/// was placed or moved there, or the name is forgotten. A move counts for the outermost scope that its thread is in.
+/// The counts of the moves in the entries of the scope `name`, over all threads and devices; `None` if no array was placed or moved there,
+/// or the name is forgotten. A move counts for the outermost scope of its thread.
 pub(crate) fn stats_of_scope(name: &str) -> Option<OffloadStats> {
     let live: Vec<Arc<HostPool>> = host_pools().iter().filter_map(|known| known.pool.upgrade()).collect();
     live.iter().for_each(|pool| pool.settle());

@@ -36,7 +36,7 @@
 // | `slot` | where an array is, and how it leaves |
 // | `slot::coming` | how it comes |
 // | `recorder` | what the thread knows: which entry a use is of, and whether it goes as expected |
-// | `recorder::thread` | all that there is of a thread: the next uses by a known order, where a fetch sees them; what is counted and timed |
+// | `recorder::thread` | the state of a thread: the next uses of a known order, where a fetch sees them; counts and times |
 // | `recorder::learned` | an entry that is written down |
 // | `recorder::followed` | an entry that goes by a known order, and makes the moves that are due |
 // | `recorder::timetable` | those moves: which arrays a fetch brings ahead of their use (prefetch), and how this becomes better |

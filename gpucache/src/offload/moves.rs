@@ -1,4 +1,4 @@
-//! What moved between a device and the host, counted.
+//! [`OffloadStats`]: the counts of what moved between a device and the host.
 
 use std::fmt;
 use std::sync::PoisonError;
@@ -8,7 +8,7 @@ use super::speed::Speed;
 use gpucache_engine::base::amounts::{Bytes, Count, add};
 use gpucache_engine::base::sync::{Mutex, MutexGuard};
 
-/// What arrays that may move to host memory did so far, on a device or in the entries of a scope.
+/// How arrays moved between a device and host memory so far: all arrays of a device, or those in the entries of a scope.
 ///
 /// ```
 /// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};
@@ -16,7 +16,7 @@ use gpucache_engine::base::sync::{Mutex, MutexGuard};
 /// let device = Host::new_stream()?;
 /// let weights = Placed::new(device.zeros::<f32>(1 << 20)?)?;
 /// weights.set_placement(Placement::Host)?; // leaves
-/// drop(weights.fetch()?); // comes, and leaves again, without another copy as nobody wrote it
+/// drop(weights.fetch()?); // comes and leaves again, without another copy, since nobody wrote it
 /// let stats = device.stats().offload;
 /// assert_eq!((stats.bytes_out, stats.bytes_in, stats.evictions), (4 << 20, 4 << 20, 2));
 /// println!("{stats}");
@@ -32,40 +32,40 @@ pub struct OffloadStats {
     pub bytes_out: u64,
     /// How often an array left the device.
     pub evictions: u64,
-    /// Bytes copied on the device, so that free memory lay side by side.
+    /// Bytes copied within the device, so that free memory became contiguous.
     pub shifted_bytes: u64,
-    /// How often an array had to come when it was asked for.
+    /// How often a fetch had to bring an array from the host.
     pub demanded: u64,
-    /// Bytes of those.
+    /// The bytes of those arrays.
     pub bytes_demanded: u64,
-    /// How often an array came before it was asked for.
+    /// How often an array was brought ahead of its fetch (prefetch).
     pub prefetched: u64,
-    /// For how long streams had nothing to do but wait for moves: for a copy, or for a thread that makes the move, and waits for
-    /// memory meanwhile. The time is taken on the streams, between what they did before the move and what they may do next, so that
-    /// a move beside work counts nothing. What is not over yet is not in it, nor what a device does whose
-    /// [`Backend::mark`](crate::device::backend::Backend::mark) tells no time.
+    /// For how long streams only waited for moves: for a copy, or for a thread that makes the move and waits for memory meanwhile. The
+    /// time is measured on the streams, from the end of the work before the move to the beginning of the work after it. A move beside
+    /// other work counts nothing. Waits that are not over yet do not count. A device whose
+    /// [`Backend::mark`](crate::device::backend::Backend::mark) reports no time counts nothing.
     ///
-    /// Of the entries that go by a known order the first two by the same moves are timed, and then one of sixteen. Each of these counts
-    /// for the entries since the one that was timed before it.
+    /// Of the entries in a known order, gpucache times the first two with the same moves, and then one in sixteen. A timed entry counts
+    /// for all entries since the previous timed one.
     pub waited: Duration,
-    /// How long the copies took, counted in the same entries.
+    /// How long the copies took, in the same entries.
     pub copying: Duration,
-    /// Uses that were not the expected ones. What follows in the same entry is written down anew; an entry that ends before all
-    /// that was expected has one.
+    /// Fetches that were not the expected ones. The rest of such an entry is recorded again. An entry that ends before all expected
+    /// fetches counts as one.
     pub mispredictions: u64,
-    /// Time spent on computing schedules.
+    /// The time spent on computing schedules.
     pub layout_time: Duration,
-    /// Bytes on the device now; none of a scope.
+    /// Bytes of placed arrays on the device now; 0 for a scope.
     pub resident_bytes: u64,
-    /// Bytes held of the host's memory; none of a scope.
+    /// Reserved bytes of host memory; 0 for a scope.
     pub host_bytes: u64,
-    /// Those of them that could not be pinned: while such are copied, the thread that asked for it waits.
+    /// The part of those bytes that could not be pinned. A thread that copies such memory waits for the copy.
     pub pageable_bytes: u64,
 }
 
 impl OffloadStats {
-    /// What was done since an earlier reading, as in the last steps of a training. What is on the device, and held of the host, is that of
-    /// this reading.
+    /// The counts since an earlier reading, as for the last steps of a training. Bytes on the device and of host memory are those of this
+    /// reading.
     ///
     /// ```
     /// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};
@@ -85,7 +85,7 @@ impl OffloadStats {
         since
     }
 
-    /// Adds what was done, and what is held.
+    /// Adds the counts and bytes of another reading.
     pub(crate) fn add(&mut self, more: &OffloadStats) {
         self.combine(more, u64::saturating_add);
         add(&mut self.resident_bytes, more.resident_bytes);
@@ -124,7 +124,7 @@ impl OffloadStats {
         [&mut self.waited, &mut self.copying, &mut self.layout_time]
     }
 
-    /// The share of the time of all copies that no stream waited for, from 0 to 1; `None` where none was timed.
+    /// The share of the copies' time that no stream waited for, from 0 to 1; `None` if no copy was timed.
     ///
     /// ```
     /// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};
@@ -164,16 +164,16 @@ impl fmt::Display for OffloadStats {
     }
 }
 
-/// What is counted for a device or for a scope.
+/// The counts of a device or of a scope.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     stats: Mutex<OffloadStats>,
-    /// The copies that were timed; none of a scope.
+    /// The timed copies; empty for a scope.
     speed: Mutex<Speed>,
 }
 
 impl Moves {
-    /// Without what is held of the host's memory.
+    /// The counts, without the bytes of host memory.
     pub(super) fn read(&self) -> OffloadStats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! What a program has of an array that may rest on the host.
+//! [`Placed`]: an array that may move to host memory, as a program has it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,14 +17,16 @@ use crate::device::Device;
 use gpucache_engine::Result;
 use gpucache_plan::offload::Access;
 
-/// An array that may rest on the host while nobody uses it, so that more can be trained than fits the device.
+/// An array that may move to host memory while nobody uses it, so that a program can train a model that does not fit the device.
 ///
-/// [`fetch`](Placed::fetch) and [`fetch_mut`](Placed::fetch_mut) give it on the device: it comes from the host if need be, in the order of
-/// its stream, and stays as long as the guard lives. What is only read needs no copy when it leaves again. Where it rests is its
-/// [`Placement`]: `Auto` leaves what fits on the device, and beyond the device's [`limit`](crate::device::Device::set_limit), or where an allocation finds
-/// no memory, what was used least recently leaves.
+/// [`fetch`](Placed::fetch) and [`fetch_mut`](Placed::fetch_mut) return the array on the device. If it is on the host, they copy it back,
+/// in the order of its stream. The array stays on the device while the guard lives. An array that was only read leaves again without a
+/// copy.
 ///
-/// Its memory is of no scope. Where it leaves and comes, it does so on queues of its own, beside the work of the program's streams.
+/// Its [`Placement`] says where it rests. With `Auto` it stays on the device while it fits. When the device's
+/// [limit](crate::device::Device::set_limit) is reached, or an allocation finds no memory, the least recently used arrays move to the host.
+///
+/// Its memory belongs to no scope. Copies run on streams of their own, beside the work of the program's streams.
 ///
 /// ```
 /// use gpucache::{device::Virtual, prelude::*, stats, offload::Placed};
@@ -46,8 +48,8 @@ pub struct Placed<T: Element, D: Device> {
 }
 
 impl<T: Element, D: Device> Placed<T, D> {
-    /// Places an array: as the innermost scope says that says it ([`Scope::placement`](crate::Scope::placement)), or else as
-    /// [`set_default_placement`](crate::offload::set_default_placement) does. To rest on the host it leaves now.
+    /// Places an array. It gets the placement of the innermost scope that has one ([`Scope::placement`](crate::Scope::placement)), or
+    /// else the default ([`set_default_placement`](crate::offload::set_default_placement)). With `Placement::Host` it leaves at once.
     ///
     /// # Errors
     /// As for [`set_placement`](Placed::set_placement); the array is dropped then.
@@ -73,8 +75,8 @@ impl<T: Element, D: Device> Placed<T, D> {
         Placed { slot: Slot::new(pool, array, placement), dims }
     }
 
-    /// A new array of zeros, for which others leave if there is no room. Its memory is of no scope, so that it makes no plan
-    /// differ. It rests where [`new`](Placed::new) has one rest, and leaves for that behind its next use.
+    /// A new array of zeros. If there is no room for it, other placed arrays move to the host. Its memory belongs to no scope, so that no
+    /// plan deviates for it. It gets the placement that [`new`](Placed::new) gives. With `Placement::Host` it leaves after its next use.
     ///
     /// # Errors
     /// As for [`Array::zeros`].
@@ -92,15 +94,17 @@ impl<T: Element, D: Device> Placed<T, D> {
         Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, recorder::placement()))
     }
 
-    /// The array on its device, to be read: as long as the guard lives it stays. Several threads may read it at once.
+    /// The array on its device, to be read. It stays there while the guard lives. Several threads may read it at once.
     ///
     /// # Errors
-    /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if nothing else may leave for it; [`is_unavailable`](crate::Error::is_unavailable) if it
-    /// is away and a graph is captured, or in a handler ([`on_pressure`](crate::device::Device::on_pressure)) of the shortage that it met itself on its way;
-    /// a failure of the device. The array stays where it is then.
+    /// The array stays where it is if this fails:
+    /// - [`is_out_of_memory`](crate::Error::is_out_of_memory) if no other array may leave for it.
+    /// - [`is_unavailable`](crate::Error::is_unavailable) if the array is on the host while a graph is captured, or if a pressure handler
+    ///   ([`on_pressure`](crate::device::Device::on_pressure)) fetches the array that is already being fetched.
+    /// - A failure of the device.
     ///
-    /// Threads that fetch the same array wait for the one that copies it. They do not wait for a handler that this one calls, beyond a
-    /// quarter of a second: the fetch is an out-of-memory error then.
+    /// Threads that fetch the same array wait for the thread that copies it. If that thread calls a pressure handler meanwhile, they wait
+    /// for a quarter of a second at most, and then return an out-of-memory error.
     ///
     /// ```
     /// use gpucache::{prelude::*, offload::Placed};
@@ -122,7 +126,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         self.fetch_anyhow(noted)
     }
 
-    /// Where the array may have to come, or something is to be done when the guard goes.
+    /// For an array that may be on the host, and for guards that have work to do when they are dropped.
     #[inline(never)]
     fn fetch_anyhow(&self, noted: Option<Noted>) -> Result<Fetched<'_, T, D>> {
         loop {
@@ -133,7 +137,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         }
     }
 
-    /// The array on its device, to be written and read: as long as the guard lives it stays.
+    /// The array on its device, to be written and read. It stays there while the guard lives.
     ///
     /// # Errors
     /// As for [`fetch`](Placed::fetch).
@@ -158,7 +162,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         self.fetch_mut_anyhow(noted)
     }
 
-    /// The same for an array that is to be written, or that nobody wrote since it came.
+    /// As `fetch_anyhow`, for writing.
     #[inline(never)]
     fn fetch_mut_anyhow(&self, noted: Option<Noted>) -> Result<FetchedMut<'_, T, D>> {
         loop {
@@ -176,7 +180,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         if recorder::is_known(tag, access) { None } else { recorder::note(&self.slot, access) }
     }
 
-    /// Whether there is nothing to be done when the guard goes.
+    /// Whether the guard has no work to do when it is dropped.
     #[inline(always)]
     fn ends_plainly(&self, noted: Option<Noted>) -> bool {
         noted.is_none() && self.placement() != Placement::Host
@@ -187,7 +191,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         (leaves || noted.is_some()).then(|| Box::new(Ending { slot: &*self.slot, leaves, noted }))
     }
 
-    /// Where it rests.
+    /// Where the array rests while nobody uses it.
     ///
     /// ```
     /// use gpucache::{prelude::*, offload::{Placed, Placement}};
@@ -201,7 +205,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         self.slot.tag.placement.get()
     }
 
-    /// Has it rest elsewhere from its next use on; it neither comes nor leaves now.
+    /// Changes where the array rests, from its next use on. The array does not move now.
     ///
     /// ```
     /// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};
@@ -210,7 +214,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// let mut placed = Placed::<u8, _>::zeros(&device, 1000)?;
     /// placed.choose_placement(Placement::Host);
     /// assert_eq!(device.stats().offload.resident_bytes, 1000);
-    /// placed.fetch_mut()?.fill(1); // and then it leaves
+    /// placed.fetch_mut()?.fill(1); // the array leaves when the guard is dropped
     /// assert_eq!(device.stats().offload.resident_bytes, 0);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
@@ -218,7 +222,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         self.slot.tag.placement.set(placement);
     }
 
-    /// Has it rest elsewhere: it comes or leaves at once, if nobody uses it.
+    /// Changes where the array rests, and moves it there at once if nobody uses it.
     ///
     /// # Errors
     /// As for [`fetch`](Placed::fetch).
@@ -253,7 +257,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         &self.dims
     }
 
-    /// Its bytes.
+    /// The bytes of its elements.
     ///
     /// ```
     /// use gpucache::{prelude::*, offload::Placed};
@@ -265,7 +269,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         self.slot.tag.bytes as usize
     }
 
-    /// The device that it is fetched to.
+    /// The device to which it is fetched.
     ///
     /// ```
     /// use gpucache::{prelude::*, offload::Placed};
@@ -293,7 +297,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         self.fetch()?.to_vec()
     }
 
-    /// The array, on its device, which it does not leave any more.
+    /// The array itself, on its device. It does not move any more.
     ///
     /// # Errors
     /// As for [`fetch`](Placed::fetch); the array is dropped then.
@@ -309,7 +313,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         self.slot.take()?.ok_or_else(gone)
     }
 
-    /// A copy of it, placed as it is.
+    /// A copy with the same placement.
     ///
     /// # Errors
     /// As for [`fetch`](Placed::fetch) and [`Array::try_clone`].

@@ -1,4 +1,4 @@
-//! Where an array rests while nobody uses it, and what says so for those that are placed.
+//! [`Placement`]: where an array rests while nobody uses it, and the default for new arrays.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -12,23 +12,24 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Placement {
-    /// On the device, always.
+    /// Always on the device.
     Device,
-    /// On the host: it leaves the device when its last guard is dropped.
+    /// On the host. The array leaves the device when its last guard is dropped.
     Host,
-    /// On the device as long as there is room for it.
+    /// On the device, until its memory is needed for something else.
     #[default]
     Auto,
 }
 
-/// Of the process.
+/// The default of the process.
 static DEFAULT: Chosen = Chosen::new(Placement::Auto);
 
-/// Where arrays rest from now on that are placed outside of scopes that say it: `Auto`, unless this was called.
+/// Sets the placement of arrays that are placed from now on. Without this call it is `Auto`.
 ///
-/// It is of the whole process, all threads and devices: whoever starts a program knows whether its arrays fit, and the code that
-/// places them, which may be a library's, need not. What is placed already stays as it is. A scope says it for what is placed inside
-/// ([`Scope::placement`](crate::Scope::placement)), and [`Placed::choose_placement`](super::Placed::choose_placement) for one array.
+/// The default holds for the whole process, on all threads and devices: the author of a program knows whether its arrays fit, and a library
+/// that places arrays need not know. Arrays that are placed already stay as they are. A scope can set another placement for the arrays
+/// placed inside it ([`Scope::placement`](crate::Scope::placement)), and
+/// [`Placed::choose_placement`](super::Placed::choose_placement) sets that of one array.
 ///
 /// ```
 /// use gpucache::{offload::{Placed, Placement, set_default_placement}, prelude::*};
@@ -43,7 +44,7 @@ pub fn set_default_placement(placement: Placement) {
     DEFAULT.set(placement);
 }
 
-/// Where an array rests that is placed now, if no scope says it.
+/// The placement of a new array, if no scope sets one.
 pub(super) fn of_process() -> Placement {
     DEFAULT.get()
 }

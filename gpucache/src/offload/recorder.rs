@@ -1,11 +1,11 @@
-//! The order of uses in the entries of a scope, on each thread, and the moves that are made by it.
+//! The order of fetches in the entries of a scope, on each thread, and the moves that follow from it.
 //!
-//! What is fetched in an entry of the outermost scope is written down. Once two entries in a row were alike, the next use of
-//! everything is known, and where arrays had to leave, a schedule of moves is computed ([`schedule`](gpucache_plan::offload::schedule)): from then on the
-//! entry is followed, and each use makes the moves that are due before it, while the recorder is not borrowed. An entry that differs is written down anew, and what has
-//! to leave is what was used least recently.
+//! The recorder records the fetches in each entry of the outermost scope. Once two entries in a row were alike, the next use of each array
+//! is known. If arrays had to leave, the recorder computes a schedule of moves ([`schedule`](gpucache_plan::offload::schedule)). From then
+//! on it follows the entries: each fetch makes the moves that are due before it, while the recorder is not borrowed. An entry that differs
+//! is recorded again, and meanwhile the least recently used arrays leave.
 //!
-//! Arrays that are made in an entry are other ones in each: they go by their number among those.
+//! Arrays that are made in an entry are different ones in each entry. The recorder knows them by their number within the entry.
 
 mod followed;
 mod learned;
@@ -39,7 +39,7 @@ pub(super) type Name = u64;
 
 const BORN: Name = 1 << 63;
 
-/// One use, as it is written down.
+/// One recorded use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) name: Name,
@@ -51,14 +51,14 @@ static ENTRIES: AtomicU64 = AtomicU64::new(1);
 
 /// What a thread knows of its entries.
 struct Recorder {
-    /// The entry that it is in.
+    /// The entry that the thread is in.
     entry: Option<Entry>,
     /// The same among all that were recorded.
     number: u64,
     begun: Instant,
     born: u64,
     now: Now,
-    /// What is counted of the scope.
+    /// The counts of the scope.
     account: Account,
     /// Whether the last moves of the entry are made, in whatever scope the thread is by now.
     is_ending: bool,
@@ -66,14 +66,14 @@ struct Recorder {
     left: Left,
 }
 
-/// What is dropped once the recorder is not borrowed any more: the destructor of a device or of a stream may be code of the program.
+/// Values to drop once the recorder is not borrowed any more, since the destructor of a device or a stream may be code of the program.
 #[derive(Default)]
 struct Left {
-    /// Each may be the last to know the pool of a device.
+    /// Each may be the last owner of a device's pool.
     entries: Vec<Now>,
     /// Of arrays that may be gone by now.
     slots: Vec<Arc<dyn Rests>>,
-    /// Its arrays are to be laid side by side, which may call code of the program.
+    /// The arrays of this pool are to be made contiguous, which may call code of the program.
     apart: Option<Arc<HostPool>>,
 }
 
@@ -82,11 +82,11 @@ type Account = Option<Arc<Moves>>;
 /// Moves that are due.
 type Due = Vec<(Arc<dyn Rests>, What)>;
 
-/// How the entry that is under way goes.
+/// The state of the current entry.
 enum Now {
-    /// It is written down.
+    /// The entry is recorded.
     Recording(Learned),
-    /// It goes by what is known.
+    /// The entry follows a known order.
     Following(Box<Followed>),
 }
 
@@ -96,23 +96,23 @@ impl Default for Now {
     }
 }
 
-/// What is known of a scope's entries.
+/// The known entries of a scope.
 #[derive(Default)]
 struct History {
-    /// The last entry that was written down.
+    /// The last recorded entry.
     last: Option<Learned>,
-    /// What the next one is expected to do.
+    /// The expected course of the next entry.
     known: Option<Box<Followed>>,
 }
 
-/// A use that was written down, and is under way: of an entry, the place.
+/// A recorded use whose guard lives: its entry, and its place there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noted {
     entry: NonZeroU64,
     place: u32,
 }
 
-/// A use of `slot` is about to be made that is not known yet. Its end is to be told ([`ended`]) if it was written down.
+/// Notes a use of `slot` that is not expected. If it is recorded, the caller reports its end ([`ended`]).
 #[inline(never)]
 pub(super) fn note(slot: &Arc<impl Rests + 'static>, access: Access) -> Option<Noted> {
     with_entry(Entry::outermost()?, |recorder, entry| recorder.note_use(entry, slot, access))?
@@ -124,7 +124,7 @@ pub(super) fn ended(noted: Noted) {
     with(|recorder| recorder.end_use(noted));
 }
 
-/// An array is about to be made, and needs room: what is to leave before it does so now.
+/// Makes the moves that are due before a new array is made.
 #[inline(never)]
 pub(super) fn make_way() {
     if let Some(entry) = Entry::outermost() {
@@ -141,7 +141,7 @@ pub(super) fn gone(tag: &Tag) {
     with(|recorder| recorder.lose(tag));
 }
 
-/// Lays the arrays of a pool side by side, after which the entry that is under way begins to count.
+/// Makes the arrays of a pool contiguous. The current entry counts from then on.
 #[cold]
 fn tidy(pool: &HostPool) {
     pool.tidy();
@@ -177,12 +177,12 @@ fn with_entry<R>(entry: Entry, act: impl FnOnce(&mut Recorder, Entry) -> R) -> O
     Some(answer)
 }
 
-/// Makes moves. One that meets a shortage may call handlers of the program. What fails is made up for when the array is asked for.
+/// Makes moves. A move that finds no memory may call handlers of the program. A failed move is made up for by the fetch of its array.
 fn make(due: Due) {
     for (slot, what) in due {
         match what {
             What::WriteBack => _ = slot.write_back(),
-            // It may have been given that place since.
+            // Its placement may have changed meanwhile.
             What::Evict if slot.tag().placement.get() == Placement::Device => {}
             What::Evict => _ = slot.evict(),
             What::Prefetch => {
@@ -346,7 +346,7 @@ impl Recorder {
         }
     }
 
-    /// A use that nothing was known of, or another one than was expected.
+    /// Records a use that was not known, or not the expected one.
     #[cold]
     fn record(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) -> Option<Noted> {
         THREAD.with(|thread| thread.ahead.clear());

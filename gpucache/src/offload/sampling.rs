@@ -1,6 +1,6 @@
-//! Which entries of a known order are timed: marks would be the only events that their fetches cost.
+//! Which entries of a known order are timed. Not all are, since marks would be the only events that their fetches cost.
 //!
-//! The first entries by new moves are timed, and then one in sixteen, which counts for those since the last one that was timed.
+//! The first entries with new moves are timed, and then one in sixteen. A timed entry counts for all entries since the previous timed one.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) struct Sample {
     waits: Mutex<Waited>,
 }
 
-/// What moves are timed for: an entry of a known order, or nothing more than the counts.
+/// The purpose of timed moves: an entry of a known order, or the counts alone.
 pub(super) type Timing = Option<Arc<Sample>>;
 
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl Sample {
         waits.stretches[stretch] = waits.stretches[stretch].saturating_add(length);
     }
 
-    /// What it waited in each stretch up to the last in which it did, once all of that is over.
+    /// The waits in each stretch up to the last stretch with one, once all of them are over.
     pub(super) fn waits(&self) -> Option<Vec<Duration>> {
         let waits = self.lock();
         (waits.open == 0).then(|| waits.stretches.clone())
@@ -95,8 +95,8 @@ impl Sampling {
         }
     }
 
-    /// The entry that is under way, if the work between its uses is to be timed too. What the first one by some moves does is not
-    /// what follows from them. In the second one the thread may be late, as memory is still taken, so that some later ones are asked too.
+    /// The current entry, if the work between its uses is to be timed too. The first entry with new moves does not follow from them yet. In
+    /// the second one the thread may be late, since memory is still taken, so that some later ones are timed too.
     pub(super) fn paced(&self) -> Timing {
         let is_paced = self.entries == FIRST || self.entries <= LAST_PACED && self.entries.is_multiple_of(EVERY);
         self.sample.clone().filter(|_| is_paced)

@@ -1,8 +1,8 @@
-//! Arrays that move on the device, so that an array which comes, or is made, finds its bytes side by side.
+//! Moves arrays within the device, so that an array that comes, or is new, finds contiguous memory.
 //!
-//! Arrays of several sizes that come and go leave free memory apart. Pages could move under it, but a page goes only once no work uses it,
-//! for which the thread waits until its stream runs dry. A copy on the device is in order with the stream, and takes a fiftieth of
-//! what a copy over the bus does.
+//! Arrays of several sizes that come and go fragment the free memory. Pages could move, but a page moves only once no work uses it, and the
+//! thread would wait until its stream is idle. A copy on the device is in order with the stream, and takes a fiftieth of the time of a
+//! copy over the bus.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use gpucache_engine::device::Stream;
 use gpucache_engine::range::{Clearing, DeviceRange};
 
 impl HostPool {
-    /// Has all arrays leave that may, and gives the pages back that are free then: what comes next lies side by side again. The thread
+    /// Moves all arrays to the host that may leave, and gives the free pages back, so that later arrays get contiguous memory. The thread
     /// waits for all work.
     #[cold]
     pub(super) fn tidy(&self) {
@@ -24,16 +24,16 @@ impl HostPool {
         }
         for slot in self.slots_now().iter().filter_map(Weak::upgrade) {
             if slot.tag().placement.get() != Placement::Device {
-                // What fails stays where it is.
+                // An array that fails to leave stays.
                 let _ = slot.evict();
             }
         }
-        // What fails is met by the next call on the stream.
+        // The next call on the stream meets a failure again.
         let _ = stream.synchronize().and_then(|()| range.empty());
     }
 
-    /// Has so many bytes be free side by side for `stream`, if they are free, but apart, and there can be no more. Whether that is so now, or
-    /// nothing helps. What fails leaves arrays where they are: the allocation tells what is wrong.
+    /// Makes `bytes` free bytes contiguous for `stream`, if as many are free but apart and the range cannot grow. Returns whether they are
+    /// contiguous now, or nothing helps. After a failure arrays stay where they are, and the allocation reports it.
     pub(super) fn clear(&self, stream: &Stream, bytes: u64) -> bool {
         let Some(range) = DeviceRange::of(stream) else { return true };
         if !range.lies_apart(bytes) || stream.can_capture() && stream.is_capturing() {
@@ -48,13 +48,13 @@ impl HostPool {
         found.is_some_and(|clearing| shift_all(&clearing, &movable).is_ok()) && !range.lies_apart(bytes)
     }
 
-    /// How often pages of the pool's device went away, so far.
+    /// How often pages of the pool's device were unmapped so far.
     pub(super) fn pages_gone(&self) -> u64 {
         self.stream().meter().read().unmapped_pieces
     }
 }
 
-/// Moves what lies in a place, the largest first, as it was found to fit.
+/// Moves the arrays of a place, the largest first, as they were found to fit.
 fn shift_all(clearing: &Clearing, movable: &[(u64, Arc<dyn Rests>)]) -> Result<()> {
     let at = |address: &u64| movable.binary_search_by_key(address, |(at, _)| *at).ok();
     let mut moved: Vec<_> = clearing.blocks.iter().filter_map(at).map(|place| &movable[place].1).collect();

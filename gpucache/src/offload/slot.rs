@@ -1,10 +1,10 @@
-//! Where an array is, and how it moves.
+//! The slot of a placed array: where the array is, and how it moves.
 //!
-//! Invariants: an array is on the device, or away, or both, and then both are equal unless it was written since it came (`is_clean`).
-//! It leaves only where nobody has it locked, and only once its copy on the host is complete in the order of the streams.
+//! Invariants: an array is on the device, on the host, or on both. If it is on both, the two are equal unless the array was written since
+//! it came (`is_clean`). An array leaves only while nobody has it locked, and only once its copy on the host is complete in stream order.
 
-//! A move may have to wait for memory, for which handlers of the program are called. So memory for a copy is found while no slot
-//! is locked; then the slot is locked, and if another thread was faster the memory goes back.
+//! A move may have to wait for memory, and then handlers of the program are called. So memory for a copy is allocated while no slot is
+//! locked. Then the slot is locked. If another thread moved the array meanwhile, the memory is freed.
 
 mod coming;
 
@@ -37,11 +37,11 @@ pub(super) struct Slot<T, D> {
     pub(super) pool: Arc<HostPool>,
     device: D,
     state: RwLock<State<T, D>>,
-    /// To have the array come.
+    /// One thread brings the array, and the others wait.
     coming: Arc<Errand>,
 }
 
-/// The state, locked by this crate for a moment, in which it runs no code of the program.
+/// The state, locked by this crate for a moment. No code of the program runs meanwhile.
 struct Locked<'a, T, D> {
     state: RwLockWriteGuard<'a, State<T, D>>,
     _held: Held,
@@ -71,45 +71,45 @@ impl<T, D> DerefMut for Locked<'_, T, D> {
 pub(super) struct State<T, D> {
     pub(super) here: Option<Array<T, D>>,
     away: Option<Away<T>>,
-    /// Whether both sides are equal, or the array is away. Where it is not, there is no copy left to come behind, and nothing away.
+    /// Whether both sides are equal, or the array is on the host alone. If not, no copy is pending, and nothing is on the host.
     is_clean: bool,
-    /// The copy by which it came, until the array's stream comes behind that.
+    /// The copy to the device, until the array's stream waits for it.
     arrival: Option<Fence>,
-    /// The copy by which it was written back, which does not hinder those who read it.
+    /// The copy to the host. Readers of the array need not wait for it.
     departure: Option<Fence>,
 }
 
 impl<T: Element, D: Device> State<T, D> {
-    /// Puts the array's stream behind the copy by which it came: the copies that the copy stream makes later are nothing to it.
+    /// Makes the array's stream wait for the copy to the device, and for no later copy of the copy stream.
     fn arrive(&mut self) -> Result<()> {
         follow(&mut self.here, &mut self.arrival)
     }
 
-    /// The same behind the copy by which it was written back, for who writes it or has it leave.
+    /// The same for the copy to the host too, before the array is written or leaves.
     fn settle(&mut self) -> Result<()> {
         self.arrive()?;
         follow(&mut self.here, &mut self.departure)
     }
 
-    /// The shape of the array, if it is to be copied before it leaves, and `room` is not for that.
+    /// The shape of the array, if it has to be copied before it leaves and `room` does not fit.
     fn lacks_room(&self, room: Option<&Room<T>>) -> Option<Box<[usize]>> {
         let here = self.here.as_ref().filter(|_| !self.is_clean)?;
         let has_room = room.is_some_and(|room| room.is_for(here.shape()));
         (!has_room).then(|| here.shape().into())
     }
 
-    /// Whether it is away, or leaves by a drop alone.
+    /// Whether the array is on the host, or can leave without a copy.
     fn may_leave(&self) -> bool {
         self.here.is_none() || self.is_clean && self.arrival.is_none() && self.departure.is_none()
     }
 
-    /// The array, if it is on the device and its stream behind the copy by which it came.
+    /// The array, if it is on the device and its stream waits for the copy already.
     #[inline]
     pub(super) fn settled(&self) -> Option<&Array<T, D>> {
         self.here.as_ref().filter(|_| self.arrival.is_none())
     }
 
-    /// The array, if it was written since it came: it is on the device then, and its stream behind all copies.
+    /// The array, if it was written since it came. Then it is on the device, and no copy is pending.
     #[inline]
     pub(super) fn written(&mut self) -> Option<&mut Array<T, D>> {
         self.here.as_mut().filter(|_| !self.is_clean)
@@ -151,24 +151,24 @@ impl<T: Element, D: Device> Slot<T, D> {
         &self.device
     }
 
-    /// The array's own stream, which is all that a device is made of.
+    /// The array's own stream.
     fn stream(&self) -> &Stream {
         self.device.stream_handle()
     }
 
-    /// The state, for somebody who reads the array, unless it moves.
+    /// The state, to read the array, unless the array moves.
     #[inline]
     pub(super) fn try_read(&self) -> Option<RwLockReadGuard<'_, State<T, D>>> {
-        // Not behind a writer that waits: the thread may have the array lent already.
+        // Without waiting behind a writer: this thread may have a guard of the array already.
         self.state.try_read_recursive()
     }
 
-    /// The same, once no copy of it is being made.
+    /// The same, once no copy is being made.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, State<T, D>> {
         self.state.read_recursive()
     }
 
-    /// The state, to be lent to somebody who writes the array.
+    /// The state, to write the array.
     #[inline]
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, State<T, D>> {
         self.state.write()
@@ -178,7 +178,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         Locked::new(self.state.write())
     }
 
-    /// The same, unless somebody has it locked, or the array lent.
+    /// The same, unless the state is locked or a guard lives.
     fn try_lock(&self) -> Option<Locked<'_, T, D>> {
         self.state.try_write().map(Locked::new)
     }
@@ -189,7 +189,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         recorder::note_copy(&self.pool, span, self.tag.bytes);
     }
 
-    /// Tells a subscriber of `tracing` of a move, once nothing is locked and no other thread waits for this one.
+    /// Reports a move to a subscriber of `tracing`, once nothing is locked and no other thread waits for this one.
     #[inline]
     fn tell(&self, _way: &'static str) {
         #[cfg(feature = "tracing")]
@@ -206,7 +206,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         recorder::watch(&self.pool, self.stream(), act)
     }
 
-    /// The state, locked, and in `room` the host's memory for a copy if one is to be made. `None` where somebody has it locked.
+    /// The state, locked, and in `room` the host memory for a copy if one is needed. `None` if the state is locked elsewhere.
     fn lock_with_room(&self, room: &mut Option<Room<T>>) -> Result<Option<Locked<'_, T, D>>> {
         loop {
             let Some(state) = self.try_lock() else { return Ok(None) };
@@ -216,7 +216,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         }
     }
 
-    /// Copies the array to the host if it was written since it was there. Returns whether it did.
+    /// Copies the array to the host if it was written since the last copy. Returns whether it copied.
     fn copy_out(&self, state: &mut State<T, D>, room: &mut Option<Room<T>>) -> Result<bool> {
         if let Some(here) = &state.here
             && !state.is_clean
@@ -230,14 +230,14 @@ impl<T: Element, D: Device> Slot<T, D> {
         Ok(false)
     }
 
-    /// Has the array leave. Returns the bytes that are free then.
+    /// Moves the array to the host. Returns the bytes freed.
     fn leave(&self) -> Result<u64> {
         let Some(mut state) = self.try_lock() else { return Ok(0) };
         let may_leave = state.may_leave();
         let here = if may_leave { state.here.take() } else { None };
         drop(state);
         let left = if may_leave { here } else { self.watch(|| self.copy(true))? };
-        // Behind the lock: to give back memory of a scope may call code of the program.
+        // After the lock: freeing memory of a scope may call code of the program.
         let Some(array) = left else { return Ok(0) };
         drop(array);
         self.pool.went(self.tag.bytes);
@@ -246,7 +246,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         Ok(self.tag.bytes)
     }
 
-    /// Copies the array to the host if need be, unless somebody has it locked. Returns it if it is to leave.
+    /// Copies the array to the host if it was written, unless it is locked. Returns the array if it is to leave.
     fn copy(&self, leaves: bool) -> Result<Option<Array<T, D>>> {
         let mut room = None;
         let Some(mut state) = self.lock_with_room(&mut room)? else { return Ok(None) };
@@ -260,7 +260,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     }
 }
 
-/// An array is nowhere, which no call leads to: it leaves one place once it is in the other.
+/// The error of an array that is on neither side. No call leads to this: an array leaves one side only once it is on the other.
 #[cold]
 pub(super) fn gone() -> Error {
     Error::device_failure("the host", "a fetch", "the array is neither on the device nor on the host")
@@ -276,7 +276,7 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     }
 
     fn write_back(&self) -> Result<()> {
-        // Nothing is timed where somebody has it locked.
+        // Only an array that is not locked is timed.
         let is_free = self.try_lock().is_some();
         if is_free { self.watch(|| self.copy(false)).map(|_| ()) } else { Ok(()) }
     }
@@ -305,7 +305,7 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         let Some(array) = &state.here else { return Ok(true) };
         let Some(copy) = array.copied_outside(clearing)? else { return Ok(false) };
         let before = state.here.replace(copy);
-        // Behind the lock: to give back memory of a scope may call code of the program.
+        // After the lock: freeing memory of a scope may call code of the program.
         drop(state);
         drop(before);
         recorder::count(&self.pool, |stats| add(&mut stats.shifted_bytes, self.tag.bytes));

@@ -1,16 +1,16 @@
-//! How long copies take, by those that were timed.
+//! The speed of copies, from the timed ones.
 //!
-//! A copy takes a while whatever its bytes are, so that small ones tell nothing of large ones: each counts with those of up to
-//! twice as many bytes.
+//! Each copy has a fixed cost, so that small copies say nothing about large ones. Each copy counts with those of up to twice as many
+//! bytes.
 
 use std::time::Duration;
 
-/// From so many bytes on, by their logarithm, a copy takes much longer than it takes to begin.
+/// From as many bytes on (as a logarithm), a copy takes much longer than its fixed cost.
 const LARGE: usize = 20;
 /// Copies of a size count for the link's speed if they moved at least this part of the bytes of all large ones.
 const MANY: f64 = 16.0;
 
-/// Copies that were timed: the bytes and the seconds of those of each size.
+/// The timed copies: their bytes and seconds for each size.
 #[derive(Debug)]
 pub(super) struct Speed([[f64; 2]; 64]);
 
@@ -21,7 +21,7 @@ impl Default for Speed {
 }
 
 impl Speed {
-    /// A copy of so many bytes was timed. One of none tells nothing.
+    /// Counts a timed copy. A copy of 0 bytes does not count.
     pub(super) fn note(&mut self, bytes: u64, time: Duration) {
         if let Some(size) = bytes.checked_ilog2() {
             let [all, seconds] = &mut self.0[size as usize];
@@ -30,8 +30,8 @@ impl Speed {
         }
     }
 
-    /// Bytes a second of the size of large copies that is the fastest, if many bytes were moved by it: what a copy takes beside its bytes is the
-    /// least part of those. Of all copies where none was large.
+    /// The bytes per second of the fastest size of large copies, if it moved many bytes: there the fixed cost is the smallest share. Of all
+    /// copies, if none was large.
     pub(super) fn bytes_per_second(&self) -> Option<f64> {
         let sum = |timed: &[[f64; 2]]| timed.iter().fold([0.0; 2], |sum, each| [sum[0] + each[0], sum[1] + each[1]]);
         let speed = |[bytes, seconds]: [f64; 2]| (seconds > 0.0).then(|| bytes / seconds);

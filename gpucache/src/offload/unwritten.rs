@@ -1,4 +1,4 @@
-//! Placed arrays whose contents come with their first use.
+//! Placed arrays without contents, for programs that write every element first.
 #![allow(unsafe_code)]
 
 use super::{Placed, host_pools, recorder};
@@ -7,8 +7,7 @@ use crate::device::Device;
 use gpucache_engine::Result;
 
 impl<T: Element, D: Device> Placed<T, D> {
-    /// A new array whose contents are whatever was there, for which others leave if there is no room; otherwise as
-    /// [`zeros`](Placed::zeros), without the time that the device takes to clear it.
+    /// As [`zeros`](Placed::zeros), but with undefined contents: the device need not clear the memory.
     ///
     /// # Errors
     /// As for [`Array::zeros`].
@@ -34,7 +33,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         Ok(Placed::with(array, recorder::placement()))
     }
 
-    /// Has others leave for an array of this shape.
+    /// Moves other arrays to the host to make room for an array of this shape.
     pub(super) fn make_way_for(device: &D, dims: &[usize]) {
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
         recorder::make_way();

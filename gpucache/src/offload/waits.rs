@@ -1,7 +1,7 @@
 //! How long streams waited for moves, and how long copies took.
 //!
-//! A move is timed on the stream of its array, by a mark before the move and one behind it. Between the two the stream has nothing to do
-//! but wait, for a copy or for the thread. Where the stream is busy all the while no time lies between them: that move was hidden.
+//! A move is timed on the stream of its array, by a mark before the move and one after it. Between the two marks the stream only waits:
+//! for a copy or for the thread. If the stream is busy all the while, no time lies between the marks, and the move was hidden.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -12,10 +12,10 @@ use super::sampling::Timing;
 use gpucache_engine::base::sync::{Mutex, MutexGuard};
 use gpucache_engine::device::Span;
 
-/// Spans that are not over yet beyond which no more are taken, as where a stream waits for the host for ever.
+/// With as many pending spans no more are timed, as when a stream waits for the host for ever.
 const MOST_PENDING: usize = 1 << 14;
 
-/// What was timed of a device's moves, and is not over yet.
+/// The pending spans of a device's moves.
 #[derive(Debug, Default)]
 pub(super) struct Waits(Mutex<Pending>);
 
@@ -38,7 +38,7 @@ struct Timed<W> {
 }
 
 impl<W> Timed<W> {
-    /// Adds to a sum of the device, and of the scope that it happened in, for all entries that this one is timed for.
+    /// Adds to a sum of the device and of the scope, for all entries that this timed one stands for.
     fn count(&self, device: &Moves, length: Duration, sum: impl Fn(&mut OffloadStats) -> &mut Duration) {
         let length = length.saturating_mul(self.timing.as_ref().map_or(1, |sample| sample.entries));
         for moves in self.scope.as_deref().into_iter().chain([device]) {
@@ -47,7 +47,7 @@ impl<W> Timed<W> {
     }
 }
 
-/// Takes what is over from the front, with its length. What failed has none, and is nothing.
+/// Takes finished spans from the front, with their lengths. A failed span has none, and does not count.
 fn take_over<W>(pending: &mut VecDeque<Timed<W>>, mut act: impl FnMut(&Timed<W>, Duration)) {
     while let Some(first) = pending.front() {
         match first.span.length() {
@@ -60,7 +60,7 @@ fn take_over<W>(pending: &mut VecDeque<Timed<W>>, mut act: impl FnMut(&Timed<W>,
 }
 
 impl Pending {
-    /// Counts what is over by now.
+    /// Counts the spans that are over by now.
     fn settle(&mut self, device: &Moves) {
         take_over(&mut self.waits, |timed, length| {
             timed.count(device, length, |stats| &mut stats.waited);
@@ -72,7 +72,7 @@ impl Pending {
         });
     }
 
-    /// Whether there is room for another one of either kind, once what is over by now is counted: a program need not ask.
+    /// Whether there is room for another span of each kind, after the finished spans are counted. So a program need not ask for that.
     fn make_room(&mut self, device: &Moves) -> bool {
         let is_full = |pending: &Pending| pending.waits.len().max(pending.copies.len()) >= MOST_PENDING;
         if is_full(self) {
@@ -87,7 +87,7 @@ impl Waits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A stream waits as long as `span` for a move.
+    /// Adds a wait of a stream for a move, which takes as long as `span`.
     pub(super) fn add_wait(&self, device: &Moves, span: Span, timing: Timing, scope: Option<Arc<Moves>>) {
         let mut pending = self.pending();
         if pending.make_room(device) {
@@ -96,7 +96,7 @@ impl Waits {
         }
     }
 
-    /// A copy of so many bytes was put on a copy stream, and takes as long as `span`.
+    /// Adds a copy on a copy stream, which takes as long as `span`.
     pub(super) fn add_copy(&self, device: &Moves, span: Span, timing: Timing, scope: Option<Arc<Moves>>, bytes: u64) {
         let mut pending = self.pending();
         if pending.make_room(device) {
@@ -104,7 +104,7 @@ impl Waits {
         }
     }
 
-    /// Counts what is over by now.
+    /// Counts the spans that are over by now.
     pub(super) fn settle(&self, device: &Moves) {
         self.pending().settle(device);
     }

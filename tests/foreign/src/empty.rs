@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, ValidAsZeroBits, result,
 };
-use gpucache::{Array, Element, cache_scope, prelude::*, uncached, offload::Placed};
+use gpucache::{Array, Element, cache_scope, offload::Placed, prelude::*, uncached};
 
 use crate::report::{Outcome, Report, ensure};
 

@@ -1,7 +1,7 @@
 //! `placed`: more arrays than the device may hold, offloaded in turn. Their contents stay. `MADEUP_PINNED` says whether the driver
 //! pins host memory.
 
-use gpucache::{Array, prelude::Cuda, stats, offload::Placed};
+use gpucache::{Array, device::Device, offload::Placed, prelude::Cuda};
 
 use crate::report::{Outcome, Report, ensure};
 

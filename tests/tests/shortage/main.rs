@@ -6,6 +6,7 @@
 //! | `given_back` | does all idle memory go back before an allocation fails? |
 //! | `false_shortage` | is an out-of-memory error true? Random programs beside a model |
 //! | `reclaimed` | are the reclaim steps counted for scopes and devices? |
+//! | `messages` | whether the figures and the advice of errors are true |
 //! | `in_turn` | two scopes of one thread that need more than the limit, in turn |
 //! | `other_threads` | requests that wait for other threads |
 //! | `pressed` | memory that is short all the time, on several threads |
@@ -14,6 +15,7 @@
 mod false_shortage;
 mod given_back;
 mod in_turn;
+mod messages;
 mod other_threads;
 mod pressed;
 mod reclaimed;

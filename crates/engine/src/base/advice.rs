@@ -36,7 +36,8 @@ fn raise(bound: Bound) -> Option<&'static str> {
 fn helpers(shortage: &Shortage) -> Vec<String> {
     let Shortage { held_bytes, idle_bytes, fetched_bytes, .. } = *shortage;
     let fetched = || format!("drop guards of fetched arrays, which keep {} on the device", Bytes(fetched_bytes));
-    let has_arrays = held_bytes.saturating_sub(idle_bytes) > fetched_bytes;
+    let kept = shortage.scopes.iter().fold(idle_bytes, |sum, scope| sum.saturating_add(scope.idle_bytes));
+    let has_arrays = held_bytes.saturating_sub(kept) > fetched_bytes;
     let all = [
         (fetched_bytes > 0).then(fetched),
         has_arrays.then(|| "drop arrays".into()),

@@ -81,8 +81,8 @@ impl Block {
         Ok(())
     }
 
-    /// Copies a block from the other side of a copy stream (a [`CopyStream`]) to this block of the same size. The copy runs on the copy stream's
-    /// queue: behind all work that is on both blocks' streams now, and before all work that they get later. Returns the points on
+    /// Copies a block from the other side of a copy stream (a [`CopyStream`]) to this block of the same size. The copy runs on the copy
+    /// stream's queue: behind all work that is on both blocks' streams now, and before all work that they get later. Returns the points on
     /// the queue where the copy ends, for the device's side and the host's, and its duration if `is_timed`.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ impl Sites {
     #[inline(always)]
     pub(super) fn number_of(&mut self, session: u64, site: &'static Location<'static>) -> u32 {
         if cfg!(feature = "backtrace") {
-            return session::site(session, &(site, super::stack::callers()));
+            return session::site(session, &(site, super::stack::callers(site)));
         }
         let key = std::ptr::from_ref(site);
         let place = key.addr() / size_of::<Location<'static>>() % NEAR;

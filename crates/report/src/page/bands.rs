@@ -1,11 +1,10 @@
-//! Addresses without the gaps that nothing ever used, so that what lies far apart fits one picture: bands of addresses, laid end to
-//! end.
+//! Bands of addresses, laid end to end without the gaps that no array ever used, so that arrays at distant addresses fit one picture.
 
 use serde_json::{Value, json};
 
 use crate::lives::Life;
 
-/// The shortest gaps stay, as long as they take no more than this part of what was used: they show how arrays lie.
+/// The shortest gaps stay, since they show how arrays lie. Together they take at most this part of the used addresses.
 const KEPT: u64 = 20;
 
 /// A stretch of addresses that is shown whole.
@@ -46,12 +45,12 @@ impl Bands {
         (address < self.0[place].end).then_some(place)
     }
 
-    /// Where an address lies in the picture; 0 for one that lies in no band.
+    /// The place of an address in the picture; 0 for an address in no band.
     pub(super) fn offset(&self, address: u64) -> u64 {
         self.find(address).map_or(0, |place| self.0[place].offset + (address - self.0[place].begin))
     }
 
-    /// Addresses as text, as they are too long for a number of JavaScript's.
+    /// The bands, with addresses as text, since they are too long for a number in JavaScript.
     pub(super) fn json(&self) -> Value {
         let band = |band: &Band| json!([format!("{:#x}", band.begin), band.offset, band.end - band.begin]);
         self.0.iter().map(band).collect()
@@ -81,7 +80,7 @@ fn longest_kept(used: &[(u64, u64)]) -> u64 {
         left = left.saturating_sub(**gap);
         is_too_long
     };
-    // Of gaps of one length all stay or none.
+    // Either all gaps of one length stay, or none.
     let shortest_out = gaps.iter().find(is_too_long).copied().unwrap_or(u64::MAX);
     gaps.into_iter().take_while(|gap| *gap < shortest_out).last().unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! What no plan served though its scope has one, and why, as far as the trace proves it.
+//! Finds the arrays that no plan served although their scope has a plan, and the cause, as far as the trace proves it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::lives::Life;
 use crate::run::{Event, Op, Run};
 
-/// Why an array lies beside the plan. The first that is so counts.
+/// Why the plan did not serve an array. The first cause that applies counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Cause {
     /// The scope had no plan yet.
@@ -18,11 +18,11 @@ pub(super) enum Cause {
     NewShape,
     /// It was alive when its entry was left.
     Outlives,
-    /// The entry's allocations are others than those of the entry before, here or earlier.
+    /// The entry differs from the entry before in this allocation or an earlier one.
     Order,
     /// No plan of the scope ever served this type and shape.
     Unplanned,
-    /// None of these.
+    /// No other cause applies.
     Unknown,
 }
 
@@ -38,19 +38,19 @@ impl Cause {
     ];
 }
 
-/// A scope on a thread, which has a plan of its own.
+/// A scope on a thread. Each has its own plan.
 type Owner<'r> = (u64, &'r str);
 
-/// A stay in a scope.
+/// An entry of a scope.
 #[derive(Debug, Default)]
 struct Entry {
     left: Option<usize>,
     sizes: Vec<u64>,
-    /// Whether the sizes were those of the entry before, as far as they go.
+    /// Whether all sizes so far are equal to those of the entry before.
     is_alike: bool,
 }
 
-/// What is known of a scope on a thread.
+/// The past of a scope on a thread.
 #[derive(Debug, Default)]
 struct Past<'r> {
     /// The event of the first allocation by plan.
@@ -58,7 +58,7 @@ struct Past<'r> {
     /// The streams that plans served, and the types and shapes.
     streams: HashSet<u64>,
     planned: HashSet<(&'r str, &'r str)>,
-    /// The number of its last entry among all.
+    /// Its last entry, by the number among all entries.
     last: Option<usize>,
     /// The entry in which a type and shape came first.
     shapes: HashMap<(&'r str, &'r str), usize>,
@@ -72,7 +72,7 @@ struct Pasts<'r> {
     open: HashMap<u64, Vec<(&'r str, usize)>>,
 }
 
-/// What was true of an allocation when it was made.
+/// Facts about an allocation at its time.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     entry: Option<usize>,
@@ -80,7 +80,7 @@ struct Seen {
     is_alike: bool,
 }
 
-/// The cause of each array; none for one that a plan served, or whose scope has no plan.
+/// The cause of each array. `None` for an array that a plan served, or whose scope has no plan.
 pub(super) fn causes(run: &Run, lives: &[Life<'_>]) -> Vec<Option<Cause>> {
     let mut pasts = Pasts::default();
     pasts.find_plans(lives);
@@ -98,7 +98,7 @@ impl<'r> Pasts<'r> {
         }
     }
 
-    /// What is to be said of an event, if it is an allocation.
+    /// Takes an event. Returns the facts about an allocation.
     fn see(&mut self, place: usize, event: &'r Event) -> Option<Seen> {
         let open = self.open.entry(event.thread).or_default();
         match event.op {

@@ -1,4 +1,4 @@
-//! The data of the page as JSON: columns of numbers, each the difference to the one before where that is small.
+//! The data of the page as JSON: columns of numbers. Where differences are small, a column has the difference to the number before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use super::scopes::{self, SERVED};
 use crate::lives::{self, Life, Peak};
 use crate::run::{Op, Reserved, Run};
 
-/// Rows of a table that the page has; what is beyond is counted.
+/// The most rows of a table. The page counts the rows beyond.
 const MOST_ROWS: usize = 500;
 
 /// All that the page shows.
@@ -46,7 +46,7 @@ pub(super) fn of(run: &Run, name: &str, limits: &Limits) -> Value {
     })
 }
 
-/// What is of one device.
+/// The data of one device.
 #[derive(Default)]
 struct OfDevice<'l> {
     lives: Vec<&'l Life<'l>>,
@@ -55,7 +55,7 @@ struct OfDevice<'l> {
     bands: Bands,
 }
 
-/// By their numbers, in one walk however many there are.
+/// The devices by their numbers, in one pass over the arrays.
 fn devices<'l>(run: &'l Run, all: &'l [Life<'l>]) -> BTreeMap<u64, OfDevice<'l>> {
     let mut devices: BTreeMap<u64, OfDevice<'l>> = BTreeMap::new();
     for life in all {
@@ -71,14 +71,19 @@ fn devices<'l>(run: &'l Run, all: &'l [Life<'l>]) -> BTreeMap<u64, OfDevice<'l>>
     devices
 }
 
-/// Each number less the one before; the first less 0.
+/// The difference of each number to the one before; the first number itself.
 fn differences(numbers: impl Iterator<Item = u64>) -> Vec<i64> {
     let mut last = 0;
     numbers.map(|number| number.wrapping_sub(std::mem::replace(&mut last, number)) as i64).collect()
 }
 
-/// Columns of the arrays: how many events after the array before it was allocated, how many events it lived (0 to the end), its kind,
-/// what served it, one more than its cause, and its place in the picture, by a table of places.
+/// The columns of the arrays:
+///
+/// - `starts`: the events since the allocation of the array before;
+/// - `spans`: the events of its life; 0 until the end of the run;
+/// - `kinds`, `served`: by number;
+/// - `causes`: one more than the number of the cause, or 0;
+/// - `places`: its place in the table `offsets`, which are places in the picture.
 fn arrays<'r>(
     lives: &[Life<'r>],
     causes: &[Option<Cause>],
@@ -99,7 +104,7 @@ fn arrays<'r>(
     })
 }
 
-/// The outermost entries: how many events after the one before each began, and its scope.
+/// The outermost entries: the events since the entry before, and the scope.
 fn outermost<'r>(run: &'r Run, kinds: &mut Kinds<'r>) -> Value {
     let (mut depths, mut starts, mut scopes) = (HashMap::new(), Vec::new(), Vec::new());
     for (place, event) in run.events.iter().enumerate() {

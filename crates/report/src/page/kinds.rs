@@ -1,4 +1,4 @@
-//! What many arrays have in common, told once: who allocates them, and what they are.
+//! Kinds of arrays. Arrays of one kind have the same scope, source line, type and shape, which the page stores once.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use crate::run::Event;
 
-/// Numbers of texts: scope, source line of the array, source line of the scope, type, shape and callers. Then bytes, stream, thread and
-/// device.
+/// The numbers of the texts in [`TEXTS`], and the values in [`NUMBERS`].
 type Kind = ([usize; TEXTS.len()], [u64; 4]);
 
 const TEXTS: [&str; 6] = ["scope", "site", "scope_site", "dtype", "shape", "stack"];
@@ -48,14 +47,14 @@ impl<'r> Kinds<'r> {
         self.texts.number(text)
     }
 
-    /// The number of the kind that an allocation is of.
+    /// The number of the kind of an allocation.
     pub(super) fn kind(&mut self, event: &'r Event) -> usize {
         let Event { scope, site, scope_site, dtype, shape, stack, .. } = event;
         let texts = [scope, site, scope_site, dtype, shape, stack].map(|text| self.texts.number(text));
         self.kinds.number((texts, [event.bytes, event.stream, event.thread, event.device]))
     }
 
-    /// The texts, and the kinds as columns of numbers of texts and of numbers.
+    /// The texts, and the kinds as columns.
     pub(super) fn json(&self) -> (Value, Value) {
         let column = |name: &str, of: &dyn Fn(&Kind) -> u64| {
             (name.to_owned(), self.kinds.values.iter().map(of).collect::<Vec<_>>().into())

@@ -1,4 +1,4 @@
-//! What a run does in less memory: replays of the device with the highest peak, on a device without memory with pages of the same size.
+//! Replays the device with the highest peak under lower and lower limits, on a device without memory whose pages have the same size.
 
 use std::num::NonZeroUsize;
 
@@ -18,18 +18,18 @@ pub(super) struct Limits {
     pub(super) rows: Vec<Limited>,
 }
 
-/// What a replay under a limit gave.
+/// The outcome of a replay under a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limited {
     pub(super) limit_bytes: u64,
     /// Allocations that found no memory.
     pub(super) out_of_memory: u64,
     pub(super) reserved_bytes: u64,
-    /// Of the allocations in the steady state, from 0 to 1.
+    /// The share of the allocations in the steady state that a plan served, from 0 to 1.
     pub(super) planned_share: f64,
 }
 
-/// From the largest limit to the first one under which less than half of all that was alive fits; none of a run that cannot be replayed.
+/// The replays, from the largest limit down to half of the peak of live memory. A run that cannot be replayed has none.
 pub(super) fn of(name: &str, run: &Run) -> Limits {
     let device = largest(run);
     let Ok(history) = History::of_device(name, run, device) else { return Limits::default() };
@@ -41,7 +41,7 @@ pub(super) fn of(name: &str, run: &Run) -> Limits {
     Limits { device, page_bytes: history.page_bytes(), rows }
 }
 
-/// The device with the most live memory at once; the one with the lowest number of several.
+/// The device with the highest peak of live memory. Of several it is the one with the lowest number.
 fn largest(run: &Run) -> u64 {
     let peaks = lives::peaks(run);
     peaks.iter().max_by_key(|(device, peak)| (peak.bytes, u64::MAX - **device)).map_or(0, |(device, _)| *device)
@@ -64,8 +64,8 @@ mod tests {
     use crate::run::Reserved;
     use crate::run::file::parse;
 
-    /// Ten entries of a scope, in each of which two arrays of 4 MiB are alive at once: as a file, since a trace that is on is one of
-    /// the whole process, and tells what the tests beside allocate.
+    /// Ten entries of a scope, each with two live arrays of 4 MiB. The run comes from a text, since a real trace would have the
+    /// allocations of all tests in this process.
     fn ten_steps() -> Run {
         let mut text =
             "step,op,id,bytes,stream,time_ns,thread,scope,served,address,dtype,shape,site,device\n".to_owned();
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(of("twice", &run), Limits::default());
     }
 
-    /// Arrays of 40 KB on a host, whose pages have 64 KiB: with pages of a GPU, the memory that the host had is too little.
+    /// Arrays of 40 KB on a host with pages of 64 KiB. With the pages of a GPU, the memory of the host would be too little.
     #[test]
     fn a_run_is_replayed_with_the_pages_of_its_device() {
         let mut run = ten_steps();

@@ -1,18 +1,18 @@
-//! A page that shows what a run did with memory: one file of HTML that needs no network and nothing beside it.
+//! A page that shows the memory of a run: one HTML file that needs no network and no other file.
 //!
-//! The data is small: arrays as columns of small numbers, and what they have in common in a table of kinds. What is looked at while
-//! zooming is computed by the page, and what stands in its tables is computed here.
+//! The data is small: arrays are columns of small numbers, and a table of kinds has their common properties. This module computes the
+//! tables; the page itself computes the charts.
 //!
-//! | file | its one matter |
+//! | file | content |
 //! |---|---|
-//! | `kinds` | what many arrays have in common, told once |
-//! | `bands` | addresses without the gaps that nothing ever used |
-//! | `peak` | who holds the memory when most of it is in use, and what is free in between |
-//! | `beside` | what no plan served though its scope has one, and why |
-//! | `limits` | what the run does in less memory |
-//! | `scopes` | what each scope did |
-//! | `columns` | all of it as JSON |
-//! | `page.html`, `*.css`, `*.js` | what is shown |
+//! | `kinds` | properties that many arrays share, stored once |
+//! | `bands` | addresses without the gaps that no array ever used |
+//! | `peak` | the live arrays at the peak, and the holes between them |
+//! | `beside` | arrays that no plan served although their scope has one, and why |
+//! | `limits` | replays under lower limits |
+//! | `scopes` | the figures of each scope |
+//! | `columns` | all data as JSON |
+//! | `page.html`, `*.css`, `*.js` | the page itself |
 
 mod bands;
 mod beside;
@@ -29,7 +29,7 @@ use crate::run::Run;
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 
-/// The scripts, in the order in which their first lines use each other.
+/// The scripts, each after those whose definitions it uses while it loads.
 const SCRIPTS: [&str; 9] = [
     include_str!("data.js"),
     include_str!("text.js"),
@@ -42,13 +42,13 @@ const SCRIPTS: [&str; 9] = [
     include_str!("main.js"),
 ];
 
-/// Writes the page of a run, which is called `name` there: one file of HTML that needs no network and nothing beside it.
+/// Writes the page of a run under this name: one HTML file that needs no network and no other file.
 ///
-/// The run is replayed under some limits before, on a device without memory, so that the page tells what each of them would have done.
-/// A run that contradicts itself, as a file of another program may, has a page without that.
+/// The page has replays of the run under several limits, on a device without memory. They are missing if the events of the run contradict
+/// each other, as in a file of another program.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
@@ -62,7 +62,7 @@ const SCRIPTS: [&str; 9] = [
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write(run: &Run, name: &str, mut to: impl Write) -> io::Result<()> {
-    // No text in the data ends the element that it stands in.
+    // Without `<` no text in the data can end its element.
     let data = columns::of(run, name, &limits::of(name, run)).to_string().replace('<', "\\u003c");
     let mut rest = TEMPLATE;
     for (mark, parts) in [("/*style*/", &[STYLE][..]), ("/*data*/", &[&data]), ("/*script*/", &SCRIPTS)] {

@@ -8,10 +8,10 @@ use super::bands::Bands;
 use crate::lives::Life;
 use crate::run::Event;
 
-/// A shorter gap is what rounding leaves behind an array.
+/// Shorter gaps come from rounding.
 const SHORTEST_HOLE: u64 = 256;
 
-/// What is alive after an event, by who allocated it: scope, dtype, shape, arrays, bytes and source line, the most bytes first.
+/// The live arrays after an event, in groups: scope, dtype, shape, arrays, bytes and source line. The most bytes come first.
 pub(super) fn holders(lives: &[&Life<'_>], at: usize) -> Vec<Value> {
     let mut groups: HashMap<_, (u64, u64)> = HashMap::new();
     for life in lives.iter().filter(|life| life.is_alive_after(at)) {
@@ -27,7 +27,7 @@ pub(super) fn holders(lives: &[&Life<'_>], at: usize) -> Vec<Value> {
     groups.iter().map(row).collect()
 }
 
-/// Free stretches between arrays that are alive after an event: address, place in the picture and bytes, the longest first.
+/// The holes between the live arrays after an event: address, place in the picture and bytes. The longest come first.
 pub(super) fn holes(lives: &[&Life<'_>], bands: &Bands, at: usize) -> Vec<(u64, u64, u64)> {
     let alive = lives.iter().filter(|life| life.is_alive_after(at));
     let mut alive: Vec<(u64, u64)> = alive.map(|life| (life.allocation.address, life.end_address())).collect();

@@ -1,4 +1,4 @@
-//! What each scope did: entries, arrays, what served them, and the most that it had in use.
+//! The figures of each scope: entries, arrays, the parts that served them, and the peak of live memory.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::lives::Life;
 use crate::run::{Op, Run};
 
-/// What served an array, by the words of the file, in the order of the page's columns.
+/// The parts that serve arrays, by the words of the file, in the order of the page's columns.
 pub(super) const SERVED: [&str; 4] = ["plan", "list", "range", "device"];
 
 #[derive(Debug, Default)]
@@ -21,13 +21,13 @@ struct Scope<'r> {
     peak: u64,
 }
 
-/// The number of what served an array; that of the device for a word that is none.
+/// The number of the part that served an array; that of the device for an unknown word.
 pub(super) fn served(word: &str) -> usize {
     SERVED.iter().position(|other| *other == word).unwrap_or(SERVED.len() - 1)
 }
 
-/// A row for each scope, and one without a name for arrays of none: name, site, entries, arrays, bytes, arrays by what served them,
-/// and the most live bytes. The most live bytes first.
+/// A row for each scope, and one without a name for arrays outside scopes: name, source line, entries, arrays, bytes, arrays by the part
+/// that served them, and the peak of live bytes. The highest peaks come first.
 pub(super) fn rows(run: &Run, lives: &[Life<'_>]) -> Vec<Value> {
     let mut scopes: HashMap<&str, Scope<'_>> = HashMap::new();
     let owners: HashMap<u64, &Life<'_>> = lives.iter().map(|life| (life.allocation.id, life)).collect();

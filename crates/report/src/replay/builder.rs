@@ -1,15 +1,15 @@
-//! A history that is being read, one operation after the other: each is checked against those before it.
+//! Builds a history from one operation after the other. Each operation is checked against those before it.
 
 use std::collections::HashMap;
 
 use super::history::{History, Op, operations};
 
-/// The pages of GPUs: of a trace that does not say the size.
+/// The size of pages if the trace does not say it: that of a GPU.
 const PAGE: u64 = 2 << 20;
-/// To what live bytes are rounded up.
+/// Each allocation counts as a multiple of this.
 const GRANULE: u64 = 256;
 
-/// A history that is being read.
+/// A history that is not complete yet.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     steps: Vec<Vec<Op>>,
@@ -20,7 +20,7 @@ pub(super) struct Builder {
     scopes: Vec<String>,
     /// The numbers of their names.
     numbers: HashMap<String, u32>,
-    /// What is entered and not left.
+    /// The scopes that are entered and not left.
     entered: Vec<Option<u32>>,
     live_bytes: u64,
     peak_live_bytes: u64,
@@ -35,7 +35,7 @@ enum Life {
 }
 
 impl Builder {
-    /// What follows belongs to the step with this number.
+    /// The next operations belong to the step with this number.
     pub(super) fn step(&mut self, number: u64) -> Result<(), String> {
         if !self.steps.is_empty() && number < self.number {
             return Err(format!("step {number} comes after step {}", self.number));
@@ -80,7 +80,7 @@ impl Builder {
         self.push(Op::Free { slot })
     }
 
-    /// Enters a scope, which is called so.
+    /// Enters the scope of this name.
     pub(super) fn enter(&mut self, name: &str) -> Result<(), String> {
         let scope = self.scope(name)?;
         self.go(Some(scope))
@@ -111,7 +111,7 @@ impl Builder {
         self.push(Op::Enter { scope })
     }
 
-    /// The number of a scope, which a name that is new gets.
+    /// The number of a scope. A new name gets a new number.
     fn scope(&mut self, name: &str) -> Result<u32, String> {
         if let Some(number) = self.numbers.get(name) {
             return Ok(*number);

@@ -1,7 +1,7 @@
-//! Whether arrays keep their contents: words that follow from the allocation are written when it begins and looked for
-//! when it ends, at both ends of the array and evenly between. Two arrays that share memory have overwritten one of them.
+//! Checks whether arrays keep their contents. A replay writes words into each new array, at both ends and evenly between, and compares
+//! them before the array goes. If two arrays share memory, one of them has lost its words.
 //!
-//! A word depends on its place too, and no word lies across two places: writing a place twice gives the same bytes.
+//! A word depends on the allocation and on its place, and no word lies across two places.
 
 use std::ops::Range;
 
@@ -12,8 +12,7 @@ use crate::error::{Error, Result};
 
 const WORD: usize = size_of::<u64>();
 
-/// A device whose arrays' bytes can be written and read in small pieces, which is how a replay finds out whether arrays keep their
-/// contents.
+/// A device whose arrays can be written and read in small pieces. A replay needs that to check the contents of arrays.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -27,23 +26,23 @@ const WORD: usize = size_of::<u64>();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Contents: Device {
-    /// How many words of an array are looked at; none, if there is no memory.
+    /// How many words of an array are checked; 0 for a device without memory.
     const WORDS: usize;
 
-    /// Writes `word` to the bytes at `place`, which are as many.
+    /// Writes `word` to the bytes at `place`, which has the same length.
     ///
     /// # Errors
-    /// Those of the device, and a place outside of the array.
+    /// Errors of the device, and a place outside the array.
     fn put(array: &mut Array<u8, Self>, place: Range<usize>, word: &[u8]) -> Result<()>;
 
-    /// Reads the bytes at `place` to `word`, which are as many.
+    /// Reads the bytes at `place` to `word`, which has the same length.
     ///
     /// # Errors
-    /// Those of the device, and a place outside of the array.
+    /// Errors of the device, and a place outside the array.
     fn get(array: &Array<u8, Self>, place: Range<usize>, word: &mut [u8]) -> Result<()>;
 }
 
-/// What is written in the arrays of a pass.
+/// The words in the arrays of a pass.
 #[derive(Debug)]
 pub(super) struct Marks {
     written: u64,
@@ -68,7 +67,7 @@ impl Marks {
     }
 
     /// # Errors
-    /// If a mark is not what was written.
+    /// A word of the array has changed.
     pub(super) fn check<D: Contents>(&self, slot: u32, array: &Array<u8, D>) -> Result<()> {
         let allocation = self.of_slots[slot as usize];
         for place in places(array.len(), D::WORDS) {
@@ -137,7 +136,7 @@ impl Contents for Host {
     }
 }
 
-/// The array's stream orders the copies behind the work of the memory's life before, and before that of the next.
+/// The array's stream orders the copies after the earlier work on the memory, and before the later work.
 #[cfg(feature = "cuda")]
 impl Contents for Cuda {
     const WORDS: usize = 3;

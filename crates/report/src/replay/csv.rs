@@ -1,8 +1,8 @@
-//! The format of `step,op,id,bytes,stream`, and of the traces that gpucache writes, with more columns: an `a` allocates, an `f`
-//! frees, and an id names one allocation for good.
+//! The format `step,op,id,bytes,stream`, and the traces of gpucache, which have more columns. `a` allocates, `f` frees, and an id names
+//! one allocation.
 //!
-//! Of the columns after the first five two are read, wherever they stand: `scope` and `thread`. Where there are scopes, `enter` and
-//! `leave` say when one is entered and left, and each allocation is made in its own; a scope has a cache of its own for each thread.
+//! Two further columns are read: `scope` and `thread`. In a file with scopes, `enter` and `leave` enter and leave a scope, and each
+//! allocation is made in its scope. A scope has one cache for each thread. A line `device` has the size of the device's pages.
 
 use super::builder::Builder;
 use super::format::{Format, number};
@@ -12,7 +12,7 @@ pub(super) const HEADER: &str = "step,op,id,bytes,stream";
 #[derive(Debug)]
 pub(super) struct Csv {
     columns: usize,
-    /// Where these columns are, if they are there.
+    /// The places of these columns, if the file has them.
     scope: Option<usize>,
     thread: Option<usize>,
 }
@@ -39,7 +39,7 @@ impl Format for Csv {
             return Err(format!("there are {} fields, not {}", fields.len(), self.columns));
         }
         let (step, id, bytes) = (number("step", step)?, number("id", id)?, number("bytes", bytes)?);
-        // All streams are replayed on one, but a field that is not what it should be means a damaged line.
+        // A replay has one stream, but a bad number means a damaged line.
         number::<u32>("stream", stream)?;
         if op == "device" && self.scope.is_some() {
             history.pages(bytes);
@@ -59,7 +59,7 @@ impl Format for Csv {
     }
 }
 
-/// The name of a scope on a thread; none for no scope.
+/// The name of a scope on a thread; `None` outside scopes.
 pub(super) fn name(scope: &str, thread: Option<&str>) -> Option<String> {
     match thread {
         _ if scope.is_empty() => None,

@@ -11,10 +11,10 @@ use super::pass::{Replay, Unwatched};
 use super::policy::Policy;
 use crate::error::Result;
 
-/// What a device holds without a limit: more than any machine has (64 TiB).
+/// The memory of a device without a limit: more than any machine has (64 TiB).
 const PLENTY: u64 = 1 << 46;
 
-/// To how many bytes the smallest limit is exact. Pages are larger, but arrays outside of scopes are counted by the byte.
+/// The smallest limit is exact to so many bytes. Pages may be larger, but arrays outside scopes count by the byte.
 const STEP: u64 = 64 << 10;
 
 /// Replays a history on a device without memory, which has as many bytes as the limit says.
@@ -24,7 +24,7 @@ const STEP: u64 = 64 << 10;
 /// checked, since the device has no memory.
 ///
 /// # Errors
-/// Those of the device, which checks every rule in the run that is not timed.
+/// Errors of the device, which checks every rule in the run that is not timed.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -44,7 +44,7 @@ const STEP: u64 = 64 << 10;
 /// ```
 pub fn dry_run(history: &History, policy: Policy, limit: Option<u64>, passes: NonZeroUsize) -> Result<Figures> {
     let bytes = capacity(limit.unwrap_or(PLENTY));
-    // Only the run that is not timed has the device check every rule.
+    // The device checks every rule only in the run that is not timed.
     let device = |is_checked| Virtual::with_pages(bytes, history.page_bytes, is_checked);
     measure(&device(true), &device(false), history, policy, passes)
 }
@@ -52,12 +52,11 @@ pub fn dry_run(history: &History, policy: Policy, limit: Option<u64>, passes: No
 /// The smallest limit in bytes at which each allocation finds memory if a history is replayed so many times. None if 64 TiB are too
 /// little. The device has the pages of the history, as in [`dry_run`].
 ///
-/// It is exact to 64 KiB, and a multiple of that: with so much less an allocation fails, or what is alive at once has no room. It is
-/// found by bisection, so that a still smaller limit may do by chance, where a policy happens to serve a history better
-/// with less.
+/// The limit is a multiple of 64 KiB. With 64 KiB less an allocation fails, or the peak of live memory does not fit. The search is a
+/// bisection, so a smaller limit may work by chance, if a policy serves a history better with less memory.
 ///
 /// # Errors
-/// Those of the device, as in [`dry_run`].
+/// Errors of the device, as in [`dry_run`].
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -75,7 +74,7 @@ pub fn dry_run(history: &History, policy: Policy, limit: Option<u64>, passes: No
 /// ```
 pub fn smallest_limit(history: &History, policy: Policy, passes: NonZeroUsize) -> Result<Option<u64>> {
     let suffices = |steps: u64| suffices(history, policy, bytes_of(steps), passes.get());
-    // Less than what is alive at once is never enough, and that much often is.
+    // Less than the peak of live memory is never enough, and the peak often is.
     let live = history.peak_live_bytes.div_ceil(STEP);
     let (mut short, mut enough) = (live.saturating_sub(1), live);
     while bytes_of(enough) <= PLENTY && !suffices(enough)? {
@@ -105,7 +104,7 @@ fn suffices(history: &History, policy: Policy, bytes: u64, passes: usize) -> Res
     Ok(true)
 }
 
-/// So many steps in bytes; the most that a number holds of what is more than any machine has.
+/// So many steps in bytes; saturates.
 fn bytes_of(steps: u64) -> u64 {
     steps.saturating_mul(STEP)
 }
@@ -122,8 +121,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Each of six steps allocates four arrays a page and frees three of them, so that the one keeps the page, and then an array as
-    /// large as all that was freed: what is alive never exceeds 32 MiB, but more has to be held wherever nothing is planned.
+    /// Each of six steps allocates four arrays per page and frees three of them, so one array keeps each page. Then it allocates an array
+    /// as large as all freed ones. Live memory never exceeds 32 MiB, but without a plan more must be reserved.
     fn scattered() -> History {
         let mut builder = Builder::default();
         for step in 0..6 {

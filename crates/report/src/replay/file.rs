@@ -1,4 +1,4 @@
-//! From a file to a history: each line is read by the format that the first one names. Every error says the file and the line.
+//! Reads a history from a file. The first line names the format of the others. Every error has the file and the line.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use crate::error::Error;
 use crate::text::{self, Damage};
 
 impl History {
-    /// Reads a file, packed by gzip or not: what `GPUCACHE_TRACE` had written, any other of `step,op,id,bytes,stream` with more
-    /// columns or without, or the log of RMM's `logging_resource_adaptor`.
+    /// Reads a file, packed by gzip or not: a trace of `GPUCACHE_TRACE`, another file that begins with the columns
+    /// `step,op,id,bytes,stream`, or the log of RMM's `logging_resource_adaptor`.
     ///
-    /// An `a` allocates, an `f` frees, and an `id` names one allocation for good; sizes are bytes. Without a column `scope` each step
-    /// is an entry of one scope. A log of RMM's is one step. All threads and streams become one, in the order of the file; a scope of
-    /// another thread has a name of its own.
+    /// `a` allocates, `f` frees, and an `id` names one allocation; sizes are in bytes. Without a column `scope`, each step is an entry of
+    /// one scope. A log of RMM is one step. All threads and streams become one, in the order of the file. Scopes of other threads get
+    /// names of their own.
     ///
     /// # Errors
-    /// When the file cannot be read, is cut off, or breaks its format: with the line.
+    /// The file cannot be read, is cut off, or breaks its format. The error has the line.
     ///
     /// ```
     /// use gpucache_report::replay::History;
@@ -37,7 +37,7 @@ impl History {
     }
 }
 
-/// The file's name up to its endings.
+/// The name of the file without its endings.
 fn name_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let name = name.strip_suffix(".gz").unwrap_or(&name);

@@ -1,16 +1,16 @@
-//! What the formats of histories have in common: how a line is taken, and how its fields are read.
+//! The common part of the formats of histories: taking a line, and reading its fields.
 
 use std::fmt::Display;
 use std::str::FromStr;
 
 use super::builder::Builder;
 
-/// How the lines after the first one are read.
+/// Reads the lines after the first one.
 pub(super) trait Format {
     /// Takes one line, without its end.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem of the line.
     fn line(&mut self, line: &str, history: &mut Builder) -> Result<(), String>;
 }
 

@@ -1,14 +1,17 @@
-//! The allocation history of a program as it is replayed: checked as a whole before anything is allocated.
+//! The allocation history of a program, completely checked before it is replayed.
 //!
-//! Invariants: a slot holds one allocation at a time and is below `slots`; a free names a slot that holds one; a scope is one of
-//! `scopes`, and is left as often as it was entered, at most.
+//! Invariants:
+//!
+//! - A slot is below `slots` and holds one allocation at a time.
+//! - A free names a slot with an allocation.
+//! - A scope is one of `scopes`, and is left at most as often as it is entered.
 
-/// So many steps at the end are the steady state.
+/// The last steps, as many as this, are the steady state.
 const STEADY: usize = 3;
 
-/// What a program allocated and freed, in order and by steps, and which scopes it was in.
+/// The allocations and frees of a program in their order, by steps, with the scopes that it entered.
 ///
-/// [`History::read`] reads one from a file, [`History::of`] has it from a [`Run`](crate::Run).
+/// [`History::read`] reads a history from a file. [`History::of`] takes it from a [`Run`](crate::Run).
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
@@ -28,13 +31,13 @@ pub struct History {
     pub(super) steps: Vec<Vec<Op>>,
     /// The scopes that the steps enter and leave. Without any, each step is an entry of one scope.
     pub(super) scopes: Vec<String>,
-    /// How many slots the operations name.
+    /// The number of slots.
     pub(super) slots: usize,
     pub(super) peak_live_bytes: u64,
     pub(super) page_bytes: u64,
 }
 
-/// What a program has done.
+/// An operation of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Allocate {
@@ -44,7 +47,7 @@ pub(super) enum Op {
     Free {
         slot: u32,
     },
-    /// Enters a scope, by its place among the history's, or goes outside of all.
+    /// Enters a scope, by its place among the scopes of the history. `None` leaves all scopes for a while.
     Enter {
         scope: Option<u32>,
     },
@@ -55,7 +58,7 @@ pub(super) enum Op {
 }
 
 impl History {
-    /// What the history is called: its file's name without endings.
+    /// The name of the history: that of its file, without endings.
     ///
     /// ```
     /// # use gpucache_report::replay::History;
@@ -68,7 +71,7 @@ impl History {
         &self.name
     }
 
-    /// How much there is to do: an allocation is one operation, and so is a free.
+    /// The number of operations: allocations and frees.
     ///
     /// ```
     /// # use gpucache_report::replay::History;
@@ -81,7 +84,7 @@ impl History {
         operations(&self.steps)
     }
 
-    /// The largest sum of bytes that were alive at once, each allocation rounded up to 256, as allocators of GPU memory do.
+    /// The peak of live bytes. Each allocation is rounded up to 256 bytes, as GPU allocators do.
     ///
     /// ```
     /// # use gpucache_report::replay::History;
@@ -94,8 +97,8 @@ impl History {
         self.peak_live_bytes
     }
 
-    /// The size of the pages of the device that wrote the trace: 2 MiB, as on GPUs, if the trace does not say it. Of several devices it
-    /// is the largest size.
+    /// The size of the pages of the device that wrote the trace. It is 2 MiB, as on GPUs, if the trace does not say it. With several
+    /// devices it is the largest size.
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*, trace};

@@ -1,5 +1,5 @@
-//! Measures a history by replaying it twice, with all passes each time and nothing left from before: once watched, for what
-//! was held, asked of the device and kept in the arrays; once unwatched, for the time. The engine does the same both times.
+//! Measures a history by two replays with all passes, each from an empty cache. The first one is watched: it counts reserved memory and
+//! calls of the device, and checks the contents of arrays. The second one is timed. The engine does the same both times.
 
 #[cfg(test)]
 mod tests;
@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use gpucache::prelude::*;
+use gpucache::{Limit, prelude::*};
 
 use super::contents::Contents;
 use super::history::{History, operations};
@@ -18,7 +18,7 @@ use super::served::{Counted, Served, Shares};
 use super::watched::Watched;
 use crate::error::Result;
 
-/// What replaying a history took. The steady state is the last three steps of a pass.
+/// The figures of a replay. The steady state is the last three steps of a pass.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -39,40 +39,40 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Figures {
-    /// The largest sum of bytes alive at once: [`History::peak_live_bytes`].
+    /// The peak of live bytes: [`History::peak_live_bytes`].
     pub peak_live_bytes: u64,
-    /// The most bytes that were held from the device at once.
+    /// The peak of reserved bytes.
     pub peak_reserved_bytes: u64,
     /// Allocations that found no memory, over all passes; they and their frees were skipped.
     pub out_of_memory: u64,
-    /// The most bytes that were held in the steady state of the last pass.
+    /// The peak of reserved bytes in the steady state of the last pass.
     pub steady_reserved_bytes: u64,
-    /// Allocations, mappings and frees that the device was asked for in the steady state of the last pass.
+    /// Calls of the device (allocations, mappings and frees) in the steady state of the last pass.
     pub steady_device_calls: u64,
-    /// Nanoseconds of an operation in the steady state: the median over the passes, of which the first is left out if there are
-    /// more.
+    /// Nanoseconds per operation in the steady state: the median over the passes. With several passes the first one does not count. The
+    /// loop of the replay itself is a part of it: about a twelfth.
     pub steady_ns_per_operation: f64,
-    /// What served the allocations in the steady state of the last timed pass.
+    /// The parts that served the allocations in the steady state of the last timed pass.
     pub steady: Shares,
-    /// How often entries of all timed passes went another way than their plan.
+    /// Deviations of all timed passes from their plans.
     pub deviations: u64,
     /// Time that the timed passes spent on planning.
     pub planning: Duration,
 }
 
-/// Replays a history on a device, under a policy and a limit in bytes, so many times, and tells what that took.
+/// Replays a history on a device under a policy and a limit in bytes. Returns the figures of so many passes.
 ///
-/// It is replayed twice: arrays of the one run are marked, and looked at before they go, the other one is timed. What is held is
-/// all that the process holds on the device, the arrays of others included, and the device's own limit counts where none is given.
-/// On a device without memory that is [`dry_run`](super::dry_run).
+/// The function replays the history twice: once to check the contents of arrays, and once for the time. Reserved memory is that of the
+/// whole process on the device. Without a limit the device's own limit counts. For a device without memory use
+/// [`dry_run`](super::dry_run).
 ///
 /// # Errors
-/// Any failure of the device except a lack of memory, and an array that did not keep its contents.
+/// Any failure of the device except a lack of memory, and an array that lost its contents.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
 ///
-/// use gpucache::{cache_scope, prelude::*, trace};
+/// use gpucache::{Limit, cache_scope, prelude::*, trace};
 /// use gpucache_report::{Run, replay::{History, Policy, replay}};
 ///
 /// let host = Host::new();
@@ -82,9 +82,9 @@ pub struct Figures {
 /// }
 /// let history = History::of("ten steps", &Run::from(&trace::stop()))?;
 /// gpucache::invalidate("step");
-/// let figures = replay(&host, &history, Policy::Auto, Some(1 << 20), NonZeroUsize::MIN)?;
+/// let figures = replay(&host, &history, Policy::Auto, Some(Limit::hard(1 << 20)), NonZeroUsize::MIN)?;
 /// assert_eq!((figures.out_of_memory, figures.steady.planned), (0, 1.0));
-/// let short = replay(&host, &history, Policy::Auto, Some(4096), NonZeroUsize::MIN)?;
+/// let short = replay(&host, &history, Policy::Auto, Some(Limit::hard(4096)), NonZeroUsize::MIN)?;
 /// assert_eq!(short.out_of_memory, 10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -92,18 +92,18 @@ pub fn replay<D: Contents>(
     device: &D,
     history: &History,
     policy: Policy,
-    limit: Option<u64>,
+    limit: Option<Limit>,
     passes: NonZeroUsize,
 ) -> Result<Figures> {
     let Some(limit) = limit else { return measure(device, device, history, policy, passes) };
     let before = device.memory().limit.unwrap_or(u64::MAX);
     device.set_limit(limit)?;
     let figures = measure(device, device, history, policy, passes);
-    device.set_limit(before)?;
+    device.set_limit(if limit.is_soft() { Limit::soft(u64::MAX) } else { Limit::hard(before) })?;
     figures
 }
 
-/// Replays a history watched on one device and timed on the other, which may be the same one.
+/// Replays a history twice: watched on one device, and timed on the other, which may be the same one.
 pub(super) fn measure<D: Contents>(
     watched: &D,
     timed: &D,
@@ -114,7 +114,7 @@ pub(super) fn measure<D: Contents>(
     let figures = watched_run(watched, history, policy, passes.get())?;
     let (steady_ns_per_operation, failed, served) = timed_run(timed, history, policy, passes.get())?;
     let Served { steady, deviations, planning } = served;
-    // Other programs use a real device too: it may have had less to give the second time.
+    // Other programs use a real device too, so the second replay may have had less memory.
     let out_of_memory = figures.out_of_memory.max(failed);
     Ok(Figures { out_of_memory, steady_ns_per_operation, steady, deviations, planning, ..figures })
 }
@@ -152,7 +152,7 @@ fn timed_run<D: Device>(device: &D, history: &History, policy: Policy, passes: u
     let (failed, served) = (replay.failed(), counted.served());
     drop(scopes);
     device.synchronize()?;
-    // In the first pass the cache fills.
+    // The cache fills in the first pass.
     let counted = match &times[..] {
         [_, warm @ ..] if !warm.is_empty() => warm,
         all => all,
@@ -160,8 +160,7 @@ fn timed_run<D: Device>(device: &D, history: &History, policy: Policy, passes: u
     Ok((median(counted) / operations(history.split_steady().1) as f64, failed, served))
 }
 
-/// Names for a history's scopes that no other run has. What the scopes hold goes back with them, so that the next run begins with
-/// nothing.
+/// Names for the scopes of a history that no other run has. The drop invalidates the scopes, so the next run begins without memory.
 pub(super) struct Scopes(pub(super) Vec<String>);
 
 impl Scopes {

@@ -1,10 +1,10 @@
-//! Replays what a program allocated and freed, on any device, under another policy and with less memory.
+//! Replays the allocations and frees of a program on any device, under any policy and limit.
 //!
-//! A [`History`] comes from a file, the log of RMM's among them, or from a [`Run`](crate::Run). [`replay`] runs it again on a device,
-//! [`dry_run`] on one without memory that has the pages of a GPU, and [`smallest_limit`] says with how little it would have done.
+//! A [`History`] comes from a file, such as a log of RMM, or from a [`Run`](crate::Run). [`replay`] runs it on a device. [`dry_run`] runs
+//! it on a device without memory, whose pages have the size in the trace. [`smallest_limit`] finds the least memory that suffices.
 //!
-//! A history has arrays and scopes. What a program gave back by itself, by [`gpucache::invalidate`] or [`Device::trim`](gpucache::device::Device::trim), is not in it,
-//! so that a replay may hold more than the program did.
+//! A history has arrays and scopes, but not the program's own calls of [`gpucache::invalidate`] and
+//! [`Device::trim`](gpucache::device::Device::trim). So a replay may reserve more memory than the program did.
 //!
 //! ```
 //! use std::num::NonZeroUsize;
@@ -28,13 +28,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | file | its one matter |
+//! | file | content |
 //! |---|---|
-//! | `history`, `builder` | what is replayed, and how it is checked as it is read |
-//! | `file`, `format`, `csv`, `rmm`, `traced` | where it comes from |
-//! | `policy`, `pass` | what serves the arrays, and the loop |
-//! | `watched`, `contents`, `served` | what is seen of a pass: bytes held, contents kept, and what served the arrays |
-//! | `measure`, `dry` | the figures, on any device and on one without memory |
+//! | `history`, `builder` | a history, and the checks while it is read |
+//! | `file`, `format`, `csv`, `rmm`, `traced` | the sources of histories |
+//! | `policy`, `pass` | the policies, and the loop |
+//! | `watched`, `contents`, `served` | observations of a pass: reserved bytes, contents, and the parts that served the arrays |
+//! | `measure`, `dry` | the figures, on any device and on a device without memory |
 
 mod builder;
 mod contents;

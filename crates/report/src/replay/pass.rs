@@ -1,4 +1,4 @@
-//! The replay itself: one pass over a history, with nothing in its loop but the engine's calls and what a watch adds.
+//! One pass over a history. Its loop has only the calls of the engine and those of a watch.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use super::history::{History, Op};
 use super::policy::Policy;
 use crate::error::{Error, Result};
 
-/// The outcome of one operation: as large as a pointer, so that it stays in a register. With [`Error`] itself, which has paths and texts,
-/// each operation writes the outcome to memory and reads it again, which took a quarter of the time.
+/// The outcome of one operation. It is as large as a pointer and stays in a register; [`Error`] itself would go through memory for each
+/// operation, since it has paths and texts.
 pub(super) type Outcome = std::result::Result<(), Box<Error>>;
 
-/// Sees what a pass does. What it does at an allocation or a free takes the pass's time, what it does at the steady
-/// state's begin and end does not.
+/// Watches a pass. Its work at an allocation or a free counts as time of the pass. Its work at the beginning and the end of the steady
+/// state does not.
 pub(super) trait Watch<D: Device> {
     #[inline]
     fn allocated(&mut self, _slot: u32, _array: &mut Array<u8, D>) -> Outcome {
@@ -31,18 +31,18 @@ pub(super) trait Watch<D: Device> {
     fn steady_state_ended(&mut self) {}
 }
 
-/// Sees nothing.
+/// A watch that does nothing.
 pub(super) struct Unwatched;
 
 impl<D: Device> Watch<D> for Unwatched {}
 
-/// A history, and where it is replayed.
+/// A history and its device.
 #[derive(Debug)]
 pub(super) struct Replay<'t, D: Device> {
     device: &'t D,
     history: &'t History,
     policy: Policy,
-    /// The names under which the history's scopes are entered, or the one of all steps.
+    /// The names of the history's scopes, or one name for all steps.
     scopes: &'t [String],
     entered: Vec<(Option<u32>, ScopeGuard)>,
     slots: Vec<Option<Array<u8, D>>>,
@@ -50,21 +50,21 @@ pub(super) struct Replay<'t, D: Device> {
 }
 
 impl<'t, D: Device> Replay<'t, D> {
-    /// `scopes` are names for the history's scopes, or one where it has none.
+    /// `scopes` are names for the history's scopes, or one name if it has none.
     pub(super) fn new(device: &'t D, history: &'t History, policy: Policy, scopes: &'t [String]) -> Self {
         let slots = (0..history.slots).map(|_| None).collect();
         Self { device, history, policy, scopes, entered: Vec::new(), slots, failed: 0 }
     }
 
-    /// How many allocations found no memory; they and their frees were skipped.
+    /// The number of allocations that found no memory. They and their frees were skipped.
     pub(super) fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Replays all steps, then frees what is left. Gives the time that the steady state took.
+    /// Replays all steps, then frees the arrays that are left. Returns the time of the steady state.
     ///
     /// # Errors
-    /// Any failure except a lack of memory, and what the watch finds.
+    /// Any failure except a lack of memory, and errors of the watch.
     pub(super) fn pass(&mut self, watch: &mut impl Watch<D>) -> Result<Duration> {
         let (first, steady) = self.history.split_steady();
         first.iter().try_for_each(|step| self.step(step, watch)).map_err(|error| *error)?;
@@ -92,7 +92,7 @@ impl<'t, D: Device> Replay<'t, D> {
         Ok(())
     }
 
-    /// Enters or leaves a scope. Not in line, so that the loop is of allocations and frees.
+    /// Enters or leaves a scope. Not inlined, so that the loop stays small.
     #[inline(never)]
     fn turn(&mut self, op: Op) {
         match op {
@@ -117,7 +117,7 @@ impl<'t, D: Device> Replay<'t, D> {
                 watch.allocated(slot, &mut array)?;
                 self.slots[slot as usize] = Some(array);
             }
-            // A failure that was kept from a drop is not this allocation's: it ends the replay.
+            // A deferred failure of an earlier drop ends the replay.
             Err(error) if error.is_out_of_memory() && !error.is_deferred() => self.failed += 1,
             Err(error) => return Err(Box::new(Error::Device(error))),
         }

@@ -1,11 +1,11 @@
-//! What may serve the arrays of a history.
+//! The policies of a replay.
 
 use std::fmt;
 use std::str::FromStr;
 
 use gpucache::{Recycle, Scope, ScopeGuard};
 
-/// What serves the arrays of a history.
+/// The part that serves the arrays of a replay.
 ///
 /// ```
 /// use gpucache_report::replay::Policy;
@@ -15,7 +15,7 @@ use gpucache::{Recycle, Scope, ScopeGuard};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// A layout planned for the order of the scope's allocations; its lists and the range for what deviates.
+    /// A plan for the scope's order of allocations. The scope's lists and the range serve deviations.
     #[default]
     Auto,
     /// The scope's lists, by exact size.
@@ -36,7 +36,7 @@ impl Policy {
     /// ```
     pub const ALL: [Policy; 4] = [Policy::Auto, Policy::Keyed, Policy::Range, Policy::Direct];
 
-    /// The word for it on command lines and in reports.
+    /// The name on command lines and in reports.
     ///
     /// ```
     /// use gpucache_report::replay::Policy;

@@ -1,7 +1,7 @@
-//! The log that RMM's `logging_resource_adaptor` writes. It knows no steps: all of it is one.
+//! The log format of RMM's `logging_resource_adaptor`. It has no steps, so the whole log is one step.
 //!
-//! A pointer names an allocation until it is freed, and may name another one then. An allocation of no bytes has no
-//! memory, and often no pointer of its own: it is skipped, as an allocation that failed is.
+//! A pointer names one allocation until it is freed. Failed allocations are skipped. So are allocations of 0 bytes, which have no memory
+//! and often no pointer of their own.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
-//! What served the allocations of the timed run, as its scopes count them.
+//! Counts the parts that served the allocations of the timed run, by the counters of its scopes.
 //!
-//! Invariant: the counters are read between what is timed, never within.
+//! Invariant: the counters are read outside the timed sections.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use gpucache::{prelude::*, stats::ScopeStats};
 
 use super::pass::Watch;
 
-/// Shares of the allocations of some steps, by what served them, from 0 to 1; without allocations of scopes all are 0.
+/// The shares of the parts that served the allocations of some steps, from 0 to 1. Without allocations in scopes all are 0.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -31,22 +31,22 @@ pub struct Shares {
     pub planned: f64,
     /// The lists of its scope.
     pub listed: f64,
-    /// The device's range, with what it had or by a miss; or the device itself.
+    /// The range of the device, with memory that it had or by a miss; or the device itself.
     pub ranged: f64,
 }
 
-/// What served the timed run.
+/// The counts of the timed run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Served {
     /// In the steady state of the last pass.
     pub(super) steady: Shares,
-    /// From the plan, over all passes.
+    /// Deviations from plans, over all passes.
     pub(super) deviations: u64,
     /// Time spent on planning, over all passes.
     pub(super) planning: Duration,
 }
 
-/// What the scopes of a run have counted, in sum.
+/// The sums of the counters of all scopes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     planned: u64,
@@ -56,7 +56,7 @@ struct Counts {
     planning: Duration,
 }
 
-/// The watch of the run that is timed: an allocation and a free cost it nothing.
+/// The watch of the timed run. It does nothing at allocations and frees.
 #[derive(Debug)]
 pub(super) struct Counted<'s> {
     scopes: &'s [String],
@@ -65,12 +65,12 @@ pub(super) struct Counted<'s> {
 }
 
 impl<'s> Counted<'s> {
-    /// Of scopes that nobody has entered yet.
+    /// For scopes that nobody has entered yet.
     pub(super) fn new(scopes: &'s [String]) -> Self {
         Self { scopes, steady_began: Counts::default(), steady_ended: Counts::default() }
     }
 
-    /// What served the passes.
+    /// The counts of all passes so far.
     pub(super) fn served(&self) -> Served {
         let Counts { deviations, planning, .. } = counts(self.scopes);
         Served { steady: shares(&self.steady_began, &self.steady_ended), deviations, planning }

@@ -1,4 +1,4 @@
-//! From a run to a history: the one that the run's file would give.
+//! Makes a history from a run: the same one that the run's file gives.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::run::{Event, Op, Run};
 
 impl History {
-    /// The history of a run, under a name of one's choice: the one that [`History::read`] has of the run's file.
+    /// The history of a run, under any name. [`History::read`] gives the same history from the file of the run.
     ///
     /// # Errors
-    /// Where the run allocates nothing, or events contradict each other, as in no run that was traced.
+    /// The run has no allocations, or its events contradict each other. The second never happens with a real trace.
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*, trace};
@@ -30,7 +30,7 @@ impl History {
         History::of_events(name.into(), run, |_| true)
     }
 
-    /// The same of one device: with the entries of scopes, and without what other devices did.
+    /// The history of one device of a run, with all entries of scopes.
     pub(crate) fn of_device(name: impl Into<String>, run: &Run, device: u64) -> Result<History, Error> {
         History::of_events(name.into(), run, |other| other == device)
     }
@@ -60,7 +60,7 @@ fn take(builder: &mut Builder, event: &Event) -> Result<(), String> {
     }
 }
 
-/// Counts the entries of threads that were in no scope, as the file of a trace does.
+/// Counts entries from outside all scopes, as the file of a trace does.
 #[derive(Default)]
 struct Steps {
     number: u64,
@@ -75,7 +75,7 @@ impl Steps {
                 self.number += u64::from(*depth == 0);
                 *depth += 1;
             }
-            // What was entered before the trace began may be left in it.
+            // The trace may have the end of a scope that was entered before it began.
             Op::Leave => *depth = depth.saturating_sub(1),
             Op::Allocate | Op::Free | Op::Short => {}
         }

@@ -1,5 +1,5 @@
-//! What is seen of a pass when nothing is timed: the device is asked after each allocation what is held from it, and
-//! arrays are marked when they begin and looked at when they end.
+//! The watch of the run that is not timed: it reads the reserved bytes after each allocation, writes words into new arrays, and checks
+//! them before the arrays go.
 
 use gpucache::prelude::*;
 
@@ -32,25 +32,25 @@ impl<'d, D: Device> Watched<'d, D> {
         }
     }
 
-    /// Whether arrays are marked and looked at in the passes from now on; changed between passes only.
+    /// Whether the next passes check the contents of arrays. Call it only between passes.
     pub(super) fn look_at_contents(&mut self, looks: bool) {
         self.looks_at_contents = looks;
     }
 
-    /// The most bytes held at once since this was made.
+    /// The peak of reserved bytes since this was made.
     ///
-    /// The device's own high-water mark knows peaks within an allocation too, but may be of an earlier history.
+    /// The device's own peak includes peaks within an allocation, but it may come from an earlier history.
     pub(super) fn peak_bytes(&self) -> u64 {
         let process_peak_bytes = self.device.memory().peak_bytes;
         if process_peak_bytes > self.process_peak_bytes { process_peak_bytes } else { self.sampled_peak_bytes }
     }
 
-    /// The most bytes held in the steady state of the last pass.
+    /// The peak of reserved bytes in the steady state of the last pass.
     pub(super) fn steady_bytes(&self) -> u64 {
         self.steady_bytes
     }
 
-    /// Calls to the device in the steady state of the last pass.
+    /// Calls of the device in the steady state of the last pass.
     pub(super) fn steady_calls(&self) -> u64 {
         self.steady_calls
     }
@@ -91,7 +91,7 @@ mod tests {
     use crate::replay::pass::Replay;
     use crate::replay::policy::Policy;
 
-    /// Writes over the last byte of each array that it sees.
+    /// Overwrites the last byte of each array.
     struct Vandal<'d>(Watched<'d, Host>);
 
     impl Watch<Host> for Vandal<'_> {

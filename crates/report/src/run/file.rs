@@ -1,4 +1,4 @@
-//! From the text of a trace's file to its events, line by line.
+//! Parses the text of a trace's file, line by line.
 
 use super::{Event, Op, Reserved, Run};
 use crate::text::Damage;
@@ -45,7 +45,7 @@ impl Line<'_> {
         text.parse().map_err(|error| format!("{name} is {text:?} ({error})"))
     }
 
-    /// The number of the device; 0 in a file that does not tell.
+    /// The number of the device; 0 in older files.
     fn device(&self) -> Result<u64, String> {
         if self.header.contains(&"device") { self.number("device") } else { Ok(0) }
     }
@@ -117,7 +117,7 @@ impl Run {
     }
 }
 
-/// A name as it was before its commas were written as `%2C`.
+/// Undoes the escapes of a name, such as `%2C` for a comma.
 fn plain(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let [first, after @ ..] = rest {

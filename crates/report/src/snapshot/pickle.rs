@@ -1,8 +1,8 @@
-//! A value of JSON as a pickle of protocol 2, by no more opcodes than PyTorch's viewer of memory snapshots reads.
+//! Writes a JSON value as a pickle of protocol 2, with only the opcodes that PyTorch's viewer of memory snapshots reads.
 
 use serde_json::Value;
 
-/// An integer beyond what both opcodes for one hold, or a float, which no snapshot has.
+/// A number that neither opcode for integers holds: an integer outside `i64`, or a float, which no snapshot has.
 #[derive(Debug, PartialEq)]
 pub(super) struct NoInteger(String);
 

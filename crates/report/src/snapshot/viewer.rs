@@ -1,5 +1,5 @@
-//! Tests of the snapshot: its schema, and what PyTorch's own `_memory_viz.py` says of it where that is there: the variable
-//! `MEMORY_VIZ` names the file, which needs Python alone. Without it those tests pass, and say that they did nothing.
+//! Tests of the snapshot: its schema, and the answers of PyTorch's own `_memory_viz.py`. The variable `MEMORY_VIZ` names that file, which
+//! needs only Python. Without the variable these tests pass, and say that they did nothing.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use super::snapshot;
 use crate::run::Op;
 use crate::run::tests::example;
 
-/// What the viewer reads of each kind of object.
+/// The fields that the viewer reads of each kind of object.
 const SEGMENT: [&str; 6] = ["device", "address", "total_size", "allocated_size", "stream", "blocks"];
 const BLOCK: [&str; 5] = ["address", "size", "requested_size", "state", "frames"];
 const ACTION: [&str; 6] = ["action", "addr", "size", "stream", "time_us", "frames"];

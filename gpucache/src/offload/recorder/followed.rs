@@ -1,4 +1,4 @@
-//! An entry that goes by a known order: each use makes the moves that are due before it.
+//! An entry that follows a known order. Each use makes the moves that are due before it.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -11,10 +11,10 @@ use crate::offload::host_pool::{HostPool, Rests};
 use crate::offload::moves::OffloadStats;
 use crate::offload::sampling::{Sampling, Timing};
 
-/// Of eight entries so many may have arrays asked for before less room has to do: that costs more copies in each.
+/// If more of eight entries than this fetch arrays that are not there, the schedule uses less room. That costs more copies in each entry.
 const MOST_MISSED: u32 = 2;
 
-/// How often arrays are laid side by side for one order: each time takes about as long as an entry.
+/// How often arrays are made contiguous for one order. Each time takes about as long as an entry.
 const MOST_TIDIED: u32 = 4;
 
 /// An order, and the moves by it.
@@ -33,14 +33,14 @@ pub(super) struct Followed {
     /// Where that, or a mark of the pacer's, is due; beyond all uses if there is none.
     due: usize,
     pool: Arc<HostPool>,
-    /// What is counted of the scope.
+    /// The counts of the scope.
     account: Account,
     sampling: Sampling,
-    /// Of the last entries that went by these moves, one bit each: whether arrays had to be asked for.
+    /// One bit for each of the last entries with these moves: whether a fetch had to bring an array.
     missed: u8,
-    /// How often arrays were laid side by side since this was made.
+    /// How often arrays were made contiguous since this was made.
     tidied: u32,
-    /// The host memory pool whose arrays are to be laid side by side, once the recorder is not borrowed.
+    /// The host memory pool whose arrays are to be made contiguous, once the recorder is not borrowed.
     apart: Option<Arc<HostPool>>,
     /// How often pages had gone before this entry.
     pages: u64,
@@ -55,7 +55,7 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    /// What follows from two entries that were alike. Where everything stayed on the device nothing is to be moved.
+    /// The moves that follow from two equal entries. If everything stayed on the device, there are none.
     pub(super) fn new(learned: &Learned, pool: Arc<HostPool>, account: Account) -> Followed {
         let order = learned.order(learned.work(LINK.bytes_per_second));
         let evictions = pool.evictions();
@@ -102,7 +102,7 @@ impl Followed {
         self.sampling.restart();
     }
 
-    /// Takes what the pacer has found out, once it has.
+    /// Takes the results of the pacer, once it has any.
     fn take_pace(&mut self) {
         let Some(pacer) = self.pacer.take_if(|pacer| pacer.is_void() || pacer.is_over()) else { return };
         let Some((places, seconds)) = pacer.read() else { return };
@@ -120,13 +120,12 @@ impl Followed {
         self.pool.moves.read().demanded
     }
 
-    /// What moves of the entry that is under way are timed for, if they are.
+    /// The purpose for which moves of the current entry are timed, if they are.
     pub(super) fn timing(&self) -> Timing {
         self.sampling.sample.clone()
     }
 
-    /// An entry begins. Whether it is to be followed: not where arrays had to leave meanwhile, of
-    /// which no move knows.
+    /// Begins an entry. Returns whether to follow it: not if arrays had to leave meanwhile without a move.
     pub(super) fn begin(&mut self, account: Account) -> bool {
         (self.place, self.next) = (0, 0);
         // A cache whose name is forgotten serves another one.
@@ -143,13 +142,13 @@ impl Followed {
         !self.table.moves().is_empty() || self.needs_no_moves()
     }
 
-    /// Whether nothing is known to have to leave: nothing did since, or all was found to fit where there is as much room as then, so
-    /// that what leaves does so for others, or since it rests on the host.
+    /// Whether no array is known to have to leave: none did since, or everything was found to fit and there is as much room as then. Then
+    /// arrays that leave do so for others, or since they rest on the host.
     fn needs_no_moves(&self) -> bool {
         self.pool.evictions() == self.evictions || self.table.fits() && self.pool.room() >= self.room
     }
 
-    /// A use is about to be made, behind the moves that are due before it. Whether it is the expected one; nothing is done otherwise.
+    /// Notes a use, after the moves that are due before it. Returns whether it is the expected one; otherwise nothing changes.
     pub(super) fn passes(&mut self, seen: Seen) -> bool {
         let passes = self.expects(seen);
         if passes {
@@ -177,7 +176,7 @@ impl Followed {
         self.place = place;
     }
 
-    /// An array was made, which is another one in each entry: if it is expected, the moves are its own from now on.
+    /// Notes a new array, which is a different one in each entry. If it is expected, the moves apply to it from now on.
     pub(super) fn bear(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) {
         if self.expects(seen) {
             let known: Arc<dyn Rests> = slot.clone();
@@ -185,7 +184,7 @@ impl Followed {
         }
     }
 
-    /// Makes the mark that is due here, and has the moves due.
+    /// Makes the mark that is due here, and notes the due moves.
     #[cold]
     fn pass_due(&mut self) {
         if let Some(pacer) = &mut self.pacer {
@@ -231,7 +230,7 @@ impl Followed {
         is_whole
     }
 
-    /// Less room has to do where arrays had to be asked for in an entry that went by these moves from its begin.
+    /// Plans with less room if fetches had to bring arrays in an entry that followed these moves from its beginning.
     fn make_do(&mut self) {
         self.missed = self.missed << 1 | u8::from(self.demanded() > self.demanded);
         let misses = self.missed.count_ones();
@@ -248,12 +247,12 @@ impl Followed {
         self.restart();
     }
 
-    /// The host memory pool whose arrays are to be laid side by side now.
+    /// The host memory pool whose arrays are to be made contiguous now.
     pub(super) fn take_apart(&mut self) -> Option<Arc<HostPool>> {
         self.apart.take()
     }
 
-    /// Arrays were laid side by side since the entry began.
+    /// Notes that arrays were made contiguous since the entry began.
     pub(super) fn note_tidied(&mut self) {
         (self.pages, self.demanded) = (self.pool.pages_gone(), self.demanded());
     }
@@ -265,7 +264,7 @@ impl Followed {
         }
     }
 
-    /// What was used so far.
+    /// The uses so far.
     pub(super) fn so_far(&self) -> Learned {
         Learned::of(self.uses[..self.place].to_vec(), self.arrays.clone())
     }

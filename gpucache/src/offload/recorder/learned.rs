@@ -1,4 +1,4 @@
-//! An entry that is written down: its uses in order, and the arrays that they were of.
+//! A recorded entry: its uses in order, and their arrays.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::offload::host_pool::{HostPool, Rests};
 use crate::offload::placement::Placement;
 use gpucache_plan::offload::{Access, Order, Use};
 
-/// Uses beyond which an entry is not written down: no schedule of so many would be done in a moment.
+/// With more uses an entry is not recorded: its schedule would take too long.
 const MOST_USES: usize = 1 << 16;
 
 /// The share of the room that is left to arrays which are too small to be worth a move.
 const SMALL_SHARE: u64 = 64;
 
-/// What an entry used.
+/// The uses of an entry.
 #[derive(Default)]
 pub(super) struct Learned {
     pub(super) uses: Vec<Seen>,
@@ -29,7 +29,7 @@ pub(super) struct Learned {
     pub(super) pool: Option<Arc<HostPool>>,
     /// The least room that there was for all arrays.
     pub(super) room: u64,
-    /// What had left before the entry, and what left in it.
+    /// The evictions before the entry, and those in it.
     evictions: u64,
     pub(super) evicted: u64,
     pub(super) length: Duration,
@@ -65,7 +65,7 @@ impl Learned {
                 self.room = self.room.min(room);
                 self.evicted = evictions.saturating_sub(self.evictions);
             }
-            // Arrays of several devices have several orders, of which one is enough trouble. Their room and what left there are their own.
+            // Arrays of another device would need an order, a room and evictions of their own. One device is enough.
             Some(_) => self.is_too_long = true,
         }
         self.uses.push(seen);
@@ -112,12 +112,12 @@ impl Learned {
         !self.is_too_long && !other.is_too_long && self.uses == other.uses
     }
 
-    /// Whether not everything fits the room, but for a share of that which is spared, or something had to leave.
+    /// Whether the arrays do not fit the room without its spared share, or an array had to leave.
     pub(super) fn is_short(&self, spared: u64) -> bool {
         self.evicted > 0 || self.bytes() > self.room - self.room / spared
     }
 
-    /// Seconds of work in the entry: its length without the copies that were waited for, as far as their bytes tell.
+    /// The seconds of work in the entry: its length without the copies that it waited for, estimated from their bytes.
     pub(super) fn work(&self, bytes_per_second: f64) -> f64 {
         let length = self.length.as_secs_f64();
         let mean = self.bytes() as f64 / self.arrays.len().max(1) as f64;
@@ -125,8 +125,8 @@ impl Learned {
         (length - 2.0 * self.evicted as f64 * mean / bytes_per_second).max(length / 4.0)
     }
 
-    /// The most bytes of an array that is small: all small ones together are a small share of the room, and each move costs calls of the
-    /// device whatever its bytes are.
+    /// The most bytes of a small array. All small arrays together are a small share of the room, and each move costs calls of the device
+    /// whatever its bytes are.
     fn small(&self) -> u64 {
         let mut sizes: Vec<u64> = self.arrays.iter().map(|(_, _, bytes)| *bytes).collect();
         sizes.sort_unstable();
@@ -138,7 +138,7 @@ impl Learned {
         fits.last().map_or(0, |(_, bytes)| bytes.saturating_sub(1))
     }
 
-    /// The bytes that may leave of each array: none of what rests on the device always, or is small.
+    /// The bytes that may leave of each array: none of small arrays, and of those that always rest on the device.
     fn movable(&self) -> Vec<u64> {
         let small = self.small();
         let stays = |slot: Arc<dyn Rests>| slot.tag().placement.get() == Placement::Device;
@@ -147,13 +147,14 @@ impl Learned {
         self.arrays.iter().map(|(_, slot, bytes)| movable(slot, *bytes)).collect()
     }
 
-    /// The room that is left beside what rests on the device always.
+    /// The room beside the arrays that always rest on the device.
     pub(super) fn room_for_moves(&self) -> u64 {
         let stays = self.arrays.iter().zip(self.movable()).map(|((_, _, bytes), movable)| bytes - movable);
         stays.fold(self.room, u64::saturating_sub)
     }
 
-    /// As the pure part wants it. How long each use takes is not known: as long as its bytes are many, a matrix being read once.
+    /// The entry as `gpucache-plan` takes it. The time of each use is not known, and estimated from its bytes, as if a matrix were read
+    /// once.
     pub(super) fn order(&self, seconds: f64) -> Order {
         let place = |use_: &Seen| self.index.get(&use_.name).map_or(0, |(array, _)| *array);
         let bytes: Vec<u64> = self.arrays.iter().map(|(_, _, bytes)| *bytes).collect();

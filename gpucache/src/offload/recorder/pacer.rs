@@ -1,7 +1,7 @@
 //! How long the work between the uses of an entry takes.
 //!
-//! Marks on the stream cut an entry into stretches, in one entry by some moves. What the stream waited for moves meanwhile, which the
-//! entry's sample knows, is no work.
+//! Marks on the stream cut one entry with the same moves into stretches. The time that the stream waited for moves does not count as work;
+//! the entry's sample knows it.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::offload::sampling::Sample;
 use gpucache_engine::device::Span;
 use gpucache_engine::device::{Mark, Stream};
 
-/// Into how many stretches an entry is cut at most. Where it is less than one a use, moves come at wrong places: of 24 uses of a backward
-/// pass one takes a hundred times as long as the others. A mark takes some microseconds, so that as many take some ten milliseconds.
+/// The most stretches of an entry. With fewer than one for each use, moves come at wrong places: of 24 uses of a backward pass one takes a
+/// hundred times as long as the others. A mark takes some microseconds, so that as many take some ten milliseconds.
 const MOST_STRETCHES: u32 = 1 << 13;
 
 /// Seconds that a mark takes of its stream's time at most: 1.6 microseconds on an H100.
@@ -50,12 +50,12 @@ impl Pacer {
         self.sample.turn(self.marks.len().saturating_sub(1));
     }
 
-    /// Whether nothing will come of it: marks failed, or the entry ended before all were made.
+    /// Whether there will be no result: marks failed, or the entry ended before all were made.
     pub(super) fn is_void(&self) -> bool {
         self.is_broken || self.marks.len() < self.places.len()
     }
 
-    /// Whether all of the entry's work is done, and what it waited for.
+    /// Whether all work and all waits of the entry are done.
     pub(super) fn is_over(&self) -> bool {
         let ends = self.marks.first().zip(self.marks.last());
         let is_done = ends.is_some_and(|(first, last)| !matches!(last.since(&**first), Ok(None)));

@@ -1,7 +1,7 @@
-//! What this room has of a thread: one value, and what is counted and timed by it.
+//! The state of a thread: one value, and what it counts and times.
 //!
-//! The recorder is borrowed, and each use of it costs 3 ns for that. So it lays the next uses by a known order out ([`Ahead`]), where a fetch
-//! sees them by a few loads: as many as there are before the next move. It hears how many of them were made when it is asked for the next time.
+//! A use of the recorder has to borrow it, which costs 3 ns. So the recorder lays out the next uses of a known order ([`Ahead`]), up to the
+//! next move, and a fetch sees them by a few loads. The recorder learns how many of them were made when it is used next.
 
 use std::cell::{Cell, RefCell};
 use std::mem::{ManuallyDrop, take};
@@ -18,15 +18,15 @@ use gpucache_engine::device::Span;
 use gpucache_engine::device::Stream;
 use gpucache_plan::offload::Access;
 
-/// All that this room has of a thread.
+/// The state of a thread.
 pub(super) struct Thread {
     /// The placement that the innermost scope asks for, of those that ask for one.
     placement: Cell<Option<Placement>>,
     /// The stream whose wait is timed: a move within another one is a part of that.
     watched: Cell<u64>,
     pub(super) ahead: Ahead,
-    /// `None` before the thread's first use of an array in a scope, and once the thread has ended. It has no destructor, with which each look
-    /// at this value would cost more: the scopes' own state of the thread, without which there is no entry, ends it ([`end_thread`]).
+    /// `None` before the thread's first use of an array in a scope, and once the thread has ended. A destructor would make each access cost
+    /// more. So the scopes' own state of the thread, without which there is no entry, ends this value ([`end_thread`]).
     pub(super) recorder: ManuallyDrop<RefCell<Option<Recorder>>>,
 }
 
@@ -41,24 +41,24 @@ thread_local! {
     };
 }
 
-/// The innermost scope of the thread that says where arrays rest says this, or none does.
+/// Sets the placement of the thread's innermost scope that has one; `None` if none has.
 #[inline]
 pub(crate) fn set_scoped(placement: Option<Placement>) {
     THREAD.with(|thread| thread.placement.set(placement));
 }
 
-/// Where an array rests that the thread places now.
+/// The placement of an array that the thread places now.
 pub(in crate::offload) fn placement() -> Placement {
     THREAD.with(|thread| thread.placement.get()).unwrap_or_else(placement::of_process)
 }
 
-/// The thread ends, and has left all scopes: what is dropped here may be code of the program.
+/// Ends the thread's state, after the thread has left all scopes. The drops here may run code of the program.
 pub(crate) fn end_thread() {
     drop(THREAD.with(|thread| thread.recorder.take()));
 }
 
-/// A use of an array is about to be made. Whether that is all that there is to say: outside of all scopes, where nothing is known of
-/// what comes next, and where it is the next use by a known order. It is to be told (`learned::note`) otherwise.
+/// Whether a use of an array needs no recording: outside all scopes, and for the next use of a known order. Otherwise the caller records it
+/// (`learned::note`).
 #[inline(always)]
 pub(in crate::offload) fn is_known(tag: &Tag, access: Access) -> bool {
     let Some(entry) = Entry::outermost() else { return true };
@@ -70,7 +70,7 @@ fn look<R>(act: impl FnOnce(&Recorder) -> Option<R>) -> Option<R> {
     THREAD.with(|thread| act(thread.recorder.try_borrow().ok()?.as_ref()?))
 }
 
-/// What the calling thread's moves count for, beside the device: the outermost scope that it is in.
+/// The scope that the calling thread's moves count for, beside the device: the outermost one.
 fn account() -> Account {
     let entry = Entry::outermost();
     let known = look(|recorder| {
@@ -85,7 +85,7 @@ pub(in crate::offload) fn count(pool: &HostPool, count: impl Fn(&mut OffloadStat
     account().as_deref().into_iter().chain([&*pool.moves]).for_each(|moves| moves.count(&count));
 }
 
-/// What moves of the calling thread are timed for now; `None` where they are not timed.
+/// The purpose for which the calling thread's moves are timed now; `None` if they are not timed.
 pub(in crate::offload) fn timing() -> Option<Timing> {
     let known = look(|recorder| match &recorder.now {
         Now::Following(followed) if recorder.entry == Entry::outermost() => Some(followed.timing()),
@@ -110,7 +110,7 @@ pub(in crate::offload) fn watch<R>(pool: &HostPool, stream: &Stream, act: impl F
     answer
 }
 
-/// A copy of so many bytes was put on a copy stream, and takes as long as `span` where that is timed.
+/// Counts a copy on a copy stream, which takes as long as `span` if it is timed.
 pub(in crate::offload) fn note_copy(pool: &HostPool, span: Option<Span>, bytes: u64) {
     if let Some((span, timing)) = span.zip(timing()) {
         pool.waits.add_copy(&pool.moves, span, timing, account(), bytes);
@@ -126,8 +126,8 @@ pub(super) fn begin_thread() {
     });
 }
 
-/// Runs `act` with the recorder, if there is one. `act` reaches no code that could come back here: it calls no code of the program, and
-/// what it lets go of is dropped once the recorder is not borrowed any more. So no use is lost.
+/// Runs `act` with the recorder, if there is one. `act` calls no code of the program, so that nothing comes back here meanwhile. The values
+/// that it gives up are dropped once the recorder is not borrowed any more. So no use is lost.
 #[inline]
 pub(super) fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
     let (answer, left) = THREAD.with(|thread| {
@@ -176,7 +176,7 @@ impl Ahead {
         }
     }
 
-    /// Whether a use in an entry that is about to be made is the next one that is laid out: it is done with then.
+    /// Whether a use in an entry is the next one that is laid out. If so, it is done.
     #[inline(always)]
     pub(super) fn passes(&self, entry: Entry, tag: &Tag, access: Access) -> bool {
         let made = self.made.get();

@@ -1,17 +1,17 @@
-//! The moves of an entry of a known order, and what they were found from: they become better as more is known.
+//! The moves of an entry of a known order, and the figures that they were computed from. They become better as more is known.
 
 use gpucache_plan::offload::{Link, Move, Order, Schedule, schedule, simulate};
 
-/// What links a GPU of today to its host, in each direction: 55 GB/s were measured on an H100 behind PCIe 5, a tenth less is planned
-/// with until copies were timed, as both directions at once share the host's memory. A copy of 2 KiB takes 3 to 5 microseconds there.
+/// The link between a GPU of today and its host, in each direction. 55 GB/s were measured on an H100 behind PCIe 5. The plan assumes a
+/// tenth less until copies were timed, since both directions share the host's memory. A copy of 2 KiB takes 3 to 5 microseconds there.
 pub(super) const LINK: Link = Link { bytes_per_second: 50e9, latency: 5e-6 };
-/// The part of the room that is left alone, for what lies apart; and as much again after each entry in which arrays had to leave
-/// that no move knew of.
+/// The share of the room that is spared for fragmentation. As much again is spared after each entry in which arrays had to leave without a
+/// move.
 pub(super) const SPARE_SHARE: u64 = 32;
-/// How often that is done at most: a quarter of the room is spared then.
+/// How often that is done at most. A quarter of the room is spared then.
 const MOST_SPARED: u64 = 8;
-/// Other moves are taken if an entry by them takes less than this part of what one by the old ones does, both on the simulated machine:
-/// to change costs an entry, in which arrays are where the old ones left them.
+/// New moves are taken if an entry with them takes less than this share of an entry with the old ones, both on the simulated machine. A
+/// change costs an entry, in which arrays are where the old moves left them.
 const BETTER: f64 = 0.99;
 
 pub(super) struct Timetable {
@@ -48,7 +48,7 @@ impl Timetable {
         self.room - self.room / SPARE_SHARE * self.spared
     }
 
-    /// Computes moves that leave more of the room alone, unless that is much already. Where less room does not suffice they stay what they
+    /// Computes moves that spare more of the room, unless much is spared already. If less room does not suffice, the moves stay as they
     /// were.
     pub(super) fn spare_more(&mut self, measured: Option<f64>) {
         if self.spared == MOST_SPARED {
@@ -60,10 +60,10 @@ impl Timetable {
         }
     }
 
-    /// The work takes `seconds[i]` between `places[i]` and `places[i + 1]`. Whether there are other moves from now on, as they are better.
+    /// Learns that the work takes `seconds[i]` between `places[i]` and `places[i + 1]`. Returns whether better moves were found.
     pub(super) fn pace(&mut self, places: &[u32], seconds: &[f64], measured: Option<f64>) -> bool {
         let (budget, link) = (self.budget(), link(measured));
-        // A thread that came late, or a device that others used, only adds to what work takes.
+        // A late thread, or a device that others use, only adds to the time of the work.
         let least = |known: &Vec<f64>| known.iter().zip(seconds).map(|(known, now)| known.min(*now)).collect();
         let seconds: Vec<f64> =
             self.least.as_ref().filter(|known| known.len() == seconds.len()).map_or_else(|| seconds.to_vec(), least);

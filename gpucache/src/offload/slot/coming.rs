@@ -1,7 +1,7 @@
-//! How an array comes to the device, for who asks for it and ahead.
+//! How an array comes to the device: for a fetch, or ahead of it.
 //!
-//! One thread has it come, and others that ask for it wait. Where that thread runs a handler of the shortage that it met they do not, as
-//! the handler may wait for them: each tries by itself, and without handlers.
+//! One thread brings the array, and other threads that fetch it wait. If that thread runs a pressure handler, they do not wait for it,
+//! since the handler may wait for them. Each of them then tries on its own, without handlers.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use gpucache_engine::base::errand::Turn;
 use gpucache_engine::device::Memory;
 use gpucache_engine::{Error, Result};
 
-/// How long a thread that finds no memory by itself waits for another one that has the array come and runs a handler meanwhile: as
-/// long as an allocation waits for what is free in a moment. The handler may wait for this very thread.
+/// How long a thread that finds no memory waits for another thread that brings the array and runs a handler meanwhile. It is as long as an
+/// allocation waits for pending work. The handler may wait for this very thread.
 const HANDLER: Duration = Duration::from_millis(250);
 
 impl<T: Element, D: Device> Slot<T, D> {
-    /// Has the array come for somebody who asks for it now, or waits for another thread that does. Where it is then is to be looked at.
+    /// Brings the array for a fetch, or waits for another thread that brings it. The caller looks again where the array is.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) in a handler of the shortage that this thread met as it had the array come; otherwise what
-    /// the device or a shortage says.
+    /// [`is_unavailable`](Error::is_unavailable) in a pressure handler that runs because this thread brings the array; otherwise a
+    /// failure of the device, or an out-of-memory error.
     #[cold]
     pub(in crate::offload) fn come(&self) -> Result<()> {
         self.watch(|| self.come_now())
@@ -41,7 +41,7 @@ impl<T: Element, D: Device> Slot<T, D> {
             add(&mut stats.bytes_demanded, self.tag.bytes);
         });
         match self.copy_in(turn, &dims) {
-            // It may be the other thread that has the memory, with the array in it by now.
+            // The other thread may have the memory, with the array in it by now.
             Err(error) if error.is_out_of_memory() && (self.coming.wait_for_others(HANDLER) || self.has_come()) => {
                 Ok(())
             }
@@ -49,12 +49,12 @@ impl<T: Element, D: Device> Slot<T, D> {
         }
     }
 
-    /// Whether the array is on the device, or somebody has it locked, so that it is to be looked for again.
+    /// Whether the array is on the device, or is locked so that the caller has to look again.
     fn has_come(&self) -> bool {
         self.try_read().is_none_or(|state| state.here.is_some())
     }
 
-    /// Has the array come for nobody in particular, if it is away and no other thread has it come. Returns whether it came.
+    /// Brings the array ahead of its use, if it is on the host and no other thread brings it. Returns whether it came.
     pub(super) fn come_ahead(&self) -> Result<bool> {
         let state = self.try_lock();
         let dims = state.and_then(|state| Some(state.away.as_ref().filter(|_| state.here.is_none())?.shape().into()));
@@ -65,8 +65,8 @@ impl<T: Element, D: Device> Slot<T, D> {
         }
     }
 
-    /// The shape of the array, if it is away. `None` if it is on the device, where its stream comes behind the copy by which it came, or if
-    /// somebody has it locked, so that it is to be looked for again.
+    /// The shape of the array, if it is on the host. `None` if it is on the device (then its stream waits for the copy), or if it is
+    /// locked so that the caller has to look again.
     fn find_away(&self) -> Result<Option<Box<[usize]>>> {
         let Some(mut state) = self.try_lock() else {
             std::thread::yield_now();
@@ -79,14 +79,14 @@ impl<T: Element, D: Device> Slot<T, D> {
         }
     }
 
-    /// Copies the array in: to memory that is found while nothing is locked. Returns whether it did, and not another thread.
+    /// Copies the array to the device, to memory that is allocated while nothing is locked. Returns whether this thread did it.
     fn copy_in(&self, turn: Turn<'_>, dims: &[usize]) -> Result<bool> {
         let copy_streams = self.pool.copy_streams()?;
         let find_room = || {
             self.pool.make_room(self.stream(), self.tag.bytes);
             Room::new(self.stream(), dims)
         };
-        // Declared before the lock, so that it goes back behind that.
+        // Declared before the lock, so that it is freed after the lock.
         let mut room = Some(if turn.is_beside_others { Memory::without_handlers(find_room) } else { find_room() }?);
         let Some(mut state) = self.lock_if_away() else { return Ok(false) };
         let Some(away) = state.away.as_mut().filter(|away| room.as_ref().is_some_and(|room| room.is_for(away.shape())))
@@ -105,19 +105,19 @@ impl<T: Element, D: Device> Slot<T, D> {
         Ok(true)
     }
 
-    /// The state, locked, if the array is away.
+    /// The state, locked, if the array is on the host.
     fn lock_if_away(&self) -> Option<Locked<'_, T, D>> {
         loop {
             match self.try_lock() {
                 Some(state) => return Some(state).filter(|state| state.here.is_none()),
-                // Whoever has an array lent that is here has it for long.
+                // A guard of an array on the device may live for long.
                 None if self.try_read().is_some_and(|state| state.here.is_some()) => return None,
                 None => std::thread::yield_now(),
             }
         }
     }
 
-    /// Has the array come for somebody who writes it, and gives the host's copy of it up.
+    /// Brings the array to be written, and gives up the copy on the host.
     #[cold]
     pub(in crate::offload) fn come_to_be_written(&self) -> Result<()> {
         let mut state = self.lock_here()?;
@@ -125,14 +125,14 @@ impl<T: Element, D: Device> Slot<T, D> {
             self.watch(|| state.settle())?;
         }
         state.is_clean = false;
-        // Out of date: the host's memory is for what is away. It goes back behind the lock.
+        // The copy is out of date. Its host memory is freed after the lock.
         let outdated = state.away.take();
         drop(state);
         drop(outdated);
         Ok(())
     }
 
-    /// The array is the program's from now on, or gone.
+    /// Takes the array out of the slot.
     pub(in crate::offload) fn take(&self) -> Result<Option<Array<T, D>>> {
         let mut state = self.lock_here()?;
         self.watch(|| state.settle())?;

@@ -1,8 +1,8 @@
 //! Copies between a device's memory and the host's that run at the same time as the program's streams.
 //!
-//! A [`CopyStream`] is one queue for copies with two streams on it. One is over the device's memory. The other is over host memory from and to
-//! which the device copies by itself. So the rules of its own memory order the block on each side, and a copy waits for the work of both
-//! blocks.
+//! A [`CopyStream`] is one queue for copies with two streams on it. One is over the device's memory. The other is over host memory from
+//! and to which the device copies by itself. So the rules of its own memory order the block on each side, and a copy waits for the work
+//! of both blocks.
 
 use std::sync::Arc;
 

@@ -159,7 +159,7 @@ fn a_limit_holds_for_the_replay_alone() {
     let (device, history) = (Virtual::new(1 << 30), history("limited for a while"));
     device.set_limit(512 * MIB).unwrap();
     let within = |limit| replay(&device, &history, Policy::Direct, limit, NonZeroUsize::MIN).unwrap();
-    assert_eq!(within(Some(223 * MIB)).out_of_memory, 2);
+    assert_eq!(within(Some(gpucache::Limit::hard(223 * MIB))).out_of_memory, 2);
     assert_eq!(device.memory().limit, Some(512 * MIB));
     assert_eq!((within(None).out_of_memory, within(None).peak_live_bytes), (0, 224 * MIB));
 }
