@@ -1,13 +1,13 @@
 //! The host memory pools of all devices, and the counts of each device and each scope.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 
 use super::host_pool::HostPool;
 use super::moves::{Moves, OffloadStats};
 use gpucache_engine::Result;
-use gpucache_engine::base::sync::{LazyLock, Mutex, MutexGuard};
+use gpucache_engine::base::sync::{LazyLock, Mutex, MutexGuard, lock};
 use gpucache_engine::cache::NamedCaches;
 use gpucache_engine::device::{Memory, Stream};
 
@@ -23,14 +23,14 @@ type HostPools = Vec<DeviceMoves>;
 
 fn host_pools() -> MutexGuard<'static, HostPools> {
     static YARDS: Mutex<HostPools> = Mutex::new(Vec::new());
-    YARDS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&YARDS)
 }
 
 type Accounts = HashMap<Arc<str>, Arc<Moves>>;
 
 fn accounts() -> MutexGuard<'static, Accounts> {
     static ACCOUNTS: LazyLock<Mutex<Accounts>> = LazyLock::new(Mutex::default);
-    ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&ACCOUNTS)
 }
 
 /// The counts of the scope with this name.

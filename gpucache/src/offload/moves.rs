@@ -1,12 +1,11 @@
 //! [`OffloadStats`]: the counts of what moved between a device and the host.
 
 use std::fmt;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::speed::Speed;
 use gpucache_engine::base::amounts::{Bytes, Count, add};
-use gpucache_engine::base::sync::{Mutex, MutexGuard};
+use gpucache_engine::base::sync::{Mutex, MutexGuard, lock};
 
 /// How arrays moved between a device and host memory so far: all arrays of a device, or those in the entries of a scope.
 ///
@@ -175,15 +174,15 @@ pub(super) struct Moves {
 impl Moves {
     /// The counts, without the bytes of host memory.
     pub(super) fn read(&self) -> OffloadStats {
-        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.stats)
     }
 
     /// Changes a count.
     pub(super) fn count(&self, count: impl FnOnce(&mut OffloadStats)) {
-        count(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
+        count(&mut lock(&self.stats));
     }
 
     pub(super) fn speed(&self) -> MutexGuard<'_, Speed> {
-        self.speed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.speed)
     }
 }

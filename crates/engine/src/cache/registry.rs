@@ -11,12 +11,12 @@
 //! gets none.
 
 use std::panic::Location;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::owner::Cache;
-use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::base::sync::{LazyLock, Mutex, MutexGuard, lock};
 use crate::device::Memory;
 use crate::home::Counts;
 use crate::pressure::{ReclaimStats, demand};
@@ -57,10 +57,6 @@ static UNUSED: Mutex<Vec<&'static Cache>> = Mutex::new(Vec::new());
 fn scopes() -> MutexGuard<'static, Scopes> {
     static SCOPES: LazyLock<Mutex<Scopes>> = LazyLock::new(Mutex::default);
     lock(&SCOPES)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl NamedCaches {

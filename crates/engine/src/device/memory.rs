@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::meter::Meter;
 use super::unknown::UnknownWork;
@@ -11,7 +11,7 @@ use super::virtual_memory::VirtualMemory;
 use super::{machine, process, quota};
 use crate::base::error::{Error, Result};
 use crate::base::limit::Limit;
-use crate::base::sync::{Mutex, MutexGuard, OnceLock};
+use crate::base::sync::{Mutex, MutexGuard, OnceLock, lock};
 
 /// The kind of memory that the device's range uses.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ pub struct Memory {
 /// The memories that have a stream, in the order of their first streams.
 fn known() -> MutexGuard<'static, Vec<Weak<Memory>>> {
     static KNOWN: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&KNOWN)
 }
 
 /// Leaves out the contents of locks, since the program may format this value anywhere, also where a lock is held.
@@ -193,7 +193,7 @@ impl Memory {
 
     /// Takes out the error of the limit in the environment variable. The first stream reports it.
     pub(super) fn take_refusal(&self) -> Option<Error> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.refusal).take()
     }
 
     /// Whether a range is made over this memory.

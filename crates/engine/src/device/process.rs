@@ -4,12 +4,12 @@
 //! under one lock. Without a limit, only the device's own counters are touched.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, MutexGuard, lock};
 
 /// `u64::MAX` if there is no limit.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -26,7 +26,7 @@ type Parts = Vec<Weak<Part>>;
 
 fn parts() -> MutexGuard<'static, Parts> {
     static PARTS: Mutex<Parts> = Mutex::new(Vec::new());
-    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&PARTS)
 }
 
 fn sum(parts: &Parts, of: impl Fn(&Part) -> &AtomicU64) -> u64 {

@@ -4,12 +4,12 @@
 //! Invariant: the sum has the demand that each cache reported last ([`Told`]). A cache reports when it is left and its demand has
 //! changed.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::reclaim;
-use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::base::sync::{LazyLock, Mutex, MutexGuard, lock};
 use crate::device::Memory;
 use crate::range::{self, WaitFor};
 
@@ -31,7 +31,7 @@ type Sums = HashMap<u64, u128>;
 
 fn sums() -> MutexGuard<'static, Sums> {
     static SUMS: LazyLock<Mutex<Sums>> = LazyLock::new(Mutex::default);
-    SUMS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&SUMS)
 }
 
 /// Replaces a cache's reported demand.

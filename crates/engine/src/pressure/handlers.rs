@@ -5,13 +5,13 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::base::errand::run_user_code;
 #[cfg(debug_assertions)]
 use crate::base::held::assert_nothing_held;
 use crate::base::per_thread::{THREAD, with_flag};
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, MutexGuard, lock};
 use crate::device::{Memory, Stream};
 
 /// The request of an allocation that has found no memory so far.
@@ -57,7 +57,7 @@ pub(super) struct Handler {
 
 fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
     static HANDLERS: Mutex<Vec<Arc<Handler>>> = Mutex::new(Vec::new());
-    HANDLERS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&HANDLERS)
 }
 
 impl Memory {

@@ -9,8 +9,8 @@
 //! it is found. So a walk costs as much as there are holders with memory, and not as there are names.
 
 use std::panic::Location;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, PoisonError};
 
 use super::lease::{self, Lease, Leased};
 use super::steps::ReclaimStats;
@@ -18,7 +18,7 @@ use super::transit::Transit;
 use crate::base::amounts::{add, total};
 use crate::base::error::Result;
 use crate::base::shortage::ScopeMemory;
-use crate::base::sync::{Mutex, MutexGuard, OnceLock};
+use crate::base::sync::{Mutex, MutexGuard, OnceLock, lock};
 use crate::device::Memory;
 
 /// The idle blocks to give back.
@@ -99,7 +99,7 @@ type Holders = Vec<&'static dyn Holder>;
 
 fn holders() -> MutexGuard<'static, Holders> {
     static HOLDERS: Mutex<Holders> = Mutex::new(Vec::new());
-    HOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&HOLDERS)
 }
 
 /// Registers a holder, which has memory from now on.

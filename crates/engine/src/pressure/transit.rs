@@ -4,11 +4,10 @@
 //! Invariant: a thread that takes a block out of a lease, or out of a range for a lease, first counts a departure. It counts the
 //! arrival once other threads can find the block. All counts are sequentially consistent.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread::yield_now;
 
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, MutexGuard, lock};
 
 static DEPARTURES: AtomicU64 = AtomicU64::new(0);
 static ARRIVALS: AtomicU64 = AtomicU64::new(0);
@@ -55,7 +54,7 @@ pub(crate) struct InNeed(Option<u64>);
 
 fn needs() -> MutexGuard<'static, Vec<Option<u64>>> {
     static NEEDS: Mutex<Vec<Option<u64>>> = Mutex::new(Vec::new());
-    NEEDS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&NEEDS)
 }
 
 impl InNeed {

@@ -5,14 +5,14 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, TryLockError, Weak};
 
 use super::fit::EVERY_SPAN;
 use super::ordered::{Carved, Ordered, RangeState};
 use super::wait::{LONG, SHORT, poll};
 use super::{GatherLimit, GrowthRoom, Range, RangeBlock};
 use crate::base::error::Result;
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, MutexGuard, lock};
 use crate::device::{Memory, Source, Stream};
 use crate::order::{Epoch, Streams, Unknown};
 
@@ -262,10 +262,6 @@ impl DeviceRange {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The devices that have a range. The lock of the list is released before this returns.
 pub(super) fn memories() -> Vec<Arc<Memory>> {
     devices().iter().filter_map(Weak::upgrade).collect()
@@ -274,7 +270,7 @@ pub(super) fn memories() -> Vec<Arc<Memory>> {
 /// The devices that have a range.
 fn devices() -> MutexGuard<'static, Vec<Weak<Memory>>> {
     static DEVICES: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
-    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut devices = lock(&DEVICES);
     devices.retain(|memory| memory.strong_count() > 0);
     devices
 }

@@ -13,15 +13,15 @@
 //! Invariants: each loan is noted here before it is used. When a write or the block's next life begins, the block's own stream is behind
 //! all loans. When a read begins, it is behind all loans that write.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, SyncOnDrop};
 
 use super::slices::{Slices, TrackedSlice};
 use crate::array::{Element, len_of};
 use crate::device::{Cuda, Device};
-use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
+use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::cache::Block;
 use gpucache_engine::device::process_exits;
 use gpucache_engine::record::View;
@@ -58,10 +58,6 @@ impl<T: Element> ForeignUses<T> {
         uses
     }
 
-    fn shown(&self) -> MutexGuard<'_, Vec<Arc<CudaContext>>> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Orders later work of a stream without a handle behind all work on the block's own stream. When the returned guard is dropped, the
     /// calling thread waits for the stream.
     pub(super) fn wait_around<'a>(&self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
@@ -70,7 +66,7 @@ impl<T: Element> ForeignUses<T> {
             self.home.0.wait_instead(error);
             self.home.0.take_kept(stream.context());
         }
-        let mut shown = self.shown();
+        let mut shown = lock(&self.shown);
         if !shown.iter().any(|context| Arc::ptr_eq(context, stream.context())) {
             shown.push(stream.context().clone());
         }
@@ -80,7 +76,7 @@ impl<T: Element> ForeignUses<T> {
     /// Waits for contexts that keep a failure, because cudarc may not have waited for one of their streams.
     fn follow_shown(&self) -> Result<()> {
         let failed = |context: &&Arc<CudaContext>| self.home.0.take_kept(context);
-        let failed: Vec<_> = self.shown().iter().filter(failed).cloned().collect();
+        let failed: Vec<_> = lock(&self.shown).iter().filter(failed).cloned().collect();
         failed.iter().try_for_each(|context| self.home.0.synchronize_context(context))
     }
 
@@ -88,7 +84,7 @@ impl<T: Element> ForeignUses<T> {
     /// is then correct, but the program has to learn of the failure.
     fn wait_for_all(&self, error: Error) -> Result<()> {
         self.home.0.synchronize_gpu()?;
-        let shown = self.shown().clone();
+        let shown = lock(&self.shown).clone();
         shown.iter().try_for_each(|context| self.home.0.synchronize_context(context))?;
         self.home.stream_handle().keep(error);
         Ok(())
@@ -176,7 +172,7 @@ impl<T: Element> ForeignUses<T> {
 
     fn forget(&mut self) {
         (*self.reads_untold.get_mut(), *self.writes_untold.get_mut()) = (false, false);
-        self.shown().clear();
+        lock(&self.shown).clear();
     }
 }
 

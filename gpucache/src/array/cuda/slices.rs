@@ -20,7 +20,7 @@ use cudarc::driver::{CudaSlice, DevicePtr, DevicePtrMut, SyncOnDrop};
 use crate::array::Element;
 use crate::device::{Cuda, Device};
 use gpucache_engine::Result;
-use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
+use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::device::{EventHandle, EventRef};
 
 /// Reads between two writes that are known separately. Each has a slice with two events of its own. Before one more read, home
@@ -78,7 +78,7 @@ impl<T: Element> Slices<T> {
 
     /// A slice for one read, on any stream, behind home's work. `is_bare` says that home may write the memory between two reads.
     pub(super) fn reading(&self, home: &Cuda, is_bare: bool) -> Result<&TrackedSlice<T>> {
-        let mut loans = self.loans();
+        let mut loans = lock(&self.loans);
         let tracked = match loans.reads % READERS {
             0 => &self.first,
             place => {
@@ -116,7 +116,7 @@ impl<T: Element> Slices<T> {
 
     /// Orders later work of `home` behind writes by the slice.
     pub(super) fn follow_writes(&self, home: &Cuda) -> Result<()> {
-        let mut loans = self.loans();
+        let mut loans = lock(&self.loans);
         if loans.is_written {
             self.first.follow(home)?;
             loans.is_written = false;
@@ -161,10 +161,6 @@ impl<T: Element> Slices<T> {
             true => drop(ManuallyDrop::into_inner(self.first.slice)),
             false => self.first.release(),
         }
-    }
-
-    fn loans(&self) -> MutexGuard<'_, Loans> {
-        self.loans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn loans_mut(&mut self) -> &mut Loans {

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use hashbrown::HashMap;
@@ -20,7 +20,7 @@ use super::memory::CudaMemory;
 use super::pool::Pool;
 use super::queue::{CudaQueue, lasting_stream};
 use super::{GpuStream, with_gpu_of};
-use crate::base::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
+use crate::base::sync::{LazyLock, Mutex, MutexGuard, OnceLock, lock};
 use crate::device::stream::Stream;
 
 /// A stream, and the id that distinguishes it from a later stream with the same handle.
@@ -146,7 +146,7 @@ impl Handle {
     pub fn host_ordered() -> Option<Stream> {
         static STREAMS: Mutex<Vec<(usize, Stream)>> = Mutex::new(Vec::new());
         let context = Handle(0).context()?;
-        let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = lock(&STREAMS);
         let key = context.cu_ctx() as usize;
         if let Some((_, known)) = streams.iter().find(|(other, _)| *other == key) {
             return Some(known.clone());
@@ -180,13 +180,13 @@ type Streams = HashMap<usize, Borrowed>;
 
 fn borrowed() -> MutexGuard<'static, Streams> {
     static BORROWED: LazyLock<Mutex<Streams>> = LazyLock::new(Mutex::default);
-    BORROWED.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&BORROWED)
 }
 
 /// cudarc's object for this context, if this is the primary context of a device.
 fn served_context(raw: sys::CUcontext) -> Option<Arc<CudaContext>> {
     static SERVED: Mutex<Vec<Arc<CudaContext>>> = Mutex::new(Vec::new());
-    let mut served = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut served = lock(&SERVED);
     if let Some(known) = served.iter().find(|known| known.cu_ctx() == raw) {
         return Some(known.clone());
     }

@@ -28,7 +28,7 @@ mod pool;
 mod queue;
 mod unknown;
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
@@ -48,7 +48,7 @@ use self::unknown::AnyWork;
 use super::memory::Memory;
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, lock};
 
 /// A CUDA stream of one GPU.
 #[derive(Clone)]
@@ -143,7 +143,7 @@ fn memory_of(context: &Arc<CudaContext>, known: &Arc<Known>) -> Arc<Memory> {
 }
 
 fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
-    let mut gpus = GPUS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut gpus = lock(&GPUS);
     let place = gpus.iter().position(|gpu| gpu.ordinal == ordinal).unwrap_or(gpus.len());
     if place == gpus.len() {
         gpus.push(Gpu { ordinal, memory: None, context: Weak::new(), known: Arc::default() });

@@ -2,8 +2,6 @@
 //! other crates.
 
 #[cfg(feature = "foreign")]
-use std::sync::PoisonError;
-
 #[cfg(feature = "foreign")]
 use hashbrown::HashSet;
 
@@ -13,7 +11,7 @@ use super::handle::Handle;
 use crate::base::per_thread::THREAD;
 use crate::base::per_thread::with_flag;
 #[cfg(feature = "foreign")]
-use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::base::sync::{LazyLock, Mutex, MutexGuard, lock};
 
 /// Makes a call that allocates from the driver.
 pub(crate) fn own_call<R>(call: impl FnOnce() -> R) -> R {
@@ -24,7 +22,7 @@ pub(crate) fn own_call<R>(call: impl FnOnce() -> R) -> R {
 #[cfg(feature = "foreign")]
 fn own_memory() -> MutexGuard<'static, HashSet<u64>> {
     static OWN: LazyLock<Mutex<HashSet<u64>>> = LazyLock::new(Mutex::default);
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&OWN)
 }
 
 /// Notes that the driver allocated memory for this crate.

@@ -18,7 +18,7 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
 use super::driver::{self, EventRef, OwnEvent};
 use super::known::RawStream;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, lock};
 
 #[derive(Debug)]
 pub(super) struct CudaQueue {
@@ -194,7 +194,7 @@ impl CudaQueue {
 /// The stream that stands for the ended streams of a context. It has no work of its own and lives as long as the process.
 fn heir_of(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
     static HEIRS: Mutex<Vec<Arc<CudaStream>>> = Mutex::new(Vec::new());
-    let mut heirs = HEIRS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut heirs = lock(&HEIRS);
     if let Some(heir) = heirs.iter().find(|heir| heir.context().cu_ctx() == context.cu_ctx()) {
         return Ok(heir.clone());
     }

@@ -15,7 +15,7 @@ use std::thread::{Builder, ThreadId, current};
 
 use crate::base::error::{Error, Result, panic_text};
 use crate::base::held::assert_nothing_held;
-use crate::base::sync::{Condvar, Mutex, OnceLock};
+use crate::base::sync::{Condvar, Mutex, OnceLock, lock};
 use crate::device::stream::WeakStream;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -64,7 +64,7 @@ impl HostQueue {
 
     pub(super) fn push(&self, work: impl FnOnce() + Send + 'static) {
         let work: Work = Box::new(work);
-        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = lock(&self.end);
         self.progress.queued.fetch_add(1, SeqCst);
         let sent = end.send(work);
         drop(end);
@@ -92,7 +92,7 @@ impl Progress {
             std::mem::forget(reason);
         }
         self.done.fetch_add(1, SeqCst);
-        drop(self.sleep.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lock(&self.sleep));
         self.ended.notify_all();
     }
 
@@ -121,7 +121,7 @@ impl Progress {
 
     /// Sleeps until the piece with this number has ended.
     pub(super) fn wait(&self, piece: u64) {
-        let mut sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleep = lock(&self.sleep);
         while !self.is_done(piece) {
             sleep = self.ended.wait(sleep).unwrap_or_else(PoisonError::into_inner);
         }

@@ -10,7 +10,7 @@ use super::queue::{HostQueue, Progress};
 use crate::base::error::{Error, Result};
 #[cfg(debug_assertions)]
 use crate::base::held::assert_nothing_held;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, lock};
 use crate::device::mark::Moment;
 use crate::device::{Backend, Copies, Event, Mark};
 
@@ -59,7 +59,7 @@ struct QueueEvent(Mutex<Option<(Arc<Progress>, u64)>>);
 
 impl QueueEvent {
     fn place(&self) -> Option<(Arc<Progress>, u64)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }
 

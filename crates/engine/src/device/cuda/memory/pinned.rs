@@ -5,7 +5,7 @@
 //! waits for.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cudarc::driver::{DriverError, sys};
 
@@ -13,7 +13,7 @@ use super::super::driver;
 use super::super::errors::describe;
 use super::CudaMemory;
 use crate::base::error::{Error, Result};
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, MutexGuard, lock};
 use crate::device::backend::Backend;
 use crate::device::event::Event;
 use crate::device::host::HostMemory;
@@ -28,7 +28,7 @@ struct Pageable {
 /// All memory that could not be pinned, by its address, since any queue of the same GPU may free it.
 fn pageable() -> MutexGuard<'static, BTreeMap<u64, Pageable>> {
     static PAGEABLE: Mutex<BTreeMap<u64, Pageable>> = Mutex::new(BTreeMap::new());
-    PAGEABLE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&PAGEABLE)
 }
 
 /// The host's side of a queue for copies.
