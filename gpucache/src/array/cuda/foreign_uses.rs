@@ -52,7 +52,7 @@ impl<T: Element> ForeignUses<T> {
     /// Adopts a slice with its memory. The block's stream comes behind the uses that the slice's events know.
     pub(super) fn adopting(home: &Cuda, slice: CudaSlice<T>) -> ForeignUses<T> {
         let slices = Slices::adopting(slice);
-        slices.first().follow(home).unwrap_or_else(|error| home.0.wait_instead(error));
+        slices.first.follow(home).unwrap_or_else(|error| home.0.wait_instead(error));
         let mut uses = ForeignUses::new(home);
         uses.slices = OnceLock::from(slices);
         uses
@@ -97,7 +97,7 @@ impl<T: Element> ForeignUses<T> {
         let slice = slices.reading(&self.home, block.is_bare()).unwrap_or_else(|error| {
             self.home.0.wait_instead(error);
             self.note_untold_read();
-            slices.first()
+            &slices.first
         });
         if is_untold || !slice.has_events() {
             self.note_untold_read();
@@ -130,7 +130,7 @@ impl<T: Element> ForeignUses<T> {
                 self.home.0.wait_instead(error);
             }
         }
-        Some(slices.first_mut().slice_mut())
+        Some(slices.first.slice_mut())
     }
 
     /// The slices, which are created at the first call.

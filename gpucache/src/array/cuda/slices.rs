@@ -31,7 +31,7 @@ const READERS: usize = 8;
 /// A block's memory as `CudaSlice`s.
 pub(super) struct Slices<T: Element> {
     /// The slice for writes and for the first read. It owns the memory if it was adopted.
-    first: TrackedSlice<T>,
+    pub(super) first: TrackedSlice<T>,
     adopted: bool,
     address: u64,
     others: [OnceLock<TrackedSlice<T>>; READERS - 1],
@@ -103,15 +103,6 @@ impl<T: Element> Slices<T> {
         self.loans_mut().is_written = true;
         self.first.announce(home)?;
         Ok(&mut self.first)
-    }
-
-    /// The slice for writes. It was announced before, as far as possible.
-    pub(super) fn first_mut(&mut self) -> &mut TrackedSlice<T> {
-        &mut self.first
-    }
-
-    pub(super) fn first(&self) -> &TrackedSlice<T> {
-        &self.first
     }
 
     /// Orders later work of `home` behind writes by the slice.
