@@ -122,14 +122,12 @@ impl Error {
     /// assert!(error.is_device_failure());
     /// ```
     pub fn device_failure(device: impl fmt::Display, operation: &'static str, detail: impl fmt::Display) -> Error {
-        let (device, detail) = (device.to_string(), detail.to_string());
-        let remedy = "try again, and in a new process if this repeats";
-        Error(Box::new(Kind::DeviceFailure { device, operation, detail, remedy }))
+        Error::refused(device, operation, detail, "try again, and in a new process if this repeats")
     }
 
     /// Like [`device_failure`](Error::device_failure), if `device` or a library refused the operation and a change in the program helps.
     pub(crate) fn refused(
-        device: &str,
+        device: impl fmt::Display,
         operation: &'static str,
         detail: impl fmt::Display,
         remedy: &'static str,

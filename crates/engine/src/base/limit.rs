@@ -206,9 +206,8 @@ impl LimitKind {
     }
 
     /// Whether the amount is in bytes, and counts as it is.
-    #[doc(hidden)]
     #[inline]
-    pub const fn is_in_bytes(self) -> bool {
+    pub(crate) const fn is_in_bytes(self) -> bool {
         matches!(self, LimitKind::None | LimitKind::Hard | LimitKind::Soft)
     }
 }

@@ -105,7 +105,7 @@ impl DeviceRange {
     ///
     /// # Errors
     /// As for [`trim`](DeviceRange::trim).
-    pub fn give_back(&self, bytes: u64) -> Result<u64> {
+    pub(crate) fn give_back(&self, bytes: u64) -> Result<u64> {
         let given = self.trim(self.occupancy().reserved.saturating_sub(bytes), WaitFor::UnknownWork)?;
         Ok(given + if given < bytes { self.trim(0, WaitFor::UnknownWork)? } else { 0 })
     }
