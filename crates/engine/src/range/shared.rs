@@ -17,7 +17,6 @@ use crate::device::{Memory, Source, Stream};
 use crate::order::{Epoch, Streams, Unknown};
 
 /// The range of one device.
-#[derive(Debug)]
 pub struct DeviceRange {
     inner: Mutex<Ordered>,
     /// Blocks that came back while another thread held the lock. This lock is held only for a moment.
