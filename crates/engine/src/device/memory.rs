@@ -11,7 +11,7 @@ use super::virtual_memory::VirtualMemory;
 use super::{machine, process, quota};
 use crate::base::error::{Error, Result};
 use crate::base::limit::Limit;
-use crate::base::sync::{Mutex, MutexGuard, OnceLock, lock};
+use crate::base::sync::{Mutex, OnceLock, lock};
 
 /// The kind of memory that the device's range uses.
 #[derive(Debug, Default)]
@@ -57,10 +57,7 @@ pub struct Memory {
 }
 
 /// The memories that have a stream, in the order of their first streams.
-fn known() -> MutexGuard<'static, Vec<Weak<Memory>>> {
-    static KNOWN: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
-    lock(&KNOWN)
-}
+static KNOWN: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
 
 /// Leaves out the contents of locks, since the program may format this value anywhere, also where a lock is held.
 impl fmt::Debug for Memory {
@@ -162,12 +159,12 @@ impl Memory {
     /// The memories of all devices of the process, in the order in which their first streams came.
     #[doc(hidden)]
     pub fn every() -> Vec<Arc<Memory>> {
-        known().iter().filter_map(Weak::upgrade).collect()
+        lock(&KNOWN).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Notes that the device has a stream, so [`every`](Memory::every) returns this memory from now on.
     pub(super) fn note_stream(self: &Arc<Self>) {
-        let mut known = known();
+        let mut known = lock(&KNOWN);
         if !known.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(self))) {
             known.retain(|other| other.strong_count() > 0);
             known.push(Arc::downgrade(self));

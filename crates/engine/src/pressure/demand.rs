@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::reclaim;
-use crate::base::sync::{LazyLock, Mutex, MutexGuard, lock};
+use crate::base::sync::{LazyLock, Mutex, lock};
 use crate::device::Memory;
 use crate::range::{self, WaitFor};
 
@@ -27,17 +27,12 @@ impl Told {
 }
 
 /// By device. The sum of many scopes may need more than 64 bits. A scope subtracts exactly what it added before.
-type Sums = HashMap<u64, u128>;
-
-fn sums() -> MutexGuard<'static, Sums> {
-    static SUMS: LazyLock<Mutex<Sums>> = LazyLock::new(Mutex::default);
-    lock(&SUMS)
-}
+static SUMS: LazyLock<Mutex<HashMap<u64, u128>>> = LazyLock::new(Mutex::default);
 
 /// Replaces a cache's reported demand.
 #[cold]
 pub(crate) fn tell(before: Told, now: Told) {
-    let mut sums = sums();
+    let mut sums = lock(&SUMS);
     if let Some(sum) = sums.get_mut(&before.device) {
         *sum -= u128::from(before.bytes);
         if *sum == 0 {
@@ -61,7 +56,7 @@ impl Memory {
 /// How many bytes of a device's memory the scopes are likely to need again. A scope that serves several devices counts for each of
 /// them.
 pub(crate) fn of(device: u64) -> u64 {
-    let sums = sums();
+    let sums = lock(&SUMS);
     let sum = |device| sums.get(&device).copied().unwrap_or(0);
     u64::try_from(sum(device) + sum(Told::SEVERAL)).unwrap_or(u64::MAX)
 }

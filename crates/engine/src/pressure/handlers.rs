@@ -11,7 +11,7 @@ use crate::base::errand::run_user_code;
 #[cfg(debug_assertions)]
 use crate::base::held::assert_nothing_held;
 use crate::base::per_thread::{THREAD, with_flag};
-use crate::base::sync::{Mutex, MutexGuard, lock};
+use crate::base::sync::{Mutex, lock};
 use crate::device::{Memory, Stream};
 
 /// The request of an allocation that has found no memory so far.
@@ -55,17 +55,14 @@ pub(super) struct Handler {
     act: Box<Act>,
 }
 
-fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
-    static HANDLERS: Mutex<Vec<Arc<Handler>>> = Mutex::new(Vec::new());
-    lock(&HANDLERS)
-}
+static HANDLERS: Mutex<Vec<Arc<Handler>>> = Mutex::new(Vec::new());
 
 impl Memory {
     /// Calls `handler` before an allocation on this device fails, until the returned value is dropped. No lock is held meanwhile.
     #[doc(hidden)]
     pub fn on_pressure(&self, handler: impl Fn(&Pressure<'_>) + Send + Sync + 'static) -> PressureHandler {
         let handler = Arc::new(Handler { device: self.id(), act: Box::new(handler) });
-        handlers().push(handler.clone());
+        lock(&HANDLERS).push(handler.clone());
         PressureHandler(handler)
     }
 
@@ -78,7 +75,7 @@ impl Memory {
 
 impl Drop for PressureHandler {
     fn drop(&mut self) {
-        handlers().retain(|handler| !Arc::ptr_eq(handler, &self.0));
+        lock(&HANDLERS).retain(|handler| !Arc::ptr_eq(handler, &self.0));
     }
 }
 
@@ -92,12 +89,12 @@ impl fmt::Debug for PressureHandler {
 /// registered, since earlier handlers may have dropped later ones.
 pub(super) fn of(stream: &Stream) -> impl Iterator<Item = Arc<Handler>> + use<> {
     let device = stream.memory_id();
-    let known = if THREAD.with(|thread| thread.is_in_handler.get()) { Vec::new() } else { handlers().clone() };
+    let known = if THREAD.with(|thread| thread.is_in_handler.get()) { Vec::new() } else { lock(&HANDLERS).clone() };
     known.into_iter().filter(move |handler| handler.device == device && is_registered(handler))
 }
 
 fn is_registered(handler: &Arc<Handler>) -> bool {
-    handlers().iter().any(|known| Arc::ptr_eq(known, handler))
+    lock(&HANDLERS).iter().any(|known| Arc::ptr_eq(known, handler))
 }
 
 impl Handler {

@@ -18,7 +18,7 @@ use super::transit::Transit;
 use crate::base::amounts::{add, total};
 use crate::base::error::Result;
 use crate::base::shortage::ScopeMemory;
-use crate::base::sync::{Mutex, MutexGuard, OnceLock, lock};
+use crate::base::sync::{Mutex, OnceLock, lock};
 use crate::device::Memory;
 
 /// The idle blocks to give back.
@@ -95,32 +95,27 @@ pub(crate) trait Holder: Sync {
     fn leases(&'static self) -> [&'static Lease; 2];
 }
 
-type Holders = Vec<&'static dyn Holder>;
-
-fn holders() -> MutexGuard<'static, Holders> {
-    static HOLDERS: Mutex<Holders> = Mutex::new(Vec::new());
-    lock(&HOLDERS)
-}
+static HOLDERS: Mutex<Vec<&'static dyn Holder>> = Mutex::new(Vec::new());
 
 /// Registers a holder, which has memory from now on.
 #[cold]
 pub(crate) fn register(holder: &'static dyn Holder) {
-    holders().push(holder);
+    lock(&HOLDERS).push(holder);
 }
 
 /// Makes all scopes give idle blocks of a device back to its range, except where another thread is inside. If a plan serves an
 /// entry, its block goes back only if the range would otherwise grow by `need` bytes and that is worse. Returns the bytes.
 pub(crate) fn release_idle(which: Idle, device: u64, need: u64, by: Releaser) -> u64 {
-    let (mut bytes, mut place) = (0, holders().len());
+    let (mut bytes, mut place) = (0, lock(&HOLDERS).len());
     // Walks from the end: the last holder replaces one that is taken out, and the walk has passed the last one already.
     while place > 0 {
         place -= 1;
-        let Some(holder) = holders().get(place).copied() else { continue };
+        let Some(holder) = lock(&HOLDERS).get(place).copied() else { continue };
         if holder.serves(device) {
             add(&mut bytes, holder.release_idle(which, need, by));
         }
         if holder.forget_holding() {
-            let mut holders = holders();
+            let mut holders = lock(&HOLDERS);
             let same = |other: &&'static dyn Holder| std::ptr::addr_eq(*other, holder);
             if let Some(place) = holders.iter().rposition(same) {
                 holders.swap_remove(place);
@@ -172,7 +167,7 @@ pub(super) fn busy(device: u64) -> u64 {
 
 /// The holders that may have memory of a device.
 fn serving(device: u64) -> impl Iterator<Item = &'static dyn Holder> {
-    let holders = holders().clone();
+    let holders = lock(&HOLDERS).clone();
     holders.into_iter().filter(move |holder| holder.serves(device))
 }
 
@@ -181,7 +176,7 @@ fn serving(device: u64) -> impl Iterator<Item = &'static dyn Holder> {
 pub(crate) fn by_age(device: Option<u64>, own: Option<&'static dyn Holder>) -> Vec<&'static dyn Holder> {
     let is_own = |holder: &dyn Holder| own.is_some_and(|own| std::ptr::addr_eq(own, holder));
     let serves = |holder: &dyn Holder| device.is_none_or(|device| holder.serves(device));
-    let mut known = holders().clone();
+    let mut known = lock(&HOLDERS).clone();
     known.retain(|holder| serves(*holder) && !is_own(*holder));
     known.sort_by_cached_key(|holder| holder.age());
     known

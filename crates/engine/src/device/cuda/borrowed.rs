@@ -20,7 +20,7 @@ use super::memory::CudaMemory;
 use super::pool::Pool;
 use super::queue::{CudaQueue, lasting_stream};
 use super::{GpuStream, with_gpu_of};
-use crate::base::sync::{LazyLock, Mutex, MutexGuard, OnceLock, lock};
+use crate::base::sync::{LazyLock, Mutex, OnceLock, lock};
 use crate::device::stream::Stream;
 
 /// A stream, and the id that distinguishes it from a later stream with the same handle.
@@ -84,7 +84,7 @@ impl Handle {
             return Some((handle.ok()?.into_stream(), None));
         }
         let id = self.id();
-        let known = borrowed().get(&self.0).filter(|known| known.1 == id).cloned();
+        let known = lock(&BORROWED).get(&self.0).filter(|known| known.1 == id).cloned();
         known.or_else(|| self.take_in(id))
     }
 
@@ -95,7 +95,7 @@ impl Handle {
         let stream = unsafe { context.wrap_borrowed_stream(self.raw()) };
         let new = (lent(stream)?, id);
         let past = {
-            let mut known = borrowed();
+            let mut known = lock(&BORROWED);
             // Another thread may have registered it meanwhile. Two streams over one handle would not know of each other's work.
             if let Some(known) = known.get(&self.0).filter(|known| known.1 == id) {
                 return Some(known.clone());
@@ -117,7 +117,7 @@ impl Handle {
 
     /// Notes that the stream is about to be destroyed.
     pub fn ends(self) {
-        let known = borrowed().remove(&self.0);
+        let known = lock(&BORROWED).remove(&self.0);
         if let Some((known, _)) = known
             && let Some(memory) = known.backend::<CudaMemory>()
         {
@@ -176,12 +176,7 @@ fn lent(stream: Arc<CudaStream>) -> Option<Stream> {
     with_gpu_of(CudaQueue::lent(stream), |_, unmade| unmade.make()).ok()
 }
 
-type Streams = HashMap<usize, Borrowed>;
-
-fn borrowed() -> MutexGuard<'static, Streams> {
-    static BORROWED: LazyLock<Mutex<Streams>> = LazyLock::new(Mutex::default);
-    lock(&BORROWED)
-}
+static BORROWED: LazyLock<Mutex<HashMap<usize, Borrowed>>> = LazyLock::new(Mutex::default);
 
 /// cudarc's object for this context, if this is the primary context of a device.
 fn served_context(raw: sys::CUcontext) -> Option<Arc<CudaContext>> {

@@ -11,7 +11,7 @@ use super::handle::Handle;
 use crate::base::per_thread::THREAD;
 use crate::base::per_thread::with_flag;
 #[cfg(feature = "foreign")]
-use crate::base::sync::{LazyLock, Mutex, MutexGuard, lock};
+use crate::base::sync::{LazyLock, Mutex, lock};
 
 /// Makes a call that allocates from the driver.
 pub(crate) fn own_call<R>(call: impl FnOnce() -> R) -> R {
@@ -20,21 +20,18 @@ pub(crate) fn own_call<R>(call: impl FnOnce() -> R) -> R {
 
 /// The addresses of memory that this crate got from the driver's allocator.
 #[cfg(feature = "foreign")]
-fn own_memory() -> MutexGuard<'static, HashSet<u64>> {
-    static OWN: LazyLock<Mutex<HashSet<u64>>> = LazyLock::new(Mutex::default);
-    lock(&OWN)
-}
+static OWN: LazyLock<Mutex<HashSet<u64>>> = LazyLock::new(Mutex::default);
 
 /// Notes that the driver allocated memory for this crate.
 pub(super) fn note_own(_address: u64) {
     #[cfg(feature = "foreign")]
-    own_memory().insert(_address);
+    lock(&OWN).insert(_address);
 }
 
 /// Notes that memory no longer belongs to this crate: it is being freed, or other code owns it now and frees it.
 pub(crate) fn disown(_address: u64) {
     #[cfg(feature = "foreign")]
-    own_memory().remove(&_address);
+    lock(&OWN).remove(&_address);
 }
 
 #[cfg(feature = "foreign")]
@@ -47,6 +44,6 @@ impl Handle {
 
     /// Whether the driver allocated memory at this address for the engine, so nobody else may free it.
     pub fn is_own_memory(address: u64) -> bool {
-        own_memory().contains(&address)
+        lock(&OWN).contains(&address)
     }
 }
