@@ -132,7 +132,7 @@ impl Drop for Turn<'_> {
 /// Runs code of the program once the thread has no errand: at once if it has none. Code that ran during an errand would pause the errand,
 /// and another thread would do the same work at the same time.
 #[cfg(any(feature = "tracing", test))]
-pub(super) fn after_errands(act: impl FnOnce() + 'static) {
+pub fn after_errands(act: impl FnOnce() + 'static) {
     let mut act = Some(act);
     let _ = MINE.try_with(|mine| {
         let mut mine = mine.borrow_mut();

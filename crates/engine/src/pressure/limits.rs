@@ -25,7 +25,7 @@ pub(super) struct Account {
 /// Runs `act` on the account of a memory, under the account's lock.
 pub(super) fn account<R: Default>(memory: &Memory, act: impl FnOnce(&mut Account) -> R) -> R {
     let account = memory.attached::<Mutex<Account>>();
-    account.map_or_else(R::default, |account| act(&mut lock(&account)))
+    account.map_or_else(R::default, |account| act(&mut lock(account)))
 }
 
 /// The functions that front ends call on a memory that may run short. It is a device's memory, or the host's memory beside a

@@ -191,7 +191,9 @@ pub(super) fn scope_memory(device: u64) -> Vec<ScopeMemory> {
 }
 
 /// The functions of whoever has arrays that may move to host memory: see [`Memory::on_spill`].
-static OFFLOADING: OnceLock<(fn(u64, u64) -> Result<u64>, fn(u64) -> u64)> = OnceLock::new();
+type Offloading = (fn(u64, u64) -> Result<u64>, fn(u64) -> u64);
+
+static OFFLOADING: OnceLock<Offloading> = OnceLock::new();
 
 impl Memory {
     /// Registers the functions of whoever has arrays that may move to host memory. They are called before an allocation fails. Each gets the

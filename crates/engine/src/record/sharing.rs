@@ -83,7 +83,7 @@ impl Record {
     fn uses(&self) -> MutexGuard<'_, Uses> {
         let uses = self.uses.get_or_init(Box::default);
         self.take_care();
-        lock(&uses)
+        lock(uses)
     }
 
     /// The streams that may still use the memory, as far as uses were announced.

@@ -95,7 +95,7 @@ impl Stream {
     /// Keeps a value until the reservation ends. Returns the value if the reservation has ended or never existed.
     pub(crate) fn keep_reserved<T: Any + Send>(&self, what: Box<T>) -> Result<(), Box<T>> {
         let Some(Reserved { kept, .. }) = &self.0.reserved else { return Err(what) };
-        match &mut *lock(&kept) {
+        match &mut *lock(kept) {
             Some(kept) => kept.push(what),
             None => return Err(what),
         }
@@ -105,7 +105,7 @@ impl Stream {
     /// Ends the reservation and returns the kept values.
     pub(crate) fn end_reservation(&self) -> Kept {
         let kept = self.0.reserved.as_ref().map(|reserved| &reserved.kept);
-        let kept = kept.and_then(|kept| lock(&kept).take());
+        let kept = kept.and_then(|kept| lock(kept).take());
         kept.unwrap_or_default()
     }
 }
