@@ -265,6 +265,7 @@ impl Error {
     /// let error = device.zeros::<u8>(2 << 20).unwrap_err();
     /// let shortage = error.shortage().unwrap();
     /// assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Limit, Some(1 << 20)));
+    /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn shortage(&self) -> Option<&Shortage> {
         match self.cause() {

@@ -39,7 +39,7 @@ pub struct Pressure<'a> {
 /// Keeps a handler registered as long as it lives; returned by [`Memory::on_pressure`].
 ///
 /// ```
-/// use gpucache::device::{Virtual, PressureHandler};
+/// use gpucache::device::{Device, PressureHandler, Virtual};
 ///
 /// let handler: PressureHandler = Virtual::new(1 << 20).on_pressure(|_| {});
 /// drop(handler); // not called any more

@@ -132,7 +132,7 @@ impl ReclaimStats {
     /// The counts of one step.
     ///
     /// ```
-    /// use gpucache::{device::Virtual, stats::ReclaimStep};
+    /// use gpucache::{device::Virtual, prelude::*, stats::ReclaimStep};
     ///
     /// assert_eq!(Virtual::new(1 << 30).stats().reclaim.step(ReclaimStep::Pages).tried, 0);
     /// ```
