@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::cause::Cause;
 use gpucache_engine::base::amounts::{Bytes, Count};
 use gpucache_engine::base::shortage::Short;
-use gpucache_engine::home::Sample;
+use gpucache_engine::home::{Facts, Sample};
 
 /// The causes that prevent a scope from being planned, or make it reserve more memory than it needs: from
 /// [`diagnose`](crate::diagnose). `Display` gives text for a terminal.
@@ -35,6 +35,8 @@ pub struct Diagnosis {
     pub entries: u64,
     /// Whether it is too early to tell: the scope had too few entries to be planned, and no problem so far.
     pub is_early: bool,
+    /// Arrays of earlier entries that are alive, while it is too early to tell whether they leak: their number rose so far. Otherwise 0.
+    pub still_alive: u64,
     /// The problems. Those that affect the largest share of entries come first. Empty for a healthy scope.
     pub findings: Vec<Finding>,
 }
@@ -99,6 +101,19 @@ impl Diagnosis {
     }
 }
 
+impl Diagnosis {
+    fn write_no_problem(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no problem found")?;
+        if self.still_alive == 0 {
+            return Ok(());
+        }
+        let (arrays, are) =
+            (Count(self.still_alive, "array", "arrays"), if self.still_alive == 1 { "is" } else { "are" });
+        write!(f, " so far; {arrays} of earlier entries {are} still alive")?;
+        write!(f, " (a leak shows after about {} entries)", Facts::LEAK_SHOWS)
+    }
+}
+
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "scope `{}`", Short(&self.scope))?;
@@ -108,7 +123,7 @@ impl fmt::Display for Diagnosis {
         write!(f, ", {}: ", Count(self.entries, "entry", "entries"))?;
         match (self.findings.len(), self.is_early) {
             (0, true) => f.write_str("too early to tell, the scope is still learning"),
-            (0, false) => f.write_str("no problem found"),
+            (0, false) => self.write_no_problem(f),
             (several, _) => write!(f, "{}", Count(several as u64, "finding", "findings")),
         }?;
         self.findings.iter().try_for_each(|finding| write!(f, "\n- {finding}"))

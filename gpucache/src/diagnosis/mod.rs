@@ -52,8 +52,9 @@ pub(crate) fn examine(scope: Arc<str>, threads: &[ScopeFacts], siblings: Sibling
     }
     findings.sort_by(|one, other| affected(other).total_cmp(&affected(one)));
     let is_early = findings.is_empty() && !cases.is_empty() && cases.iter().all(Case::is_early);
+    let still_alive = total(cases.iter().map(Case::still_alive));
     let scope_site = threads.iter().find_map(|known| known.site);
-    Diagnosis { scope, scope_site, entries, is_early, findings }
+    Diagnosis { scope, scope_site, entries, is_early, still_alive, findings }
 }
 
 /// The share of entries in which a finding occurs.

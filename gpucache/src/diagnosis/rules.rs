@@ -70,6 +70,13 @@ impl<'a> Case<'a> {
         (1..EARLY).contains(&self.known.clock)
     }
 
+    /// How many arrays of earlier entries are alive, if their number rose so far and it is too early to tell whether they leak. 0 while a
+    /// thread is inside the scope, since arrays of its entry are alive then.
+    pub(super) fn still_alive(&self) -> u64 {
+        let (alive, known) = (self.stats.busy_blocks, self.known);
+        if !known.is_entered && known.facts.alive.rose_so_far(alive) { alive } else { 0 }
+    }
+
     /// The problem of the scope on this thread, if there is one.
     pub(super) fn finding(&self) -> Option<Finding> {
         let of_memory = self.chosen().or_else(|| self.in_the_way()).or_else(|| self.leak());

@@ -25,6 +25,12 @@ fn the_error_of_a_scope_tells_what_the_scope_reserves() {
     assert!(text.contains("this process reserves 300.00 MiB of the device"), "{text}");
     assert!(text.contains("raise the limit of the scope"), "{text}");
     drop(weights);
+    // The scope reserves most of what it may.
+    let kept = scope.run(|| device.zeros::<u8>(700_000).unwrap());
+    let text = scope.run(|| device.zeros::<u8>(700_000).unwrap_err()).to_string();
+    assert!(text.contains("683.59 KiB do not fit: "), "{text}");
+    assert!(text.contains(" of at most 1.00 MiB are reserved by the scope on this thread"), "{text}");
+    drop(kept);
     let _ = (invalidate("messages: weights"), scope.invalidate());
 }
 
@@ -39,7 +45,7 @@ fn fetched_guards_are_what_is_to_be_dropped() {
     let error = device.zeros::<u8>(2 * PAGE).unwrap_err();
     let text = error.to_string();
     assert_eq!(error.shortage().unwrap().fetched_bytes, 8 * PAGE as u64);
-    assert!(text.contains("drop guards of fetched arrays, which keep 16.00 MiB on the device"), "{text}");
+    assert!(text.contains("drop guards of fetched arrays, which keep 16.00 MiB on the device, raise the limit"), "{text}");
     assert!(!text.contains("invalidate") && !text.contains("thread leave"), "{text}");
     drop(guards);
     drop(device.zeros::<u8>(2 * PAGE).unwrap());

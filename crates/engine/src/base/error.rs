@@ -47,11 +47,13 @@ impl fmt::Debug for Error {
 
 /// Says how the request compares with the memory of the device, or with the limit. `capacity` is the number of bytes that there are in all,
 /// if it is known.
-fn lack(bytes: usize, capacity: Option<u64>, bound: Bound) -> String {
-    let by = if bound == Bound::Capacity { "" } else { " by its limit" };
+fn lack(device: &str, bytes: usize, capacity: Option<u64>, bound: Bound, detail: &str) -> String {
+    let (requested, is_of_device) = (Bytes(bytes as u64), bound == Bound::Capacity);
+    let by = if is_of_device { "" } else { " by its limit" };
     match capacity.filter(|&all| all < bytes as u64) {
-        Some(all) => format!("{} in all{by}, less than the {} requested", Bytes(all), Bytes(bytes as u64)),
-        None => format!("no {} left{by}", Bytes(bytes as u64)),
+        Some(all) => format!("{device} has {} in all{by}, less than the {requested} requested ({detail})", Bytes(all)),
+        None if is_of_device => format!("{device} has no {requested} left ({detail})"),
+        None => format!("{requested} do not fit: {detail}"),
     }
 }
 
@@ -69,8 +71,8 @@ enum Kind {
     #[error("{request} could not be allocated: {cause}")]
     NotAllocated { request: String, cause: Error },
     #[error(
-        "{device} has {} ({detail}): {}{}",
-        lack(*.bytes, *.capacity, *.bound), remedy(*.bytes, *.capacity, *.bound, .shortage), shown(.shortage)
+        "{}: {}{}",
+        lack(.device, *.bytes, *.capacity, *.bound, .detail), remedy(*.bytes, *.capacity, *.bound, .shortage), shown(.shortage)
     )]
     OutOfMemory {
         device: String,

@@ -73,7 +73,7 @@ impl Owner {
             return Ok(());
         }
         let held = self.shared.counters.get(Counter::HeldBytes);
-        let detail = format!("it reserves {} of the {} that its limit allows on a thread", Bytes(held), Bytes(limit));
+        let detail = format!("{} of at most {} are reserved by the scope on this thread", Bytes(held), Bytes(limit));
         let error = Error::out_of_memory("the scope", request.bytes, detail).of_limit(limit, Bound::Scope);
         let holder: &'static dyn Holder = **self;
         Err(Asked { stream, bytes, dims: request.dims, holder: Some(holder) }.refused(error))

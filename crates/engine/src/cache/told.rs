@@ -28,6 +28,8 @@ pub struct ScopeFacts {
     pub clock: u64,
     /// How many times the allocations of the latest recorded entry repeat within that entry; 1 if they do not repeat.
     pub repeats: u64,
+    /// Whether a thread is inside the scope, so that the counts cover a part of its entry.
+    pub is_entered: bool,
     /// Whether the scope keeps all memory that it ever had in use at once.
     pub keeps_all: bool,
     /// The most bytes that the scope may reserve on the thread; `None` if there is no limit or it is not known.
@@ -93,12 +95,12 @@ impl Cache {
     /// The statistics and facts of this cache. While another thread is inside the scope, the statistics are those of its last
     /// entry.
     pub fn known(&'static self) -> ScopeFacts {
-        let counts = self.counts();
+        let (is_entered, counts) = (self.is_entered(), self.counts());
         let own = self.briefly(|owner| owner.with(|local, _| local.known()));
         let (clock, limit, repeats) = own.unwrap_or((counts.get(Counter::Entries), None, 1));
         let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all());
         let site = self.title().map(|(_, site)| site);
-        ScopeFacts { counts, facts, clock, repeats, keeps_all, limit, site }
+        ScopeFacts { counts, facts, clock, repeats, is_entered, keeps_all, limit, site }
     }
 }
 

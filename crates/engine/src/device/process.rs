@@ -61,7 +61,7 @@ pub(super) fn count_in(bytes: u64, enter: impl FnOnce() -> Result<()>) -> Result
 
 #[cold]
 fn over(limit: u64, held: u64, bytes: u64) -> Error {
-    let detail = format!("it reserves {} of all devices, and may reserve {}", Bytes(held), Bytes(limit));
+    let detail = format!("{} of at most {} are reserved by the process on all devices", Bytes(held), Bytes(limit));
     let error = Error::out_of_memory("the process", usize::try_from(bytes).unwrap_or(usize::MAX), detail);
     error.of_limit(limit, Bound::Process)
 }

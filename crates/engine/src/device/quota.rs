@@ -111,7 +111,7 @@ impl Meter {
 
 #[cold]
 fn over(limit: u64, held: u64, bytes: u64) -> Error {
-    let detail = format!("this process reserves {} of the {} that it may", Bytes(held), Bytes(limit));
+    let detail = format!("{} of at most {} are reserved on the device", Bytes(held), Bytes(limit));
     let error = Error::out_of_memory("the device", usize::try_from(bytes).unwrap_or(usize::MAX), detail);
     error.of_limit(limit, Bound::Limit)
 }
@@ -151,6 +151,11 @@ mod tests {
         let meter = Meter::of(0, 0);
         meter.set_limit(100);
         assert!(meter.enter(60).is_ok() && meter.enter(41).is_err_and(|error| error.is_out_of_memory()));
+        let text = meter.enter(41).unwrap_err().to_string();
+        assert!(
+            text.starts_with("41 bytes do not fit: 60 bytes of at most 100 bytes are reserved on the device: "),
+            "{text}"
+        );
         assert!(meter.enter(u64::MAX).is_err());
         meter.took();
         meter.undo(60, &Error::device_failure("the device", "an allocation", "it is lost"));

@@ -16,7 +16,7 @@ use super::backend::{ALIGNMENT, Backend};
 use super::memory::Memory;
 use super::stream::Stream;
 use super::virtual_memory::{Unfinished, VirtualMemory};
-use crate::base::amounts::total;
+use crate::base::amounts::{Bytes, total};
 use crate::base::error::{Error, Result};
 #[cfg(debug_assertions)]
 use crate::base::held::assert_nothing_held;
@@ -147,7 +147,7 @@ impl Addresses {
         match self.capacity.checked_sub(used).is_some_and(|rest| rest >= bytes) {
             true => Ok(()),
             false => {
-                let detail = format!("{used} of {} bytes are taken", self.capacity);
+                let detail = format!("{} of {} are taken", Bytes(used), Bytes(self.capacity));
                 let error = Error::out_of_memory("the virtual device", bytes as usize, detail);
                 Err(error.of_capacity(self.capacity))
             }

@@ -6,7 +6,7 @@
 
 use std::panic::Location;
 
-use super::growth::AliveOverTime;
+use super::growth::{AliveOverTime, FIRST_GROWTH};
 use crate::record::Request;
 
 /// A reason why a scope is not planned, or why it takes more memory than necessary.
@@ -198,6 +198,9 @@ impl Tally {
 impl Facts {
     /// The number of entries in one of the two windows of [`lately`](Facts::lately).
     pub const WINDOW: u64 = WINDOW;
+
+    /// A leak shows after so many entries, at the earliest.
+    pub const LEAK_SHOWS: u64 = FIRST_GROWTH;
 
     /// Notes that a fact occurred `events` times in this entry, with `bytes` bytes. 0 events are not noted.
     pub(crate) fn note(&mut self, fact: Fact, entry: u64, events: u64, bytes: u64) {

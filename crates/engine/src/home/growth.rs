@@ -64,7 +64,19 @@ impl AliveOverTime {
         let (bytes, entries) = (last.bytes.saturating_sub(first.bytes), steps as u64 * u64::from(self.spacing));
         (points.len() >= FEW && is_steady && arrays >= least).then_some((arrays, bytes, entries))
     }
+
+    /// Whether it is too early for [`growth`](AliveOverTime::growth), but the number of live arrays, `now` outside of an entry, rose since
+    /// the first point and never fell.
+    pub fn rose_so_far(&self, now: u64) -> bool {
+        let points = &self.points[..self.known.min(FEW)];
+        let is_early = points.len() < FEW;
+        let has_risen = points.first().is_some_and(|first| first.arrays < now);
+        is_early && has_risen && points.iter().map(|point| point.arrays).chain([now]).is_sorted()
+    }
 }
+
+/// The first number of entries after which [`AliveOverTime::growth`] can tell.
+pub(crate) const FIRST_GROWTH: u64 = FEW as u64 * FIRST_SPACING as u64;
 
 #[cfg(test)]
 mod tests {
@@ -105,5 +117,24 @@ mod tests {
             assert_eq!(after(entries, |entry| entry.min(entries * 3 / 5)).growth(1), None, "{entries}");
         }
         assert_eq!(after(40, |entry| entry).growth(1), None, "too early");
+    }
+
+    #[test]
+    fn what_rises_in_few_entries_is_seen_until_growth_can_tell() {
+        for entries in 11..FIRST_GROWTH {
+            for period in 1..=3 {
+                assert!(
+                    after(entries, |entry| 7 + entry / period).rose_so_far(7 + entries / period),
+                    "{entries}, {period}"
+                );
+            }
+            assert!(
+                !after(entries, |_| 7).rose_so_far(7)
+                    && !after(entries, |entry| 100 - entry).rose_so_far(100 - entries)
+            );
+        }
+        assert!(!after(7, |entry| entry).rose_so_far(7), "nothing is known");
+        let told = after(FIRST_GROWTH, |entry| entry);
+        assert!(!told.rose_so_far(FIRST_GROWTH) && told.growth(3).is_some());
     }
 }

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::device::machine::{Room, room};
 
@@ -30,7 +31,8 @@ pub(super) fn take(bytes: u64) -> Result<()> {
     match room() {
         Some(Room { total, available }) if held > total || bytes > available => {
             give_back(bytes);
-            let detail = format!("{available} of its {total} bytes are available, {} are held here", held - bytes);
+            let [available, all, own] = [available, total, held - bytes].map(Bytes);
+            let detail = format!("{available} of its {all} are available, this process reserves {own}");
             let error = Error::out_of_memory("the host", usize::try_from(bytes).unwrap_or(usize::MAX), detail);
             Err(error.of_capacity(total))
         }
