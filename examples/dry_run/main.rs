@@ -97,7 +97,8 @@ fn run(options: &Options) -> Result<()> {
 }
 
 fn of_file(path: &Path) -> Result<Report> {
-    Report::new(&History::read(path)?, None)
+    // The trace may be of a host, whose pages are smaller than those of a GPU.
+    Report::new(&History::read(path)?.with_page_bytes(report::PAGE), None)
 }
 
 /// Runs the training of `train`, and replays its allocations.

@@ -8,7 +8,7 @@ use gpucache_report::replay::{History, Policy, dry_run, smallest_limit};
 use crate::common::Result;
 
 /// The unit in which a GPU maps memory.
-const PAGE: u64 = 2 << 20;
+pub(crate) const PAGE: u64 = 2 << 20;
 
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Report {

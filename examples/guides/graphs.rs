@@ -11,7 +11,7 @@ extern "C" __global__ void add(float *y, const float *x, float value, size_t n) 
     if (i < n) y[i] = x[i] + value;
 }"#;
 
-/// A step of 100 kernels, each with an output of its own. `input` may not be replaced: the graph keeps its address.
+/// A step of 100 kernels, each with an output of its own. Write into `input`; do not assign a new array.
 #[cache_scope(step)]
 fn step(add: &CudaFunction, input: &Array<f32, Cuda>) -> Result<Array<f32, Cuda>> {
     let mut x = plus_one(add, input)?;

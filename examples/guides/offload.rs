@@ -14,12 +14,13 @@ struct Layer {
 
 fn update(device: &Host, layer: &mut Layer) -> Result<()> {
     let (mut weights, mut moments) = (layer.weights.fetch_mut()?, layer.moments.fetch_mut()?);
+    // `&mut *weights` is the array inside the guard.
     device.launch((&mut *weights, &mut *moments), |(weights, moments)| {
         for (weight, moment) in weights.iter_mut().zip(moments) {
             *moment = 0.5 * *moment + 0.5;
             *weight -= *moment;
         }
-    }) // drops the guards: from now on both arrays may leave, once the work on them is done
+    }) // the guards end here; both arrays may leave after this work
 }
 
 fn main() -> Result<()> {

@@ -1,6 +1,6 @@
 //! The first program of the README: arrays of a loop whose memory is reused.
 
-use gpucache::{cache_scope, prelude::*};
+use gpucache::{cache_scope, prelude::*}; // cache_scope! is at the root, #[cache_scope] in the prelude
 
 fn main() -> gpucache::Result<()> {
     let device = Host::new(); // or `Cuda::new(0)?`

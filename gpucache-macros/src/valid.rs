@@ -193,7 +193,8 @@ fn twice(what: &str, span: Span) -> Error {
 fn known_options() -> String {
     let (recycle, placement) = (known_words(&RECYCLE), known_words(&PLACEMENT));
     format!(
-        "known options: `name = EXPRESSION`, `recycle = {recycle}`, `placement = {placement}`, `limit = \"20GiB\" | \"80%\" | EXPRESSION` (a `u64`, a `Limit` or a text), \
+        "known options: `name = EXPRESSION`, `recycle = {recycle}`, `placement = {placement}`, \
+        `limit = \"20GiB\" | \"80%\" | EXPRESSION` (a `u64`, a `Limit` or a text), \
         `crate = PATH`"
     )
 }

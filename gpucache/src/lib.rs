@@ -88,7 +88,8 @@ pub use gpucache_engine::trace;
 pub use cudarc;
 
 pub use array::{Allocate, Array, Element, Shape};
-pub use gpucache_engine::{Error, Limit, Recycle, Result};
+pub use gpucache_engine::cache::Recycle;
+pub use gpucache_engine::{Error, Limit, Result};
 pub use scope::{OwnedScope, Scope, ScopeGuard, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats};
 
 /// The parts of an out-of-memory [`Error`].
@@ -137,78 +138,55 @@ pub mod graph {
 #[doc = include_str!("../README.md")]
 pub mod readme {}
 
+/// Makes a page of each file.
+#[cfg(any(doc, doctest))]
+macro_rules! pages {
+    ($($(#[$condition:meta])* $name:ident: $page:literal;)*) => { $(
+        $(#[$condition])*
+        // Where its links to other pages lead in this documentation. In a clone they lead to files.
+        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
+        #[doc = include_str!($page)]
+        pub mod $name {}
+    )* };
+}
+
 /// Pages beside the README: references, and how to port a program.
 #[cfg(any(doc, doctest))]
 pub mod docs {
-    // Before each page: where its links to other pages lead in this documentation. In a clone they lead to files.
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/coming_from.md")]
-    pub mod coming_from {}
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/environment.md")]
-    pub mod environment {}
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/features.md")]
-    pub mod features {}
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/figures.md")]
-    pub mod figures {}
-    // Its program uses the front end.
-    #[cfg(any(not(doctest), feature = "foreign"))]
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/foreign.md")]
-    pub mod foreign {}
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/glossary.md")]
-    pub mod glossary {}
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/guarantees.md")]
-    pub mod guarantees {}
+    pages! {
+        coming_from: "../docs/coming_from.md";
+        environment: "../docs/environment.md";
+        features: "../docs/features.md";
+        figures: "../docs/figures.md";
+        // Its program uses the front end.
+        #[cfg(any(not(doctest), feature = "foreign"))]
+        foreign: "../docs/foreign.md";
+        glossary: "../docs/glossary.md";
+        guarantees: "../docs/guarantees.md";
+        limits: "../docs/limits.md";
+        observing: "../docs/observing.md";
+        placed: "../docs/placed.md";
+        // Its programs compile kernels.
+        #[cfg(any(not(doctest), feature = "nvrtc"))]
+        porting: "../docs/porting.md";
+        scopes: "../docs/scopes.md";
+        using: "../docs/using.md";
+    }
+
     /// Each guide solves one task: a complete program, what it prints, and what to change for your own one.
     pub mod guides {
-        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-        #[doc = include_str!("../docs/guides/candle.md")]
-        pub mod candle {}
-        // Its program compiles a kernel.
-        #[cfg(any(not(doctest), feature = "nvrtc"))]
-        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-        #[doc = include_str!("../docs/guides/graphs.md")]
-        pub mod graphs {}
-        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-        #[doc = include_str!("../docs/guides/memory_grows.md")]
-        pub mod memory_grows {}
-        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-        #[doc = include_str!("../docs/guides/offload.md")]
-        pub mod offload {}
-        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-        #[doc = include_str!("../docs/guides/serve.md")]
-        pub mod serve {}
-        // Its program compiles a kernel.
-        #[cfg(any(not(doctest), feature = "nvrtc"))]
-        #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-        #[doc = include_str!("../docs/guides/train.md")]
-        pub mod train {}
+        pages! {
+            candle: "../docs/guides/candle.md";
+            // The programs of this one and of `train` compile a kernel.
+            #[cfg(any(not(doctest), feature = "nvrtc"))]
+            graphs: "../docs/guides/graphs.md";
+            memory_grows: "../docs/guides/memory_grows.md";
+            offload: "../docs/guides/offload.md";
+            serve: "../docs/guides/serve.md";
+            #[cfg(any(not(doctest), feature = "nvrtc"))]
+            train: "../docs/guides/train.md";
+        }
     }
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/limits.md")]
-    pub mod limits {}
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/observing.md")]
-    pub mod observing {}
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/placed.md")]
-    pub mod placed {}
-    // Its programs compile kernels.
-    #[cfg(any(not(doctest), feature = "nvrtc"))]
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/porting.md")]
-    pub mod porting {}
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/scopes.md")]
-    pub mod scopes {}
-    #[cfg_attr(not(doctest), doc = include_str!("../docs/links.txt"))]
-    #[doc = include_str!("../docs/using.md")]
-    pub mod using {}
 }
 
 /// The names that most programs need: `use gpucache::prelude::*;`.

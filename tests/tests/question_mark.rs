@@ -34,7 +34,7 @@ fn what_the_driver_answers() {
 #[test]
 fn a_message_names_the_answer_and_a_remedy() {
     for (code, remedy) in [
-        (CUresult::CUDA_ERROR_OUT_OF_MEMORY, "`invalidate`"),
+        (CUresult::CUDA_ERROR_OUT_OF_MEMORY, "drop arrays"),
         (CUresult::CUDA_ERROR_NOT_FOUND, "check the name"),
         (CUresult::CUDA_ERROR_INVALID_VALUE, "arguments"),
         (CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, "new process"),

@@ -13,7 +13,7 @@
 //! | allocate, use and free bytes | [`cache::Block`], with a [`record::Request`] on a [`device::Stream`] |
 //! | find out which entry of which scope the thread is in | [`cache::Entry`] |
 //! | order streams behind each other's uses | [`cache::Block`], [`record::Fence`], [`record::View`] |
-//! | copy bytes between a device and its host | [`device::CopyStream`], [`cache::Crossing`], [`device::Span`] |
+//! | copy bytes between a device and its host | [`device::CopyStream`], [`cache::Block::copy_over`], [`device::Span`] |
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |
 //! | read statistics, and facts for a diagnosis | [`home::Counts`], [`cache::ScopeFacts`], [`home::Facts`] |
 //! | trace a run | [`trace`] |
@@ -83,8 +83,6 @@ pub mod trace;
 pub use base::error::{Error, Result};
 pub use base::limit::Limit;
 pub use base::shortage::{Bound, ScopeMemory, Shortage};
-pub use cache::Recycle;
-pub use pressure::{Pressure, PressureHandler, ReclaimStats, ReclaimStep, StepUse, on_pressure};
 
 /// Compiles the program in the README.
 #[cfg(doctest)]

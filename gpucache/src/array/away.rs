@@ -6,7 +6,7 @@ use super::extent::request;
 use super::{Array, Element};
 use crate::device::Device;
 use gpucache_engine::Result;
-use gpucache_engine::cache::{Block, Crossing};
+use gpucache_engine::cache::Block;
 use gpucache_engine::device::Stream;
 use gpucache_engine::device::{CopyStream, Span, process_exits};
 use gpucache_engine::range::Clearing;
@@ -60,7 +60,7 @@ impl<T: Element, D: Device> Array<T, D> {
         is_timed: bool,
     ) -> Result<Option<Copied<Away<T>>>> {
         let Some(to) = room else { return Ok(None) };
-        let Crossing { device, span, .. } = to.block.copy_over(copy_stream, &self.block, is_timed)?;
+        let (device, _, span) = to.block.copy_over(copy_stream, &self.block, is_timed)?;
         Ok(room.take().map(|Room { block, typed }| (Away { block, read: None, typed }, device, span)))
     }
 
@@ -129,7 +129,7 @@ impl<T: Element> Away<T> {
         is_timed: bool,
     ) -> Result<Option<Copied<Array<T, D>>>> {
         let Some(to) = room else { return Ok(None) };
-        let Crossing { host, device, span } = to.block.copy_over(copy_stream, &self.block, is_timed)?;
+        let (device, host, span) = to.block.copy_over(copy_stream, &self.block, is_timed)?;
         self.read = Some(host);
         Ok(room.take().map(|Room { block, .. }| (Array { block, typed: PhantomData }, device, span)))
     }

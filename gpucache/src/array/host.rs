@@ -17,26 +17,18 @@ use super::{Array, Element};
 use crate::device::Host;
 use gpucache_engine::Result;
 
-/// The elements of an array, which may be read during `'a`.
+/// The elements of an array, as a slice `S`: they may be read, or read and written, during its lifetime.
 ///
 /// Invariant: they lie in a block in memory of the process, which has room for `len` elements. All of them were written
-/// (the contract of [`Array::uninit`]). During `'a` the block is not returned, and nobody writes it.
-pub struct Elements<'a, T> {
+/// (the contract of [`Array::uninit`]). During the lifetime of `S` the block is not returned, and nobody writes it; if `S` is a
+/// mutable slice, nobody else reads it either.
+pub struct Elements<S> {
     address: u64,
     len: usize,
-    slice: PhantomData<&'a [T]>,
+    slice: PhantomData<S>,
 }
 
-/// The elements of an array, which may be read and written during `'a`.
-///
-/// Invariant: as for [`Elements`]; moreover, during `'a` nobody else reads the block.
-pub struct ElementsMut<'a, T> {
-    address: u64,
-    len: usize,
-    slice: PhantomData<&'a mut [T]>,
-}
-
-impl<'a, T: Element> Elements<'a, T> {
+impl<'a, T: Element> Elements<&'a [T]> {
     #[inline]
     fn slice(self) -> &'a [T] {
         // SAFETY: the invariant is that of a shared slice, except for its pointer. The pointer is aligned, because blocks are aligned to
@@ -46,7 +38,7 @@ impl<'a, T: Element> Elements<'a, T> {
     }
 }
 
-impl<'a, T: Element> ElementsMut<'a, T> {
+impl<'a, T: Element> Elements<&'a mut [T]> {
     #[inline]
     fn slice(self) -> &'a mut [T] {
         // SAFETY: the invariant is that of an exclusive slice, except for its pointer. This value, which is consumed, is the only one
@@ -93,7 +85,8 @@ impl<T: Element> Array<T, Host> {
         let is_at_rest =
             self.device().0.is_idle() && !self.block.is_used_elsewhere() && self.block.check_outcome().is_ok();
         // Work that is queued from now on also borrows `self`, so it only reads.
-        is_at_rest.then(|| Elements { address: self.block.address(), len: self.len(), slice: PhantomData }.slice())
+        is_at_rest
+            .then(|| Elements::<&[T]> { address: self.block.address(), len: self.len(), slice: PhantomData }.slice())
     }
 
     /// Like [`wait_for_work`](Array::wait_for_work), but also waits for readers.
@@ -134,7 +127,7 @@ impl<T: Element> Deref for Array<T, Host> {
     fn deref(&self) -> &[T] {
         // Work that writes the block is done by then. Work that is queued later also borrows `self`, so it only reads.
         self.finish_work();
-        Elements { address: self.block.address(), len: self.len(), slice: PhantomData }.slice()
+        Elements::<&[T]> { address: self.block.address(), len: self.len(), slice: PhantomData }.slice()
     }
 }
 
@@ -151,6 +144,6 @@ impl<T: Element> DerefMut for Array<T, Host> {
             // As in `Deref`, this function cannot return an error.
             self.wait_for_uses().unwrap_or_else(|error| panic!("{error}"));
         }
-        ElementsMut { address: self.block.address(), len: self.len(), slice: PhantomData }.slice()
+        Elements::<&mut [T]> { address: self.block.address(), len: self.len(), slice: PhantomData }.slice()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gpucache_engine::Result;
 use gpucache_engine::device::{MemoryUse, OrderUse, Stream, Virtual};
-use gpucache_engine::pressure::{self, Pressure, PressureHandler};
+use gpucache_engine::pressure::{Pressure, PressureHandler};
 
 use super::limit::IntoLimit;
 use crate::stats::{self, DeviceStats};
@@ -317,7 +317,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn on_pressure(&self, handler: impl Fn(&Pressure<'_>) + Send + Sync + 'static) -> PressureHandler {
-        pressure::on_pressure(self.stream_handle().memory(), handler)
+        self.stream_handle().memory().on_pressure(handler)
     }
 }
 

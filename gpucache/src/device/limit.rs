@@ -49,13 +49,13 @@ impl IntoLimit for u64 {
 
 impl IntoLimit for &str {
     fn into_limit(self) -> Result<Limit> {
-        self.try_into()
+        self.parse()
     }
 }
 
 impl IntoLimit for &String {
     fn into_limit(self) -> Result<Limit> {
-        self.as_str().try_into()
+        self.parse()
     }
 }
 

@@ -5,7 +5,7 @@ use gpucache_engine::range::DeviceRange;
 
 /// Bytes of the current context's device that scopes and the driver's pool keep idle, and would free on request.
 pub(super) fn idle() -> usize {
-    let Some(stream) = Handle(0).stream().map(|found| found.stream) else { return 0 };
+    let Some(stream) = Handle(0).stream().map(|(stream, _)| stream) else { return 0 };
     let in_scopes = DeviceRange::known(stream.memory()).map_or(0, |range| {
         let reserved = range.occupancy().reserved;
         reserved.saturating_sub(stream.memory().busy())

@@ -12,7 +12,6 @@ use super::streams::{self, Unknown};
 use gpucache_engine::cache::{Block, Current, Entry};
 use gpucache_engine::device::Stream;
 use gpucache_engine::device::{Handle, process_exits};
-use gpucache_engine::pressure::retry_call;
 use gpucache_engine::record::Request;
 use gpucache_engine::{Error, Result};
 
@@ -109,7 +108,7 @@ fn refused(error: &Error, handle: Handle) -> Answer {
 /// Repeats a call of the driver that found no memory, after all idle memory was freed. Returns whether it succeeded.
 #[cold]
 pub(super) fn retry(bytes: usize, handle: Handle, succeeds: impl Fn() -> bool) -> bool {
-    let again = |stream: &Stream| retry_call(stream, bytes, &succeeds);
+    let again = |stream: &Stream| stream.retry_call(bytes, &succeeds);
     !Handle::is_own_call() && streams::with(handle, Entry::now(), again).is_ok_and(|has_succeeded| has_succeeded)
 }
 

@@ -9,8 +9,8 @@ use std::cell::RefCell;
 
 use super::driver::Driver;
 use gpucache_engine::cache::Entry;
+use gpucache_engine::device::Handle;
 use gpucache_engine::device::Stream;
-use gpucache_engine::device::{Borrowed, Handle};
 
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
@@ -22,7 +22,7 @@ struct Last {
     context: usize,
     ended: u64,
     entry: Entry,
-    found: Borrowed,
+    found: (Stream, Option<u64>),
     /// Whether a graph is captured on the stream in this entry, so that its memory belongs to the graph.
     is_captured: bool,
 }
@@ -43,7 +43,7 @@ pub(super) fn with_known<R>(handle: Handle, entry: Entry, act: impl FnOnce(&Stre
     let with = |last: &RefCell<Option<Last>>| {
         let last = last.try_borrow().ok()?;
         let known = last.as_ref().filter(|known| known.is(handle, entry) && !known.is_captured)?;
-        Some(act(&known.found.stream))
+        Some(act(&known.found.0))
     };
     LAST.try_with(with).ok()?
 }
@@ -74,10 +74,10 @@ fn look_up(last: &RefCell<Option<Last>>, handle: Handle, entry: Entry) -> Option
     let known = last.take().filter(|last| last.handle == handle && last.ended == ended && last.context == context);
     let (found, is_captured) = match known {
         Some(last) if last.entry == entry => (last.found, last.is_captured),
-        Some(last) if handle.is_still(&last.found) => (last.found, false),
+        Some(last) if handle.is_still(last.found.1) => (last.found, false),
         _ => (handle.stream()?, false),
     };
-    let stream = found.stream.clone();
+    let stream = found.0.clone();
     // Whoever frees memory names one stream, and not all streams that used it.
     stream.memory().note_unknown_work();
     *last = Some(Last { handle, context, ended, entry, found, is_captured });

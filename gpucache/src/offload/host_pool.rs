@@ -7,13 +7,13 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 
-use super::moves::{Moves, OffloadStats, add};
+use super::moves::{Moves, OffloadStats};
 use super::placement::{Chosen, Placement};
 use super::waits::Waits;
-use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
+use gpucache_engine::base::amounts::add;
+use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::device::CopyStream;
 use gpucache_engine::device::{Memory, Stream};
-use gpucache_engine::pressure::Told;
 use gpucache_engine::range::{Clearing, DeviceRange};
 use gpucache_engine::{Error, Result};
 
@@ -96,13 +96,13 @@ pub(super) struct HostPool {
     pub(super) moves: Arc<Moves>,
     pub(super) waits: Waits,
     /// What the pool reported last as likely to be needed again.
-    told: Mutex<Told>,
+    told: Mutex<u64>,
 }
 
 impl Drop for HostPool {
     fn drop(&mut self) {
         let told = *self.told.get_mut().unwrap_or_else(PoisonError::into_inner);
-        Told::tell(told, Told::default());
+        self.stream.memory().tell_demand(told, 0);
         self.settle();
     }
 }
@@ -118,7 +118,7 @@ impl HostPool {
             clock: AtomicU64::new(0),
             moves,
             waits: Waits::default(),
-            told: Mutex::default(),
+            told: Mutex::new(0),
         }
     }
 
@@ -129,12 +129,11 @@ impl HostPool {
             add(&mut stats.resident_bytes, bytes);
             resident = stats.resident_bytes;
         });
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if resident > told.bytes {
+        let mut told = lock(&self.told);
+        if resident > *told {
             // A little more, so that growth reports seldom.
-            let bytes = resident.saturating_add(resident / TOLD_AHEAD);
-            let now = Told { device: self.stream.memory_id(), bytes };
-            Told::tell(*told, now);
+            let now = resident.saturating_add(resident / TOLD_AHEAD);
+            self.stream.memory().tell_demand(*told, now);
             *told = now;
         }
     }
@@ -174,12 +173,8 @@ impl HostPool {
         Ok(self.copy_streams.get_or_init(|| copy_streams))
     }
 
-    fn slots(&self) -> MutexGuard<'_, Vec<Weak<dyn Rests>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn add(&self, slot: Weak<dyn Rests>) {
-        let mut slots = self.slots();
+        let mut slots = lock(&self.slots);
         if slots.len() == slots.capacity() {
             slots.retain(|slot| slot.strong_count() > 0);
             // As many have to come before they are looked through again.
@@ -224,7 +219,7 @@ impl HostPool {
     }
 
     pub(super) fn slots_now(&self) -> Vec<Weak<dyn Rests>> {
-        self.slots().clone()
+        lock(&self.slots).clone()
     }
 
     /// The bytes of arrays that guards keep on the device.
@@ -261,23 +256,19 @@ impl HostPool {
         (freed, failure)
     }
 
-    fn victims(&self) -> MutexGuard<'_, Vec<(u64, Weak<dyn Rests>)>> {
-        self.victims.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sorts all slots by their last use, once for many that leave. Slots that are used meanwhile do not leave.
     fn line_up(&self) {
         let timed = |slot: &Weak<dyn Rests>| Some((slot.upgrade()?.tag().used.load(Relaxed), slot.clone()));
-        let slots = self.slots().clone();
+        let slots = lock(&self.slots).clone();
         let mut victims: Vec<_> = slots.iter().filter_map(timed).collect();
         victims.sort_by_key(|(used, _)| Reverse(*used));
-        *self.victims() = victims;
+        *lock(&self.victims) = victims;
     }
 
     /// Moves the sorted arrays to the host until `freed` reaches `bytes`. An array that fails to leave stays, and the next one is tried.
     /// The first failure is returned.
     fn evict_lined_up(&self, bytes: u64, freed: &mut u64, failure: &mut Option<Failed>) {
-        let next = || self.victims().pop();
+        let next = || lock(&self.victims).pop();
         while *freed < bytes
             && let Some((used, slot)) = next()
         {

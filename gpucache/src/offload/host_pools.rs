@@ -1,16 +1,15 @@
 //! The host memory pools of all devices, and the counts of each device and each scope.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 
 use super::host_pool::HostPool;
 use super::moves::{Moves, OffloadStats};
 use gpucache_engine::Result;
-use gpucache_engine::base::sync::{LazyLock, Mutex, MutexGuard};
+use gpucache_engine::base::sync::{LazyLock, Mutex, lock};
 use gpucache_engine::cache::NamedCaches;
 use gpucache_engine::device::{Memory, Stream};
-use gpucache_engine::pressure::{Offloading, on_spill};
 
 /// A device's memory, and its pool while it has placed arrays.
 struct DeviceMoves {
@@ -20,23 +19,13 @@ struct DeviceMoves {
     moves: Arc<Moves>,
 }
 
-type HostPools = Vec<DeviceMoves>;
+static HOST_POOLS: Mutex<Vec<DeviceMoves>> = Mutex::new(Vec::new());
 
-fn host_pools() -> MutexGuard<'static, HostPools> {
-    static YARDS: Mutex<HostPools> = Mutex::new(Vec::new());
-    YARDS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-type Accounts = HashMap<Arc<str>, Arc<Moves>>;
-
-fn accounts() -> MutexGuard<'static, Accounts> {
-    static ACCOUNTS: LazyLock<Mutex<Accounts>> = LazyLock::new(Mutex::default);
-    ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static ACCOUNTS: LazyLock<Mutex<HashMap<Arc<str>, Arc<Moves>>>> = LazyLock::new(Mutex::default);
 
 /// The counts of the scope with this name.
 pub(super) fn account(name: Arc<str>) -> Arc<Moves> {
-    let mut accounts = accounts();
+    let mut accounts = lock(&ACCOUNTS);
     if accounts.len() == accounts.capacity() {
         // Drops the counts of forgotten scopes.
         accounts.retain(|known, _| *known == name || NamedCaches::find(known).is_some());
@@ -46,7 +35,7 @@ pub(super) fn account(name: Arc<str>) -> Arc<Moves> {
 
 /// The pool of a memory, if it has a placed array.
 fn of_memory(id: u64) -> Option<Arc<HostPool>> {
-    host_pools().iter().find(|known| known.id == id).and_then(|known| known.pool.upgrade())
+    lock(&HOST_POOLS).iter().find(|known| known.id == id).and_then(|known| known.pool.upgrade())
 }
 
 /// The host memory pool of a device.
@@ -54,9 +43,9 @@ pub(super) fn of(stream: &Stream) -> Arc<HostPool> {
     if let Some(pool) = of_memory(stream.memory_id()) {
         return pool;
     }
-    on_spill(Offloading { spill: spill_of, fetched: fetched_of });
+    Memory::on_spill(spill_of, fetched_of);
     let host = stream.memory().host_side().clone();
-    let mut host_pools = host_pools();
+    let mut host_pools = lock(&HOST_POOLS);
     let before = host_pools.iter().position(|known| known.id == stream.memory_id());
     // Another thread may have made it meanwhile.
     if let Some(other) = before.and_then(|place| host_pools[place].pool.upgrade()) {
@@ -84,7 +73,7 @@ fn fetched_of(memory: u64) -> u64 {
 pub(crate) fn stats_of_memory(memory: &Memory) -> OffloadStats {
     // The host's memory stays held when no array is left, until it is trimmed.
     let host_bytes = memory.known_host_side().map_or(0, |host| host.meter().held());
-    let moves = host_pools().iter().find(|known| known.id == memory.id()).map(|known| known.moves.clone());
+    let moves = lock(&HOST_POOLS).iter().find(|known| known.id == memory.id()).map(|known| known.moves.clone());
     let stats = match of_memory(memory.id()) {
         Some(pool) => pool.stats(),
         None => moves.map(|moves| moves.read()).unwrap_or_default(),
@@ -95,7 +84,7 @@ pub(crate) fn stats_of_memory(memory: &Memory) -> OffloadStats {
 /// The counts of the moves in the entries of the scope `name`, over all threads and devices; `None` if no array was placed or moved there,
 /// or the name is forgotten. A move counts for the outermost scope of its thread.
 pub(crate) fn stats_of_scope(name: &str) -> Option<OffloadStats> {
-    let live: Vec<Arc<HostPool>> = host_pools().iter().filter_map(|known| known.pool.upgrade()).collect();
+    let live: Vec<Arc<HostPool>> = lock(&HOST_POOLS).iter().filter_map(|known| known.pool.upgrade()).collect();
     live.iter().for_each(|pool| pool.settle());
-    accounts().get(name).map(|moves| moves.read())
+    lock(&ACCOUNTS).get(name).map(|moves| moves.read())
 }

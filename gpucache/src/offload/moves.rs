@@ -1,12 +1,11 @@
 //! [`OffloadStats`]: the counts of what moved between a device and the host.
 
 use std::fmt;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::speed::Speed;
-use gpucache_engine::base::amounts::{Bytes, Count};
-use gpucache_engine::base::sync::{Mutex, MutexGuard};
+use gpucache_engine::base::amounts::{Bytes, Count, add};
+use gpucache_engine::base::sync::{Mutex, MutexGuard, lock};
 
 /// How arrays moved between a device and host memory so far: all arrays of a device, or those in the entries of a scope.
 ///
@@ -80,40 +79,48 @@ impl OffloadStats {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn since(&self, earlier: &OffloadStats) -> OffloadStats {
-        OffloadStats {
-            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
-            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
-            evictions: self.evictions.saturating_sub(earlier.evictions),
-            shifted_bytes: self.shifted_bytes.saturating_sub(earlier.shifted_bytes),
-            demanded: self.demanded.saturating_sub(earlier.demanded),
-            bytes_demanded: self.bytes_demanded.saturating_sub(earlier.bytes_demanded),
-            prefetched: self.prefetched.saturating_sub(earlier.prefetched),
-            waited: self.waited.saturating_sub(earlier.waited),
-            copying: self.copying.saturating_sub(earlier.copying),
-            mispredictions: self.mispredictions.saturating_sub(earlier.mispredictions),
-            layout_time: self.layout_time.saturating_sub(earlier.layout_time),
-            ..*self
-        }
+        let mut since = *self;
+        since.combine(earlier, u64::saturating_sub);
+        since
     }
 
     /// Adds the counts and bytes of another reading.
     pub(crate) fn add(&mut self, more: &OffloadStats) {
-        let OffloadStats {
-            bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched, ..
-        } = self;
-        let own = [bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched];
-        let OffloadStats {
-            bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched, ..
-        } = *more;
-        let others = [bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched];
-        own.into_iter().zip(others).for_each(|(own, more)| add(own, more));
-        add(&mut self.mispredictions, more.mispredictions);
+        self.combine(more, u64::saturating_add);
         add(&mut self.resident_bytes, more.resident_bytes);
         add(&mut self.host_bytes, more.host_bytes);
         add(&mut self.pageable_bytes, more.pageable_bytes);
-        self.waited = self.waited.saturating_add(more.waited);
-        self.copying = self.copying.saturating_add(more.copying);
-        self.layout_time = self.layout_time.saturating_add(more.layout_time);
+    }
+
+    /// Combines what was done with what another reading says.
+    fn combine(&mut self, other: &OffloadStats, with: fn(u64, u64) -> u64) {
+        let mut other = *other;
+        for (own, other) in self.counts().into_iter().zip(other.counts()) {
+            *own = with(*own, *other);
+        }
+        let nanoseconds = |time: &Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        for (own, other) in self.times().into_iter().zip(other.times()) {
+            *own = Duration::from_nanos(with(nanoseconds(own), nanoseconds(other)));
+        }
+    }
+
+    fn counts(&mut self) -> [&mut u64; 8] {
+        let OffloadStats {
+            bytes_in,
+            bytes_out,
+            evictions,
+            shifted_bytes,
+            demanded,
+            bytes_demanded,
+            prefetched,
+            mispredictions,
+            ..
+        } = self;
+        [bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched, mispredictions]
+    }
+
+    fn times(&mut self) -> [&mut Duration; 3] {
+        [&mut self.waited, &mut self.copying, &mut self.layout_time]
     }
 
     /// The share of the copies' time that no stream waited for, from 0 to 1; `None` if no copy was timed.
@@ -167,20 +174,15 @@ pub(super) struct Moves {
 impl Moves {
     /// The counts, without the bytes of host memory.
     pub(super) fn read(&self) -> OffloadStats {
-        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.stats)
     }
 
     /// Changes a count.
     pub(super) fn count(&self, count: impl FnOnce(&mut OffloadStats)) {
-        count(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
+        count(&mut lock(&self.stats));
     }
 
     pub(super) fn speed(&self) -> MutexGuard<'_, Speed> {
-        self.speed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.speed)
     }
-}
-
-/// Adds to a sum, which stays at the largest number.
-pub(super) fn add(sum: &mut u64, more: u64) {
-    *sum = sum.saturating_add(more);
 }

@@ -2,10 +2,10 @@
 //!
 //! The first entries with new moves are timed, and then one in sixteen. A timed entry counts for all entries since the previous timed one.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use gpucache_engine::base::sync::{Mutex, MutexGuard};
+use gpucache_engine::base::sync::{Mutex, lock};
 
 /// How many entries by new moves are timed, and how many later ones there are for each that is.
 const FIRST: u32 = 2;
@@ -35,24 +35,20 @@ struct Waited {
 }
 
 impl Sample {
-    fn lock(&self) -> MutexGuard<'_, Waited> {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Another stretch of the entry begins.
     pub(super) fn turn(&self, stretch: usize) {
-        self.lock().now = stretch;
+        lock(&self.waits).now = stretch;
     }
 
     /// A wait begins. Returns the stretch that it is in.
     pub(super) fn begin(&self) -> usize {
-        let mut waits = self.lock();
+        let mut waits = lock(&self.waits);
         waits.open += 1;
         waits.now
     }
 
     pub(super) fn end(&self, stretch: usize, length: Duration) {
-        let mut waits = self.lock();
+        let mut waits = lock(&self.waits);
         waits.open -= 1;
         let stretches = waits.stretches.len().max(stretch + 1);
         waits.stretches.resize(stretches, Duration::ZERO);
@@ -62,7 +58,7 @@ impl Sample {
 
     /// The waits in each stretch up to the last stretch with one, once all of them are over.
     pub(super) fn waits(&self) -> Option<Vec<Duration>> {
-        let waits = self.lock();
+        let waits = lock(&self.waits);
         (waits.open == 0).then(|| waits.stretches.clone())
     }
 }

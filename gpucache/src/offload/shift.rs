@@ -10,7 +10,7 @@ use super::host_pool::{HostPool, Rests};
 use super::placement::Placement;
 use gpucache_engine::Result;
 use gpucache_engine::device::Stream;
-use gpucache_engine::range::{Clearing, DeviceRange, WaitFor};
+use gpucache_engine::range::{Clearing, DeviceRange};
 
 impl HostPool {
     /// Moves all arrays to the host that may leave, and gives the free pages back, so that later arrays get contiguous memory. The thread
@@ -29,7 +29,7 @@ impl HostPool {
             }
         }
         // The next call on the stream meets a failure again.
-        let _ = stream.synchronize().and_then(|()| range.give_all_back(WaitFor::AnyWork));
+        let _ = stream.synchronize().and_then(|()| range.empty());
     }
 
     /// Makes `bytes` free bytes contiguous for `stream`, if as many are free but apart and the range cannot grow. Returns whether they are

@@ -15,11 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::host_pool::{HostPool, Rests, Tag};
-use super::moves::{OffloadStats, add};
+use super::moves::OffloadStats;
 use super::placement::{Chosen, Placement};
 use super::recorder;
 use crate::array::{Array, Away, Element, Room};
 use crate::device::Device;
+use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::errand::Errand;
 use gpucache_engine::base::held::Held;
 #[cfg(feature = "tracing")]
@@ -229,22 +230,6 @@ impl<T: Element, D: Device> Slot<T, D> {
         Ok(false)
     }
 
-    /// Moves the array to the host. Returns the bytes freed.
-    fn leave(&self) -> Result<u64> {
-        let Some(mut state) = self.try_lock() else { return Ok(0) };
-        let may_leave = state.may_leave();
-        let here = if may_leave { state.here.take() } else { None };
-        drop(state);
-        let left = if may_leave { here } else { self.watch(|| self.copy(true))? };
-        // After the lock: freeing memory of a scope may call code of the program.
-        let Some(array) = left else { return Ok(0) };
-        drop(array);
-        self.pool.went(self.tag.bytes);
-        recorder::count(&self.pool, |stats| stats.evictions += 1);
-        self.tell("evicted");
-        Ok(self.tag.bytes)
-    }
-
     /// Copies the array to the host if it was written, unless it is locked. Returns the array if it is to leave.
     fn copy(&self, leaves: bool) -> Result<Option<Array<T, D>>> {
         let mut room = None;
@@ -281,7 +266,18 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     }
 
     fn evict(&self) -> Result<u64> {
-        self.leave()
+        let Some(mut state) = self.try_lock() else { return Ok(0) };
+        let may_leave = state.may_leave();
+        let here = if may_leave { state.here.take() } else { None };
+        drop(state);
+        let left = if may_leave { here } else { self.watch(|| self.copy(true))? };
+        // After the lock: freeing memory of a scope may call code of the program.
+        let Some(array) = left else { return Ok(0) };
+        drop(array);
+        self.pool.went(self.tag.bytes);
+        recorder::count(&self.pool, |stats| stats.evictions += 1);
+        self.tell("evicted");
+        Ok(self.tag.bytes)
     }
 
     fn bring(&self) -> Result<bool> {

@@ -4,12 +4,12 @@
 //! for a copy or for the thread. If the stream is busy all the while, no time lies between the marks, and the move was hidden.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::moves::{Moves, OffloadStats};
 use super::sampling::Timing;
-use gpucache_engine::base::sync::{Mutex, MutexGuard};
+use gpucache_engine::base::sync::{Mutex, lock};
 use gpucache_engine::device::Span;
 
 /// With as many pending spans no more are timed, as when a stream waits for the host for ever.
@@ -83,13 +83,9 @@ impl Pending {
 }
 
 impl Waits {
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a wait of a stream for a move, which takes as long as `span`.
     pub(super) fn add_wait(&self, device: &Moves, span: Span, timing: Timing, scope: Option<Arc<Moves>>) {
-        let mut pending = self.pending();
+        let mut pending = lock(&self.0);
         if pending.make_room(device) {
             let what = timing.as_ref().map_or(0, |sample| sample.begin());
             pending.waits.push_back(Timed { span, timing, scope, what });
@@ -98,7 +94,7 @@ impl Waits {
 
     /// Adds a copy on a copy stream, which takes as long as `span`.
     pub(super) fn add_copy(&self, device: &Moves, span: Span, timing: Timing, scope: Option<Arc<Moves>>, bytes: u64) {
-        let mut pending = self.pending();
+        let mut pending = lock(&self.0);
         if pending.make_room(device) {
             pending.copies.push_back(Timed { span, timing, scope, what: bytes });
         }
@@ -106,7 +102,7 @@ impl Waits {
 
     /// Counts the spans that are over by now.
     pub(super) fn settle(&self, device: &Moves) {
-        self.pending().settle(device);
+        lock(&self.0).settle(device);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::families::Families;
+use super::families::{Families, families, siblings};
 use super::unknown;
 use crate::diagnosis::{self, Diagnosis};
 use crate::stats::{Invalidated, ScopeStats, of_scope};
@@ -164,7 +164,7 @@ pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
 /// ```
 pub fn diagnose(name: impl AsRef<str>) -> Option<Diagnosis> {
     let scope = NamedCaches::find(name.as_ref())?;
-    let families = Families::of(&NamedCaches::all(), Some(scope.name()));
+    let families = families(&NamedCaches::all(), Some(scope.name()));
     Some(diagnose_scope(&scope, &families))
 }
 
@@ -183,11 +183,11 @@ pub fn diagnose(name: impl AsRef<str>) -> Option<Diagnosis> {
 pub fn diagnose_all() -> Vec<Diagnosis> {
     let mut scopes = NamedCaches::all();
     scopes.sort_by(|one, other| one.name().cmp(other.name()));
-    let families = Families::of(&scopes, None);
+    let families = families(&scopes, None);
     scopes.iter().map(|scope| diagnose_scope(scope, &families)).collect()
 }
 
 fn diagnose_scope(scope: &NamedCaches, families: &Families) -> Diagnosis {
     let threads: Vec<ScopeFacts> = scope.caches().into_iter().map(Cache::known).collect();
-    diagnosis::examine(scope.name().clone(), &threads, families.siblings(scope.name()))
+    diagnosis::examine(scope.name().clone(), &threads, siblings(families, scope.name()))
 }

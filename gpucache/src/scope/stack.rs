@@ -49,13 +49,9 @@ pub struct ScopeGuard {
     this_thread: PhantomData<*const ()>,
 }
 
-struct Entry {
-    /// `None` outside of all scopes.
-    inside: Option<Inside>,
-    /// Where arrays that are placed inside rest: the placement of this entry, or else of the entry around it. Always `None` outside of all
-    /// scopes.
-    placement: Option<Placement>,
-}
+/// An open entry: `None` outside of all scopes, and where arrays that are placed inside rest. That is the placement of this entry, or else
+/// of the entry around it, and always `None` outside of all scopes.
+type Entry = (Option<Inside>, Option<Placement>);
 
 /// An entry of a scope, and the number by which its cache knows it.
 type Inside = (Current, usize);
@@ -261,7 +257,7 @@ impl Stack {
 impl Open {
     fn push(&mut self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
         let cache = inside.map(|(current, _)| current.cache);
-        let place = self.entries.push(Entry { inside, placement });
+        let place = self.entries.push((inside, placement));
         if self.outermost.is_none() {
             self.outermost = cache.map(|cache| (place, cache));
         }
@@ -273,23 +269,23 @@ impl Open {
         if self.outermost.is_some_and(|(outermost, _)| outermost == place) {
             self.outermost = self.next_inside(place);
         }
-        self.entries.remove(place).map(|entry| entry.inside)
+        self.entries.remove(place).map(|(inside, _)| inside)
     }
 
     /// The next entry of a scope after this one. The entries outside of scopes that it skips are never looked at again, since the outermost
     /// entry is newer than they are from now on.
     fn next_inside(&self, place: usize) -> Option<(usize, &'static Cache)> {
         let mut newer = std::iter::successors(self.entries.after(place), |&place| self.entries.after(place));
-        newer.find_map(|place| Some((place, self.entries.get(place)?.inside?.0.cache)))
+        newer.find_map(|place| Some((place, self.entries.get(place)?.0?.0.cache)))
     }
 
     fn innermost(&self) -> Option<Current> {
-        self.entries.newest()?.inside.map(|(current, _)| current)
+        self.entries.newest()?.0.map(|(current, _)| current)
     }
 
     /// Where arrays that are placed now rest, if a scope says it.
     fn placement(&self) -> Option<Placement> {
-        self.entries.newest()?.placement
+        self.entries.newest()?.1
     }
 }
 

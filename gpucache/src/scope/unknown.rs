@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 use std::io::{self, Write};
-use std::sync::PoisonError;
 
 use gpucache_engine::base::shortage::Short;
-use gpucache_engine::base::sync::{LazyLock, Mutex};
+use gpucache_engine::base::sync::{LazyLock, Mutex, lock};
 use gpucache_engine::cache::NamedCaches;
 
 /// For so many names a line is printed. A program that calls with a new name each time would fill its log.
@@ -22,7 +21,7 @@ const LONGEST: usize = 64;
 #[cold]
 pub(super) fn report(name: &str) {
     static REPORTED: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
-    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reported = lock(&REPORTED);
     if reported.len() >= MOST_NAMES || !reported.insert(name.to_owned()) {
         return;
     }

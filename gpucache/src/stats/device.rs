@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::device::{MemoryUse, OrderUse};
 use crate::offload::{OffloadStats, stats_of_memory};
 use gpucache_engine::base::amounts::Bytes;
-use gpucache_engine::base::table::{Align, Table};
+use gpucache_engine::base::table::Table;
 use gpucache_engine::device::Memory;
 use gpucache_engine::pressure::ReclaimStats;
 use gpucache_engine::range::DeviceRange;
@@ -120,7 +120,7 @@ impl fmt::Display for RangeUse {
 impl fmt::Display for DeviceStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, capacity) = (format!("device {}", self.device), self.capacity.map(|bytes| Bytes(bytes).to_string()));
-        let mut table = Table::new([(&*head, Align::Left), (&*capacity.unwrap_or_default(), Align::Left)]);
+        let mut table = Table::new(2, &[&head, &capacity.unwrap_or_default()]);
         let rows = [
             ("memory", self.memory.to_string()),
             ("range", self.range.to_string()),

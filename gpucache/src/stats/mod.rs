@@ -44,11 +44,12 @@ pub(crate) use device::of_device;
 pub use device::{DeviceStats, RangeUse};
 #[cfg(feature = "foreign")]
 pub use foreign::ForeignStats;
-pub use gpucache_engine::{ReclaimStats, ReclaimStep, StepUse};
+pub use gpucache_engine::home::Deviations;
+pub use gpucache_engine::pressure::{ReclaimStats, ReclaimStep, StepUse};
 pub use guard::{StatsGuard, report_on_drop};
 pub use invalidated::Invalidated;
 pub use peaks::reset_peaks;
-pub use plan::{Deviations, PlanStats, Unplanned};
+pub use plan::{PlanStats, Unplanned};
 pub use process::{ProcessStats, process};
 pub(crate) use scope::of_scope;
 pub use scope::{ScopeStats, ThreadStats};

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use gpucache_engine::base::amounts::{Bytes, Count, add, total};
-use gpucache_engine::home::{Counter, Counts};
+use gpucache_engine::base::amounts::{Bytes, Count, add};
+use gpucache_engine::home::{Counter, Counts, Deviations};
 
 /// How a scope with `recycle = "auto"` plans: which plans there are now, and what happened since the process began. For several
 /// threads, each number is the sum of theirs. [`Served::planned`](super::Served) counts the allocations that plans served.
@@ -46,74 +46,6 @@ pub struct PlanStats {
     pub unplanned: Option<Unplanned>,
 }
 
-/// How often entries deviated from their plan since the process began, by kind.
-///
-/// ```
-/// use gpucache::{cache_scope, prelude::*};
-///
-/// for layers in [2, 2, 2, 2, 3] {
-///     cache_scope!(extra, {
-///         for _ in 0..layers {
-///             drop(Host::new().zeros::<u8>(4096)?);
-///         }
-///     });
-/// }
-/// let deviations = gpucache::stats("extra").unwrap().plan.deviations;
-/// assert_eq!((deviations.extra, deviations.missing), (1, 0));
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Deviations {
-    /// Allocations that the plan did not expect. Lists and the range served them.
-    pub extra: u64,
-    /// Allocations that the plan expected and that did not come.
-    pub missing: u64,
-    /// Allocations that came earlier or later than planned. The plan served them.
-    pub reordered: u64,
-    /// Allocations of more bytes than their place has. Lists and the range served them.
-    pub larger: u64,
-    /// Allocations whose place still held an array that lived longer than planned. Lists and the range served them.
-    pub blocked: u64,
-}
-
-impl Deviations {
-    /// The sum of all kinds.
-    ///
-    /// ```
-    /// use gpucache::{cache_scope, prelude::*};
-    ///
-    /// for layers in [2, 2, 2, 2, 3] {
-    ///     cache_scope!(deviating, {
-    ///         for _ in 0..layers {
-    ///             drop(Host::new().zeros::<u8>(4096)?);
-    ///         }
-    ///     });
-    /// }
-    /// assert_eq!(gpucache::stats("deviating").unwrap().plan.deviations.total(), 1);
-    /// # Ok::<(), gpucache::Error>(())
-    /// ```
-    pub fn total(&self) -> u64 {
-        total([self.extra, self.missing, self.reordered, self.larger, self.blocked])
-    }
-
-    fn combine(&mut self, other: &Deviations, with: fn(u64, u64) -> u64) {
-        let Deviations { extra, missing, reordered, larger, blocked } = *other;
-        let others = [extra, missing, reordered, larger, blocked];
-        let Deviations { extra, missing, reordered, larger, blocked } = self;
-        let own = [extra, missing, reordered, larger, blocked];
-        own.into_iter().zip(others).for_each(|(own, other)| *own = with(*own, other));
-    }
-}
-
-impl fmt::Display for Deviations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Deviations { extra, missing, reordered, larger, blocked } = self;
-        write!(f, "{extra} extra, {missing} missing, {reordered} reordered, {larger} larger, {blocked} blocked")
-    }
-}
-
 /// Two lines: which plans there are, and how entries went.
 impl fmt::Display for PlanStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,13 +75,7 @@ impl PlanStats {
             bound_bytes: get(Counter::BoundBytes),
             carried: get(Counter::Carried),
             aside: get(Counter::Aside),
-            deviations: Deviations {
-                extra: get(Counter::Extra),
-                missing: get(Counter::Missing),
-                reordered: get(Counter::Reordered),
-                larger: get(Counter::Larger),
-                blocked: get(Counter::Blocked),
-            },
+            deviations: counts.deviations(),
             planning_time: Duration::from_nanos(get(Counter::PlanningTime)),
             unplanned,
         }

@@ -7,7 +7,7 @@ use super::device::{self, DeviceStats};
 use super::scope::{ScopeStats, of_scope};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::shortage::Short;
-use gpucache_engine::base::table::{Align, Table};
+use gpucache_engine::base::table::Table;
 use gpucache_engine::cache::NamedCaches;
 use gpucache_engine::device::Memory;
 
@@ -73,9 +73,10 @@ impl ProcessStats {
 
     /// A line for each device.
     pub(super) fn devices_table(&self) -> Table {
-        let right = ["held", "peak", "limit", "reserved", "in blocks", "fragmented", "calls", "waits", "shortages"];
-        let columns = right.into_iter().map(|name| (name, Align::Right));
-        let mut table = Table::new(std::iter::once(("device", Align::Left)).chain(columns));
+        let mut table = Table::new(
+            1,
+            &["device", "held", "peak", "limit", "reserved", "in blocks", "fragmented", "calls", "waits", "shortages"],
+        );
         for DeviceStats { device, memory, range, order, reclaim, .. } in &self.devices {
             table.row([
                 device.to_string(),
@@ -95,9 +96,10 @@ impl ProcessStats {
 
     /// A line for each scope.
     fn scopes_table(&self) -> Table {
-        let right = ["entries", "allocations", "planned", "misses", "in use", "peak", "idle", "shortages"];
-        let columns = right.into_iter().map(|name| (name, Align::Right));
-        let mut table = Table::new(std::iter::once(("scope", Align::Left)).chain(columns));
+        let mut table = Table::new(
+            1,
+            &["scope", "entries", "allocations", "planned", "misses", "in use", "peak", "idle", "shortages"],
+        );
         for stats in &self.scopes {
             table.row([
                 Short(&stats.name).to_string(),

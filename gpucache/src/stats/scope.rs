@@ -46,7 +46,8 @@ pub struct ScopeStats {
     pub entries: u64,
     /// How often futures of the scope were polled, the first time included. Each poll is inside the scope while it runs.
     pub polls: u64,
-    /// Allocations that the scope served with memory that it had kept: a block of a list, or a place in its plan.
+    /// Allocations that the scope served with memory that it had kept: a block of a list, or a place in its plan. An allocation for which
+    /// the ring of a plan got more memory counts as recycled or as a miss.
     pub hits: u64,
     /// Allocations that the device's range served with memory that it had: this scope or another one had returned it. Arrays without
     /// bytes need no memory, and count here or as hits.

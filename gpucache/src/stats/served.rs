@@ -1,7 +1,7 @@
 //! The allocations of a scope, by what served them: [`Served`]; and its live memory: [`InUse`].
 
 use gpucache_engine::base::amounts::{Bytes, add, total};
-use gpucache_engine::base::table::{Align, Table};
+use gpucache_engine::base::table::Table;
 use gpucache_engine::home::{Counter, Counts};
 
 /// A number of allocations, and the sum of their bytes. A sum beyond `u64::MAX` stays at `u64::MAX`.
@@ -137,9 +137,7 @@ impl Served {
 
     /// A row for each service, with the live memory in the plan; then one for the live memory outside of it.
     pub(super) fn table(&self, in_plan: &InUse, outside_plan: &InUse) -> Table {
-        let columns = [("", Align::Left), ("allocations", Align::Right), ("bytes", Align::Right)];
-        let in_use = [("in use", Align::Right), ("peak", Align::Right)];
-        let mut table = Table::new(columns.into_iter().chain(in_use));
+        let mut table = Table::new(1, &["", "allocations", "bytes", "in use", "peak"]);
         for (name, Amount { allocations, bytes }) in self.by_service() {
             table.row([name.into(), allocations.to_string(), Bytes(bytes).to_string()].into_iter().chain(match name {
                 "planned" => cells(in_plan),

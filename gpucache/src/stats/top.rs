@@ -7,7 +7,7 @@ use super::process::{ProcessStats, percent, process};
 use super::scope::{ScopeStats, ThreadStats};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::shortage::Short;
-use gpucache_engine::base::table::{Align, Table};
+use gpucache_engine::base::table::Table;
 
 /// Characters of a bar.
 const BAR: u64 = 20;
@@ -88,11 +88,7 @@ impl Top {
     }
 
     fn table(&self) -> Table {
-        let left = |name| (name, Align::Left);
-        let right = |name| (name, Align::Right);
-        let columns = [left("scope"), left("thread"), right("in use"), right("held"), left("")];
-        let done = [right("planned"), right("entries"), right("entries/s")];
-        let mut table = Table::new(columns.into_iter().chain(done));
+        let mut table = Table::new(2, &["scope", "thread", "in use", "held", "", "planned", "entries", "entries/s"]);
         let numbers = |scope: &ScopeStats| 0..scope.threads.len();
         let mut lines: Vec<(&ScopeStats, usize)> =
             self.stats.scopes.iter().flat_map(|scope| numbers(scope).map(move |number| (scope, number))).collect();

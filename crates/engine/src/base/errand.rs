@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::held::assert_nothing_held;
 use super::per_thread::THREAD;
-use super::sync::{Condvar, Mutex, MutexGuard};
+use super::sync::{Condvar, Mutex, MutexGuard, lock};
 
 /// How many threads are doing this errand.
 #[derive(Debug, Default)]
@@ -55,12 +55,8 @@ fn with_mine<R>(act: impl FnOnce(&mut Vec<Arc<Errand>>) -> R) -> Option<R> {
 }
 
 impl Errand {
-    fn threads(&self) -> MutexGuard<'_, Threads> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn change(&self, change: impl FnOnce(&mut Threads)) {
-        change(&mut self.threads());
+        change(&mut lock(&self.threads));
         self.changed.notify_all();
     }
 
@@ -71,14 +67,14 @@ impl Errand {
 
     /// Lets the calling thread begin the errand, unless another thread is doing it.
     pub fn try_begin(self: &Arc<Self>) -> Option<Turn<'_>> {
-        let threads = self.threads();
+        let threads = lock(&self.threads);
         if threads.all == 0 { self.begin_among(threads) } else { None }
     }
 
     /// Lets the calling thread begin the errand. If another thread is doing it and is not paused, this waits until that thread has ended or
     /// paused it, and returns `None`.
     pub fn begin(self: &Arc<Self>) -> Option<Turn<'_>> {
-        let mut threads = self.threads();
+        let mut threads = lock(&self.threads);
         if threads.running == 0 {
             return self.begin_among(threads);
         }
@@ -102,7 +98,7 @@ impl Errand {
     /// are. Returns whether there were such threads and none is left.
     pub fn wait_for_others(&self, most: Duration) -> bool {
         let until = Instant::now() + most;
-        let mut threads = self.threads();
+        let mut threads = lock(&self.threads);
         let were_others = threads.all > 0;
         while threads.all > 0 {
             let left = until.saturating_duration_since(Instant::now());
@@ -261,7 +257,11 @@ mod tests {
         let inner_turn = inner.begin().unwrap();
         run();
         drop(inner_turn);
-        assert_eq!((runs.get(), errand.threads().running), (1, 1), "it waits for the outer one, which is not paused");
+        assert_eq!(
+            (runs.get(), lock(&errand.threads).running),
+            (1, 1),
+            "it waits for the outer one, which is not paused"
+        );
         drop(turn);
         assert_eq!(runs.get(), 2);
     }
@@ -271,9 +271,9 @@ mod tests {
         let errand = Arc::<Errand>::default();
         let turn = errand.begin().unwrap();
         let panicked = std::panic::catch_unwind(|| run_user_code(|| std::panic::panic_any(1)));
-        assert!(panicked.is_err() && errand.threads().running == 1);
+        assert!(panicked.is_err() && lock(&errand.threads).running == 1);
         drop(turn);
-        let threads = errand.threads();
+        let threads = lock(&errand.threads);
         assert_eq!((threads.all, threads.running, THREAD.with(|thread| thread.paused.get())), (0, 0, 0));
     }
 }

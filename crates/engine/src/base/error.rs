@@ -124,14 +124,12 @@ impl Error {
     /// assert!(error.is_device_failure());
     /// ```
     pub fn device_failure(device: impl fmt::Display, operation: &'static str, detail: impl fmt::Display) -> Error {
-        let (device, detail) = (device.to_string(), detail.to_string());
-        let remedy = "try again, and in a new process if this repeats";
-        Error(Box::new(Kind::DeviceFailure { device, operation, detail, remedy }))
+        Error::refused(device, operation, detail, "try again, and in a new process if this repeats")
     }
 
     /// Like [`device_failure`](Error::device_failure), if `device` or a library refused the operation and a change in the program helps.
     pub(crate) fn refused(
-        device: &str,
+        device: impl fmt::Display,
         operation: &'static str,
         detail: impl fmt::Display,
         remedy: &'static str,
@@ -166,7 +164,8 @@ impl Error {
     }
 
     /// Late work panicked with this text.
-    pub(crate) fn panicked(text: impl Into<String>) -> Error {
+    #[doc(hidden)]
+    pub fn panicked(text: impl Into<String>) -> Error {
         Error(Box::new(Kind::Panicked(text.into())))
     }
 
@@ -268,6 +267,7 @@ impl Error {
     /// let error = device.zeros::<u8>(2 << 20).unwrap_err();
     /// let shortage = error.shortage().unwrap();
     /// assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Limit, Some(1 << 20)));
+    /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn shortage(&self) -> Option<&Shortage> {
         match self.cause() {

@@ -4,7 +4,6 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
@@ -220,9 +219,8 @@ impl LimitKind {
     }
 
     /// Whether the amount is in bytes, and counts as it is.
-    #[doc(hidden)]
     #[inline]
-    pub const fn is_in_bytes(self) -> bool {
+    pub(crate) const fn is_in_bytes(self) -> bool {
         matches!(self, LimitKind::None | LimitKind::Hard | LimitKind::Soft)
     }
 }
@@ -260,31 +258,11 @@ impl fmt::Display for Limit {
     }
 }
 
-impl From<u64> for Limit {
-    fn from(bytes: u64) -> Limit {
-        Limit::hard(bytes)
-    }
-}
-
-impl TryFrom<&str> for Limit {
-    type Error = Error;
-
-    fn try_from(text: &str) -> Result<Limit> {
-        Limit::parse(text)
-            .ok_or_else(|| Error::unavailable(format_args!("the limit {text:?}"), Limit::reason(text), FORMS))
-    }
-}
-
 impl FromStr for Limit {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Limit> {
-        text.try_into()
-    }
-}
-
-impl From<Infallible> for Error {
-    fn from(never: Infallible) -> Error {
-        match never {}
+        Limit::parse(text)
+            .ok_or_else(|| Error::unavailable(format_args!("the limit {text:?}"), Limit::reason(text), FORMS))
     }
 }

@@ -28,6 +28,12 @@ pub use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(gpucache_tsan))]
 pub use std::sync::{LazyLock, OnceLock};
 
+/// Locks a mutex, also after a panic of a thread that had it locked: what it protects is whole even then.
+#[inline]
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// The mutex of code that loom checks. A thread may not wait for a mutex of std while a model runs.
 #[cfg(not(all(loom, test)))]
 pub(crate) use self::{Mutex as Lock, MutexGuard as LockGuard};

@@ -83,7 +83,7 @@ impl Block {
 
     /// Copies a block from the other side of a copy stream (a [`CopyStream`]) to this block of the same size. The copy runs on the copy
     /// stream's queue: behind all work that is on both blocks' streams now, and before all work that they get later. Returns the points on
-    /// the queue where the copy ends, one for each side, and its duration if `is_timed`.
+    /// the queue where the copy ends, for the device's side and the host's, and its duration if `is_timed`.
     ///
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal size; [`is_unavailable`](Error::is_unavailable) for
@@ -102,19 +102,12 @@ impl Block {
         }
         // One fence for each side, since each of the two memories keeps its own record of the queue.
         let host = Fence::sealed(&copy_stream.host);
-        Ok(Crossing { host, device: Fence::sealed(&copy_stream.device), span })
+        Ok((Fence::sealed(&copy_stream.device), host, span))
     }
 }
 
-/// A copy from one side of a copy stream to the other, on the stream.s queue: the fences where it ends, one for each of the two memories.
-pub struct Crossing {
-    /// The fence for the host's side.
-    pub host: Fence,
-    /// The fence for the device's side.
-    pub device: Fence,
-    /// The duration of the copy, if it is measured.
-    pub span: Option<Span>,
-}
+/// The fences at which a copy over a copy stream ends, for its device's side and its host's side, and the copy's duration.
+type Crossing = (Fence, Fence, Option<Span>);
 
 /// The source of a copy to a block.
 ///

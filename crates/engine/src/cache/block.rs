@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::owner::Cache;
 use super::{current, supply, traced};
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
 #[cfg(feature = "cuda")]
 use crate::base::sync::OnceLock;
@@ -247,7 +247,7 @@ impl Block {
     /// [`is_panic`](crate::Error::is_panic) if late work that should have written the memory has failed.
     #[inline]
     pub fn check_outcome(&self) -> Result<()> {
-        self.outcome().map_or(Ok(()), |outcome| Ok(outcome.check()?))
+        self.outcome().map_or(Ok(()), |outcome| outcome.check().map_err(Error::panicked))
     }
 
     /// Lets work that is put on `stream` from now on read the memory, until the block is dropped.

@@ -11,7 +11,7 @@ use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim::{self, Releaser};
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{Carved, Cut, DeviceRange, Limit, RangeState, WaitFor};
+use crate::range::{Carved, Cut, DeviceRange, GatherLimit, RangeState, WaitFor};
 
 /// A trim needs idle memory of more than this share of a range: two of its handles. Less is not worth device calls that the next
 /// entries may have to undo.
@@ -204,7 +204,8 @@ impl Owner {
 /// more than a soft limit allows. `None` after a failure of the device: calls that can return the failure will meet it again.
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
     // Idle pages move before the range adds any.
-    let gather = || softly(|| range.gather(stream, bytes, Limit { aim: 0, most, cut: Cut::OrWait })).ok().flatten();
+    let gather =
+        || softly(|| range.gather(stream, bytes, GatherLimit { aim: 0, most, cut: Cut::OrWait })).ok().flatten();
     let idle = || supply::idle_for(&range.occupancy(), stream, bytes);
     let release = || reclaim::release_idle(idle(), stream.memory_id(), 0, Releaser::Others);
     gather().or_else(|| if release() > 0 { gather() } else { None })

@@ -66,7 +66,6 @@ mod told;
 mod traced;
 mod upkeep;
 
-pub use access::Crossing;
 pub use block::Block;
 pub use current::{Current, Entry};
 pub use owner::Cache;

@@ -8,16 +8,11 @@ pub(super) struct OpenTerms {
     entries: usize,
     /// The settings of the entry that began while no other entry was open.
     first: Terms,
-    /// All open entries, once the scope was entered inside itself. Empty until then, since most scopes never are.
-    all: Opened<Said>,
+    /// All open entries, once the scope was entered inside itself: their settings, and their places in `keeping` if they keep blocks. Empty
+    /// until then, since most scopes never are.
+    all: Opened<(Terms, Option<usize>)>,
     /// The `recycle` settings of those open entries that keep blocks.
     keeping: Opened<Recycle>,
-}
-
-/// The settings of an entry, and its place in `keeping` if it keeps blocks.
-struct Said {
-    terms: Terms,
-    keeping: Option<usize>,
 }
 
 /// The place of an entry that began while no other entry was open. An empty list gives this place to its first value.
@@ -45,7 +40,7 @@ impl OpenTerms {
 
     fn add(&mut self, terms: Terms) -> usize {
         let keeping = (terms.recycle != Recycle::Off).then(|| self.keeping.push(terms.recycle));
-        self.all.push(Said { terms, keeping })
+        self.all.push((terms, keeping))
     }
 
     /// Notes that an entry ends. If others are open, returns the settings that apply now: the limit of the newest open entry, and
@@ -64,10 +59,10 @@ impl OpenTerms {
 
     #[inline(never)]
     fn leave_inner(&mut self, place: usize) -> Option<Terms> {
-        if let Some(Said { keeping: Some(keeping), .. }) = self.all.remove(place) {
+        if let Some((_, Some(keeping))) = self.all.remove(place) {
             self.keeping.remove(keeping);
         }
-        let newest = self.all.newest()?.terms;
+        let (newest, _) = *self.all.newest()?;
         Some(Terms { recycle: self.keeping.newest().copied().unwrap_or(Recycle::Off), ..newest })
     }
 

@@ -10,7 +10,7 @@
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::panic::Location;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::local::{Local, Put};
 use super::policy::Terms;
@@ -18,7 +18,7 @@ use super::supply::{self, Supplied};
 use super::token::{claim_token, token};
 use crate::base::error::Result;
 use crate::base::held::Held;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, lock};
 use crate::device::Stream;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{Counter, Fact, Shared, Visit};
@@ -66,12 +66,12 @@ impl Cache {
 
     /// Makes the cache serve the scope of this name from now on. `site` is the place in the program that made the scope.
     pub(super) fn rename(&self, name: &Arc<str>, site: &'static Location<'static>) {
-        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some((name.clone(), site));
+        *lock(&self.name) = Some((name.clone(), site));
     }
 
     /// The name of the cache's scope, and the place in the program that made the scope.
     pub(super) fn title(&self) -> Option<(Arc<str>, &'static Location<'static>)> {
-        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.name).clone()
     }
 
     /// The name of the cache's scope.

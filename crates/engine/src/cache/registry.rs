@@ -11,12 +11,12 @@
 //! gets none.
 
 use std::panic::Location;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::owner::Cache;
-use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::base::sync::{LazyLock, Mutex, lock};
 use crate::device::Memory;
 use crate::home::Counts;
 use crate::pressure::{ReclaimStats, demand};
@@ -54,14 +54,7 @@ struct Scopes {
 /// Caches of names that were forgotten.
 static UNUSED: Mutex<Vec<&'static Cache>> = Mutex::new(Vec::new());
 
-fn scopes() -> MutexGuard<'static, Scopes> {
-    static SCOPES: LazyLock<Mutex<Scopes>> = LazyLock::new(Mutex::default);
-    lock(&SCOPES)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static SCOPES: LazyLock<Mutex<Scopes>> = LazyLock::new(Mutex::default);
 
 impl NamedCaches {
     /// A name is forgotten only after this many other names came up since its last entry. A name takes some kilobytes.
@@ -80,7 +73,7 @@ impl NamedCaches {
     /// thread that has ended, as that thread left it, or a new one. `site` is the place in the program that made the scope.
     pub fn adopt(name: &str, site: &'static Location<'static>) -> (Arc<NamedCaches>, &'static Cache) {
         loop {
-            let (scope, left) = scopes().of(name);
+            let (scope, left) = lock(&SCOPES).of(name);
             left.iter().for_each(|scope| scope.forget_orphans());
             // `take_cache` returns `None` only if the name was forgotten since.
             if let Some(cache) = scope.take_cache(site) {
@@ -91,12 +84,12 @@ impl NamedCaches {
 
     /// The caches of a name, if the name is known.
     pub fn find(name: &str) -> Option<Arc<NamedCaches>> {
-        scopes().by_name.get(name).cloned()
+        lock(&SCOPES).by_name.get(name).cloned()
     }
 
     /// The caches of all names.
     pub fn all() -> Vec<Arc<NamedCaches>> {
-        scopes().by_name.values().cloned().collect()
+        lock(&SCOPES).by_name.values().cloned().collect()
     }
 
     /// The name.
@@ -125,7 +118,7 @@ impl NamedCaches {
     pub fn orphan(&self, cache: &'static Cache) {
         cache.close();
         cache.forget_thread();
-        let made = scopes().made;
+        let made = lock(&SCOPES).made;
         let mut threads = lock(&self.threads);
         threads.orphans.push(cache);
         threads.orphaned = made;
@@ -154,7 +147,7 @@ impl NamedCaches {
     }
 
     fn forget_name(self: &Arc<NamedCaches>) {
-        let mut scopes = scopes();
+        let mut scopes = lock(&SCOPES);
         let mut threads = lock(&self.threads);
         if threads.caches.is_empty() && !std::mem::replace(&mut threads.is_gone, true) {
             scopes.by_name.remove(&self.name);

@@ -12,7 +12,7 @@ use crate::home::Fact;
 use crate::planner::{Resolved, RingGrowth};
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{Cut, DeviceRange, Limit, Obtained, RangeState};
+use crate::range::{Cut, DeviceRange, GatherLimit, Obtained, RangeState};
 use crate::record::{Record, Request};
 
 /// The memory that a ring got.
@@ -96,7 +96,7 @@ impl Owner {
 fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -> Option<Grown> {
     let RingGrowth { stream, more, bytes, whole, held, room } = growth;
     let RangeState { reserved, granule, .. } = range.occupancy();
-    let limit = Limit { cut: Cut::IfIdle, ..Limit::aiming_at(reserved) };
+    let limit = GatherLimit { cut: Cut::IfIdle, ..GatherLimit::aiming_at(reserved) };
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
     if let Some(Piece { block, room: Some(room) }) = last
         && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *more, limit)

@@ -9,7 +9,7 @@ use crate::device::{Stream, softly};
 use crate::pressure::reclaim::{self, Holder, Idle, Releaser};
 use crate::pressure::request::{Ask, Asked};
 use crate::pressure::serve::{insist, insist_on_call};
-use crate::range::{Carved, Clearing, DeviceRange, Limit, Obtained, RangeState, Reused};
+use crate::range::{Carved, Clearing, DeviceRange, GatherLimit, Obtained, RangeState, Reused};
 use crate::record::{Origin, Record, Request};
 
 /// A record with memory, and the device calls that it took.
@@ -163,7 +163,7 @@ fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, seen: &RangeState, mo
         _ if bytes <= seen.reserved / MOVED => Ok(None),
         Moves::Never => Ok(None),
         Moves::WhereFar => softly(|| range.exchange(stream, bytes, seen)),
-        Moves::First => softly(|| range.gather(stream, bytes, Limit::aiming_at(seen.reserved))),
+        Moves::First => softly(|| range.gather(stream, bytes, GatherLimit::aiming_at(seen.reserved))),
     };
     moved.ok().flatten()
 }

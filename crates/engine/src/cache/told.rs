@@ -3,13 +3,14 @@
 //! The notes are made only where a device is called, where memory goes back, or where nothing is kept. A hit makes none.
 
 use std::panic::Location;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
 use super::supply::{self, Supplied};
 use super::token::claim_token;
 use crate::base::error::Result;
+use crate::base::sync::lock;
 use crate::device::Stream;
 use crate::home::{Counter, Counts, Fact, Facts, Sample};
 use crate::pressure::ReclaimStats;
@@ -78,17 +79,17 @@ impl Cache {
     pub(super) fn note_thread(&self) {
         let thread = std::thread::current();
         let name = thread.name().map_or_else(|| format!("thread {}", claim_token()), str::to_string);
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.into());
+        *lock(&self.thread) = Some(name.into());
     }
 
     /// Notes that the thread which the cache served last has ended.
     pub(super) fn forget_thread(&self) {
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.thread) = None;
     }
 
     /// The name of the thread that the cache serves, or a number if the thread has no name. `None` once the thread has ended.
     pub fn thread(&self) -> Option<Arc<str>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.thread).clone()
     }
 
     /// The statistics and facts of this cache. While another thread is inside the scope, the statistics are those of its last

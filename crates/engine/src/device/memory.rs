@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::meter::Meter;
 use super::unknown::UnknownWork;
@@ -11,7 +11,7 @@ use super::virtual_memory::VirtualMemory;
 use super::{machine, process, quota};
 use crate::base::error::{Error, Result};
 use crate::base::limit::Limit;
-use crate::base::sync::{Mutex, MutexGuard, OnceLock};
+use crate::base::sync::{Mutex, OnceLock, lock};
 
 /// The kind of memory that the device's range uses.
 #[derive(Debug, Default)]
@@ -57,10 +57,7 @@ pub struct Memory {
 }
 
 /// The memories that have a stream, in the order of their first streams.
-fn known() -> MutexGuard<'static, Vec<Weak<Memory>>> {
-    static KNOWN: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static KNOWN: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
 
 /// Leaves out the contents of locks, since the program may format this value anywhere, also where a lock is held.
 impl fmt::Debug for Memory {
@@ -162,12 +159,12 @@ impl Memory {
     /// The memories of all devices of the process, in the order in which their first streams came.
     #[doc(hidden)]
     pub fn every() -> Vec<Arc<Memory>> {
-        known().iter().filter_map(Weak::upgrade).collect()
+        lock(&KNOWN).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Notes that the device has a stream, so [`every`](Memory::every) returns this memory from now on.
     pub(super) fn note_stream(self: &Arc<Self>) {
-        let mut known = known();
+        let mut known = lock(&KNOWN);
         if !known.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(self))) {
             known.retain(|other| other.strong_count() > 0);
             known.push(Arc::downgrade(self));
@@ -193,7 +190,7 @@ impl Memory {
 
     /// Takes out the error of the limit in the environment variable. The first stream reports it.
     pub(super) fn take_refusal(&self) -> Option<Error> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.refusal).take()
     }
 
     /// Whether a range is made over this memory.

@@ -2,12 +2,13 @@
 //! they cost a warm allocation nothing.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::quota::Quota;
+use super::process::Part;
 use super::virtual_memory::Unfinished;
 use crate::base::amounts::{Bytes, Count};
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::trace;
 
 /// The memory that this process reserves from one device through this crate, inside and outside scopes, and the number of requests to the
@@ -129,7 +130,7 @@ impl fmt::Display for OrderUse {
 }
 
 /// The counters behind [`MemoryUse`] and [`OrderUse`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Meter {
     /// The number of the device.
     device: u64,
@@ -139,16 +140,42 @@ pub struct Meter {
     frees: AtomicU64,
     mapped_pieces: AtomicU64,
     unmapped_pieces: AtomicU64,
-    quota: Quota,
     events: AtomicU64,
     queries: AtomicU64,
     waits: AtomicU64,
+    /// The reserved bytes, as a part of the sum over all devices.
+    pub(super) part: Arc<Part>,
+    pub(super) peak: AtomicU64,
+    /// The limit of reserved bytes; `u64::MAX` if there is none.
+    pub(super) limit: AtomicU64,
+    /// The same for calls that are made softly (`quota`).
+    pub(super) soft_limit: AtomicU64,
+    /// The device refused to go beyond this many reserved bytes when it was asked last; `u64::MAX` if it never refused. It is less than the
+    /// capacity, since the driver and other programs hold memory too. It saves time: a call that fails takes as long as a hundred calls
+    /// that succeed.
+    pub(super) ceiling: AtomicU64,
 }
 
 impl Meter {
     /// The meter of the device with this number, whose pages have this size: 0 if it has none.
     pub(super) fn of(device: u64, page_bytes: u64) -> Meter {
-        Meter { device, page_bytes, ..Meter::default() }
+        let (zero, bound) = (|| AtomicU64::new(0), || AtomicU64::new(u64::MAX));
+        Meter {
+            device,
+            page_bytes,
+            allocations: zero(),
+            frees: zero(),
+            mapped_pieces: zero(),
+            unmapped_pieces: zero(),
+            events: zero(),
+            queries: zero(),
+            waits: zero(),
+            part: Part::of_new_device(),
+            peak: zero(),
+            limit: bound(),
+            soft_limit: bound(),
+            ceiling: bound(),
+        }
     }
 
     /// The size of the device's pages; 0 if it has none.
@@ -165,89 +192,44 @@ impl Meter {
 
     /// Allocates `bytes` with `call`, if the limits allow it.
     pub(super) fn allocate<R>(&self, bytes: u64, call: impl FnOnce() -> Result<R>) -> Result<R> {
-        self.quota.enter(bytes)?;
+        self.enter(bytes)?;
         let answer = call();
         match &answer {
             Ok(_) => {
                 self.allocations.fetch_add(1, Relaxed);
-                self.quota.took();
+                self.took();
                 self.tell();
             }
-            Err(error) => self.quota.undo(bytes, error),
+            Err(error) => self.undo(bytes, error),
         }
         answer
     }
 
     pub(crate) fn freed(&self, bytes: u64) {
         self.frees.fetch_add(1, Relaxed);
-        self.quota.leave(bytes);
+        self.leave(bytes);
         self.tell();
     }
 
     /// Maps pieces with `call`, if the limits allow it. An error says how many pieces are mapped.
     pub(super) fn map(&self, pieces: &[u64], call: impl FnOnce() -> Result<(), Unfinished>) -> Result<(), Unfinished> {
         let all = pieces.iter().sum();
-        self.quota.enter(all).map_err(|error| Unfinished { mapped: 0, error })?;
+        self.enter(all).map_err(|error| Unfinished { mapped: 0, error })?;
         let done = call();
         if let Err(Unfinished { mapped, error }) = &done {
-            self.quota.undo(pieces.iter().skip(*mapped).sum(), error);
+            self.undo(pieces.iter().skip(*mapped).sum(), error);
         }
         let mapped = done.as_ref().err().map_or(pieces.len(), |left| left.mapped.min(pieces.len()));
         self.mapped_pieces.fetch_add(mapped as u64, Relaxed);
-        self.quota.took();
+        self.took();
         self.tell();
         done
     }
 
     pub(super) fn unmapped(&self, bytes: u64) {
         self.unmapped_pieces.fetch_add(1, Relaxed);
-        self.quota.leave(bytes);
+        self.leave(bytes);
         self.tell();
-    }
-
-    /// Sets the limit of reserved bytes; `u64::MAX` removes it.
-    pub(crate) fn set_limit(&self, bytes: u64) {
-        self.quota.set_limit(bytes);
-    }
-
-    /// The limit of reserved bytes; `u64::MAX` if there is none.
-    pub fn limit(&self) -> u64 {
-        self.quota.limit()
-    }
-
-    /// Sets the soft limit: from now on, idle memory is freed before more bytes than this are reserved. `u64::MAX` removes it.
-    pub(crate) fn set_soft_limit(&self, bytes: u64) {
-        self.quota.set_soft_limit(bytes);
-    }
-
-    /// The soft limit of reserved bytes; `u64::MAX` if there is none.
-    pub(crate) fn soft_limit(&self) -> u64 {
-        self.quota.soft_limit()
-    }
-
-    /// How many more bytes can be reserved, by the limits and by the device's last refusal.
-    pub(super) fn room(&self) -> u64 {
-        self.quota.room()
-    }
-
-    /// The error for a request of more bytes than the whole limit.
-    pub(crate) fn beyond(&self, bytes: u64) -> Option<Error> {
-        self.quota.beyond(bytes)
-    }
-
-    /// The bytes that are reserved now.
-    pub fn held(&self) -> u64 {
-        self.quota.held()
-    }
-
-    /// How often the device refused memory that the limit had allowed. Meanwhile the limit may have refused another thread because of it.
-    pub(crate) fn undone(&self) -> u64 {
-        self.quota.undone()
-    }
-
-    /// Sets the peak to the bytes that are reserved now.
-    pub fn reset_peak(&self) {
-        self.quota.reset_peak();
     }
 
     /// The current values and the peak.
@@ -257,8 +239,8 @@ impl Meter {
             frees: self.frees.load(Relaxed),
             mapped_pieces: self.mapped_pieces.load(Relaxed),
             unmapped_pieces: self.unmapped_pieces.load(Relaxed),
-            bytes: self.quota.held(),
-            peak_bytes: self.quota.peak(),
+            bytes: self.held(),
+            peak_bytes: self.peak.load(Relaxed),
             limit: Some(self.limit()).filter(|&bytes| bytes < u64::MAX),
             soft_limit: Some(self.soft_limit()).filter(|&bytes| bytes < u64::MAX),
         }

@@ -33,24 +33,27 @@ pub(crate) use backend::ALIGNMENT;
 pub use backend::Backend;
 pub use backend::copies::Copies;
 #[cfg(feature = "foreign")]
+pub use cuda::Handle;
+#[cfg(feature = "foreign")]
 pub(crate) use cuda::disown;
 #[cfg(all(feature = "cuda", feature = "tracing"))]
 pub use cuda::nvtx::NvtxRange;
-#[cfg(feature = "foreign")]
-pub use cuda::{Borrowed, Handle};
 #[cfg(feature = "cuda")]
-pub use cuda::{EventHandle, EventRef, GpuStream, OwnEvent, Peer};
+pub use cuda::{EventHandle, EventRef, GpuStream, Peer};
 pub use event::Event;
 pub use host::HostStream;
 pub use mark::Mark;
 pub use memory::Memory;
-pub use meter::{MemoryUse, Meter, OrderUse};
+#[doc(hidden)]
+pub use meter::Meter;
+pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;
 pub(crate) use stream::WeakStream;
 pub use stream::copy_stream::CopyStream;
 pub use virtual_device::Virtual;
 pub use virtual_memory::{Unfinished, VirtualMemory};
 
+#[doc(hidden)]
 pub use exit::{exits_with_thread, process_exits};
 pub(crate) use quota::softly;
 pub(crate) use source::{Pages, Source};

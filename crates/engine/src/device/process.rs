@@ -4,12 +4,12 @@
 //! under one lock. Without a limit, only the device's own counters are touched.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, lock};
 
 /// `u64::MAX` if there is no limit.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -24,10 +24,7 @@ pub(super) struct Part {
 
 type Parts = Vec<Weak<Part>>;
 
-fn parts() -> MutexGuard<'static, Parts> {
-    static PARTS: Mutex<Parts> = Mutex::new(Vec::new());
-    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static PARTS: Mutex<Parts> = Mutex::new(Vec::new());
 
 fn sum(parts: &Parts, of: impl Fn(&Part) -> &AtomicU64) -> u64 {
     // The capacities of virtual devices may add up to more than a `u64` holds.
@@ -38,7 +35,7 @@ impl Part {
     /// Registers a part for a new device.
     pub(super) fn of_new_device() -> Arc<Part> {
         let part = Arc::default();
-        let mut parts = parts();
+        let mut parts = lock(&PARTS);
         parts.retain(|part| part.strong_count() > 0);
         parts.push(Arc::downgrade(&part));
         part
@@ -54,7 +51,7 @@ pub(super) fn count_in(bytes: u64, enter: impl FnOnce() -> Result<()>) -> Result
     if limit == u64::MAX {
         return enter();
     }
-    let parts = parts();
+    let parts = lock(&PARTS);
     let held = sum(&parts, |part| &part.held);
     if held.checked_add(bytes).is_none_or(|sum| sum > limit) {
         return Err(over(limit, held, bytes));
@@ -79,12 +76,12 @@ pub(super) fn room() -> u64 {
 
 /// The bytes reserved from all devices.
 pub(crate) fn held() -> u64 {
-    sum(&parts(), |part| &part.held)
+    sum(&lock(&PARTS), |part| &part.held)
 }
 
 /// How often bytes were counted in and not obtained, summed over all devices.
 pub(crate) fn undone() -> u64 {
-    sum(&parts(), |part| &part.undone)
+    sum(&lock(&PARTS), |part| &part.undone)
 }
 
 /// The limit in bytes for all devices together; `u64::MAX` if there is none.

@@ -3,31 +3,15 @@
 //! Invariant: reserved memory never exceeds the limit that was set when it was taken, even if several threads take memory at once. Bytes
 //! are counted in before the call that takes them, and counted out again if the call fails.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::process::{self, Part};
+use super::meter::Meter;
+use super::process;
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::limit::{FORMS, Limit};
 use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::shortage::Bound;
-
-/// Bytes reserved from a device, their peak, and their limits.
-#[derive(Debug)]
-pub(super) struct Quota {
-    /// The reserved bytes, as a part of the sum over all devices.
-    part: Arc<Part>,
-    peak: AtomicU64,
-    /// `u64::MAX` if there is no limit.
-    limit: AtomicU64,
-    /// The same for calls that are made [`softly`].
-    soft_limit: AtomicU64,
-    /// The device refused to go beyond this many reserved bytes when it was asked last; `u64::MAX` if it never refused. It is less than the
-    /// capacity, since the driver and other programs hold memory too. It saves time: a call that fails takes as long as a hundred calls
-    /// that succeed.
-    ceiling: AtomicU64,
-}
 
 /// Makes a call that takes memory, and enforces soft limits like hard ones. If a soft limit stops the call, the caller can reclaim memory
 /// and try again.
@@ -35,15 +19,7 @@ pub(crate) fn softly<R>(call: impl FnOnce() -> R) -> R {
     with_flag(|thread| &thread.is_soft, call)
 }
 
-impl Default for Quota {
-    fn default() -> Quota {
-        let bound = || AtomicU64::new(u64::MAX);
-        let (part, peak) = (Part::of_new_device(), AtomicU64::new(0));
-        Quota { part, peak, limit: bound(), soft_limit: bound(), ceiling: bound() }
-    }
-}
-
-impl Quota {
+impl Meter {
     /// Counts in bytes that are about to be taken.
     ///
     /// # Errors
@@ -85,12 +61,13 @@ impl Quota {
     }
 
     /// The error for a request of more bytes than the whole limit.
-    pub(super) fn beyond(&self, bytes: u64) -> Option<Error> {
+    pub(crate) fn beyond(&self, bytes: u64) -> Option<Error> {
         let limit = self.limit();
         (bytes > limit).then(|| over(limit, self.held(), bytes))
     }
 
-    pub(super) fn undone(&self) -> u64 {
+    /// How often the device refused memory that the limit had allowed. Meanwhile the limit may have refused another thread because of it.
+    pub(crate) fn undone(&self) -> u64 {
         self.part.undone.load(Relaxed)
     }
 
@@ -99,34 +76,35 @@ impl Quota {
         self.part.held.fetch_sub(bytes, Relaxed);
     }
 
-    pub(super) fn held(&self) -> u64 {
+    /// The bytes that are reserved now.
+    pub fn held(&self) -> u64 {
         self.part.held.load(Relaxed)
     }
 
-    pub(super) fn peak(&self) -> u64 {
-        self.peak.load(Relaxed)
-    }
-
     /// Sets the peak to the bytes that are reserved now.
-    pub(super) fn reset_peak(&self) {
+    pub fn reset_peak(&self) {
         self.peak.store(self.held(), Relaxed);
         // Another thread may have reserved and noted more between the two steps.
         self.peak.fetch_max(self.held(), Relaxed);
     }
 
-    pub(super) fn limit(&self) -> u64 {
+    /// The limit of reserved bytes; `u64::MAX` if there is none.
+    pub fn limit(&self) -> u64 {
         self.limit.load(Relaxed)
     }
 
-    pub(super) fn set_limit(&self, bytes: u64) {
+    /// Sets the limit of reserved bytes; `u64::MAX` removes it.
+    pub(crate) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Relaxed);
     }
 
-    pub(super) fn soft_limit(&self) -> u64 {
+    /// The soft limit of reserved bytes; `u64::MAX` if there is none.
+    pub(crate) fn soft_limit(&self) -> u64 {
         self.soft_limit.load(Relaxed)
     }
 
-    pub(super) fn set_soft_limit(&self, bytes: u64) {
+    /// Sets the soft limit: from now on, idle memory is freed before more bytes than this are reserved. `u64::MAX` removes it.
+    pub(crate) fn set_soft_limit(&self, bytes: u64) {
         self.soft_limit.store(bytes, Relaxed);
     }
 }
@@ -172,45 +150,45 @@ mod tests {
 
     #[test]
     fn nothing_is_counted_in_beyond_the_limit() {
-        let quota = Quota::default();
-        quota.set_limit(100);
-        assert!(quota.enter(60).is_ok() && quota.enter(41).is_err_and(|error| error.is_out_of_memory()));
-        let text = quota.enter(41).unwrap_err().to_string();
+        let meter = Meter::of(0, 0);
+        meter.set_limit(100);
+        assert!(meter.enter(60).is_ok() && meter.enter(41).is_err_and(|error| error.is_out_of_memory()));
+        let text = meter.enter(41).unwrap_err().to_string();
         assert!(
             text.starts_with("41 bytes do not fit: 60 bytes of at most 100 bytes are reserved on the device: "),
             "{text}"
         );
-        assert!(quota.enter(u64::MAX).is_err());
-        quota.took();
-        quota.undo(60, &Error::device_failure("the device", "an allocation", "it is lost"));
-        assert_eq!((quota.held(), quota.peak(), quota.undone(), quota.room()), (0, 60, 1, 100));
+        assert!(meter.enter(u64::MAX).is_err());
+        meter.took();
+        meter.undo(60, &Error::device_failure("the device", "an allocation", "it is lost"));
+        assert_eq!((meter.held(), meter.peak.load(Relaxed), meter.undone(), meter.room()), (0, 60, 1, 100));
     }
 
     #[test]
     fn a_soft_limit_is_one_to_calls_that_are_made_so() {
-        let quota = Quota::default();
-        quota.set_soft_limit(100);
-        assert!(softly(|| quota.enter(101)).is_err_and(|error| error.is_of_limit()));
-        assert_eq!((softly(|| quota.room()), quota.room()), (100, u64::MAX));
-        assert!(quota.enter(101).is_ok());
-        assert_eq!((softly(|| quota.room()), quota.held()), (0, 101));
+        let meter = Meter::of(0, 0);
+        meter.set_soft_limit(100);
+        assert!(softly(|| meter.enter(101)).is_err_and(|error| error.is_of_limit()));
+        assert_eq!((softly(|| meter.room()), meter.room()), (100, u64::MAX));
+        assert!(meter.enter(101).is_ok());
+        assert_eq!((softly(|| meter.room()), meter.held()), (0, 101));
     }
 
     #[test]
     fn a_device_that_refuses_has_no_room_until_something_goes_back_or_it_has_more() {
-        let quota = Quota::default();
+        let meter = Meter::of(0, 0);
         let take = |bytes| {
-            assert!(quota.enter(bytes).is_ok());
-            quota.took();
+            assert!(meter.enter(bytes).is_ok());
+            meter.took();
         };
         take(70);
-        assert!(quota.enter(10).is_ok());
-        quota.undo(10, &Error::out_of_memory("the device", 10, "no memory is left"));
-        assert_eq!(quota.room(), 0);
-        quota.leave(30);
-        assert_eq!(quota.room(), 30);
+        assert!(meter.enter(10).is_ok());
+        meter.undo(10, &Error::out_of_memory("the device", 10, "no memory is left"));
+        assert_eq!(meter.room(), 0);
+        meter.leave(30);
+        assert_eq!(meter.room(), 30);
         take(50);
-        quota.leave(40);
-        assert_eq!(quota.room(), 40);
+        meter.leave(40);
+        assert_eq!(meter.room(), 40);
     }
 }

@@ -13,24 +13,19 @@ pub struct Span {
     to: Box<dyn Mark>,
 }
 
-/// Sets a mark on `stream` now. `None` if its device has no marks, if a graph is being captured, or if the call fails. The error is
-/// ignored: a mark only tells a time and orders nothing, and the next call meets any error of the stream.
-pub(super) fn mark(stream: &Stream) -> Option<Box<dyn Mark>> {
-    let is_captured = stream.can_capture() && stream.is_capturing();
-    if is_captured { None } else { stream.shared_backend().mark().unwrap_or(None) }
-}
-
 impl Span {
-    /// Sets a mark on `stream` now. `None` if its device has no marks, or if a graph is being captured.
+    /// Sets a mark on `stream` now. `None` if its device has no marks, if a graph is being captured, or if the call fails. The error is
+    /// ignored: a mark only tells a time and orders nothing, and the next call meets any error of the stream.
     pub fn mark(stream: &Stream) -> Option<Box<dyn Mark>> {
-        mark(stream)
+        let is_captured = stream.can_capture() && stream.is_capturing();
+        if is_captured { None } else { stream.shared_backend().mark().unwrap_or(None) }
     }
 
     /// Runs `act` between two marks on `stream`.
     pub fn around<R>(stream: &Stream, act: impl FnOnce() -> R) -> (R, Option<Span>) {
-        let from = mark(stream);
+        let from = Span::mark(stream);
         let answer = act();
-        let span = from.and_then(|from| Some(Span { from, to: mark(stream)? }));
+        let span = from.and_then(|from| Some(Span { from, to: Span::mark(stream)? }));
         (answer, span)
     }
 

@@ -11,8 +11,8 @@ mod reserved;
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, PoisonError};
 
 use self::by_thread::Find;
 use self::reserved::Reserved;
@@ -20,7 +20,7 @@ use super::backend::Backend;
 use super::memory::Memory;
 use super::meter::Meter;
 use crate::base::error::{Error, Result};
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, MutexGuard, lock};
 
 /// One stream of one device, without its type. A clone is cheap. Handles with equal ids are the same stream.
 ///
@@ -122,7 +122,7 @@ impl Stream {
     }
 
     fn notice(&self) -> MutexGuard<'_, Notice> {
-        self.0.notice.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.notice)
     }
 
     /// Updates the flags by which calls see whether they have something to do first.

@@ -7,7 +7,7 @@
 mod occupancy;
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use occupancy::{Occupancy, SPAN, overlaps};
 
@@ -20,7 +20,7 @@ use crate::base::amounts::{Bytes, total};
 use crate::base::error::{Error, Result};
 #[cfg(debug_assertions)]
 use crate::base::held::assert_nothing_held;
-use crate::base::sync::{Mutex, MutexGuard, OnceLock};
+use crate::base::sync::{Mutex, OnceLock, lock};
 
 /// The unit of mapping. It is that of CUDA devices, so a dry run reserves as much as a GPU would.
 const VIRTUAL_GRANULARITY: u64 = 2 << 20;
@@ -141,10 +141,6 @@ impl Addresses {
         }
     }
 
-    fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
-        self.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Checks that `bytes` more fit the capacity.
     fn take(&self, occupancy: &mut Occupancy, bytes: u64) -> Result<()> {
         let used = occupancy.taken();
@@ -183,7 +179,7 @@ unsafe impl VirtualMemory for VirtualPages {
     }
 
     fn available(&self) -> Option<u64> {
-        Some(self.0.capacity.saturating_sub(self.0.occupancy().taken()))
+        Some(self.0.capacity.saturating_sub(lock(&self.0.occupancy).taken()))
     }
 
     fn reserve(&self) -> Result<(u64, u64)> {
@@ -191,7 +187,7 @@ unsafe impl VirtualMemory for VirtualPages {
     }
 
     fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        let occupancy = &mut *self.0.occupancy();
+        let occupancy = &mut *lock(&self.0.occupancy);
         let bytes = total(pieces.iter().copied());
         let in_pages =
             placed(address, pieces).all(|(at, bytes)| (at | bytes).is_multiple_of(self.0.page_bytes) && bytes > 0);
@@ -207,7 +203,7 @@ unsafe impl VirtualMemory for VirtualPages {
     }
 
     unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        let occupancy = &mut *self.0.occupancy();
+        let occupancy = &mut *lock(&self.0.occupancy);
         let bytes = total(pieces.iter().copied());
         let whole = placed(address, pieces).all(|(at, bytes)| occupancy.mapped.get(&at) == Some(&bytes));
         if !whole || overlaps(&occupancy.busy, address, bytes) {
@@ -244,13 +240,13 @@ impl Drop for Unbacked {
 // SAFETY: nothing dereferences the addresses. Every operation of this backend that would do so is empty.
 unsafe impl Backend for Unbacked {
     fn allocate(&self, bytes: usize) -> Result<u64> {
-        let (occupancy, bytes) = (&mut *self.0.occupancy(), bytes as u64);
+        let (occupancy, bytes) = (&mut *lock(&self.0.occupancy), bytes as u64);
         self.0.take(occupancy, bytes)?;
         occupancy.allocate(bytes).ok_or_else(|| none_left(bytes))
     }
 
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
-        match self.0.occupancy().free(address, bytes as u64) {
+        match lock(&self.0.occupancy).free(address, bytes as u64) {
             true => Ok(()),
             false => Err(broken("freeing what is not allocated", address, bytes as u64)),
         }
@@ -288,7 +284,7 @@ unsafe impl Backend for Unbacked {
     }
 
     fn handed_out(&self, address: u64, bytes: usize) -> Result<()> {
-        let (occupancy, bytes) = (&mut *self.0.occupancy(), bytes as u64);
+        let (occupancy, bytes) = (&mut *lock(&self.0.occupancy), bytes as u64);
         if bytes == 0 {
             return Ok(());
         }
@@ -303,7 +299,7 @@ unsafe impl Backend for Unbacked {
     }
 
     fn taken_back(&self, address: u64, bytes: usize) -> Result<()> {
-        match self.0.occupancy().busy.remove(&address) {
+        match lock(&self.0.occupancy).busy.remove(&address) {
             Some(length) if length == bytes as u64 => Ok(()),
             None if bytes == 0 => Ok(()),
             _ => Err(broken("taking back memory that is not in use", address, bytes as u64)),

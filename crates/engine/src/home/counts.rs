@@ -2,6 +2,7 @@
 
 use super::counter::Counter;
 use super::counters::{COUNTED, Counters};
+use super::deviations::Deviations;
 use super::returns::Returns;
 use crate::base::amounts::{add, total};
 
@@ -40,6 +41,17 @@ impl Counts {
     #[inline]
     pub fn get(&self, count: Counter) -> u64 {
         self.0[count as usize]
+    }
+
+    /// How entries deviated from their plan.
+    pub fn deviations(&self) -> Deviations {
+        Deviations {
+            extra: self.get(Counter::Extra),
+            missing: self.get(Counter::Missing),
+            reordered: self.get(Counter::Reordered),
+            larger: self.get(Counter::Larger),
+            blocked: self.get(Counter::Blocked),
+        }
     }
 
     /// Allocations that arenas and rings served, including those for which a ring grew.

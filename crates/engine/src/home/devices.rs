@@ -1,9 +1,8 @@
 //! The devices that a cache has served. Most caches serve one.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, lock};
 use crate::pressure::demand::Told;
 
 /// The devices that a cache has served. Only the thread that owns the cache adds one.
@@ -26,7 +25,7 @@ impl Devices {
             self.only.store(device, Relaxed);
             return;
         }
-        let mut several = self.several();
+        let mut several = lock(&self.several);
         if only != Told::SEVERAL {
             several.push(only);
         }
@@ -39,7 +38,7 @@ impl Devices {
     /// Whether the cache has served this device.
     pub(crate) fn contain(&self, device: u64) -> bool {
         match self.only.load(Relaxed) {
-            Told::SEVERAL => self.several().contains(&device),
+            Told::SEVERAL => lock(&self.several).contains(&device),
             only => only == device,
         }
     }
@@ -51,12 +50,8 @@ impl Devices {
 
     /// For the owner: forgets all of them.
     pub(crate) fn reset(&self) {
-        self.several().clear();
+        lock(&self.several).clear();
         self.only.store(0, Relaxed);
-    }
-
-    fn several(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.several.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -44,7 +44,7 @@ pub use counter::Counter;
 pub(crate) use counters::Counters;
 pub use counters::Visit;
 pub use counts::Counts;
-pub(crate) use deviations::Deviations;
+pub use deviations::Deviations;
 pub use facts::{Fact, FactCount, Facts, Sample};
 pub(crate) use growth::{Alive, FIRST_SPACING};
 pub(crate) use shared::Shared;

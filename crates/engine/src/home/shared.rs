@@ -2,7 +2,6 @@
 //!
 //! Invariant: only the thread that owns the cache writes the counters.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::counter::Counter;
@@ -13,7 +12,7 @@ use super::facts::Facts;
 use super::generations::Generations;
 use super::returns::Returns;
 use crate::base::amounts::total;
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, MutexGuard, lock};
 use crate::pressure::ReclaimStats;
 use crate::pressure::demand::Told;
 use crate::pressure::lease::Lease;
@@ -65,12 +64,12 @@ impl Shared {
 
     /// How the scope's requests were served when memory was short.
     pub(crate) fn reclaim(&self) -> MutexGuard<'_, ReclaimStats> {
-        self.reclaim.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reclaim)
     }
 
     /// The facts that keep the scope from being planned.
     pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.facts)
     }
 
     #[cfg(feature = "foreign")]

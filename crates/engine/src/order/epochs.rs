@@ -25,7 +25,6 @@ pub(super) enum EpochState<E> {
     Open,
 }
 
-#[derive(Debug)]
 pub(super) struct Epochs<E> {
     done: u64,
     /// The oldest event comes first.

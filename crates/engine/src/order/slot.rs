@@ -12,7 +12,7 @@ use super::epochs::{Epoch, EpochState, Epochs};
 use crate::base::error::Result;
 use crate::device::{Backend, Event, Meter, Stream};
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct StreamSlot {
     pub(super) id: u64,
     /// The queue of the stream's work.

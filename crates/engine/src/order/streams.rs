@@ -12,7 +12,6 @@ use crate::base::error::{Error, Result};
 use crate::device::{Backend, Meter, Stream};
 
 /// The streams that share a range, and the work that each of them has waited for.
-#[derive(Debug)]
 pub(crate) struct Streams {
     slots: Vec<StreamSlot>,
     /// How often memory was freed.

@@ -5,7 +5,6 @@
 //! mark is reached, no unknown work uses memory that was freed before the mark was set. Reuse of memory without unmapping needs no marks:
 //! the program must order such work with the memory's next user.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::base::error::Result;
@@ -107,13 +106,6 @@ impl Unknown {
     /// Notes that a wait for the marks was in vain.
     pub(crate) fn give_up(&mut self) {
         self.are_slow = !self.marks.is_empty();
-    }
-}
-
-impl fmt::Debug for Unknown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unknown { now, settled, are_slow, .. } = self;
-        f.debug_struct("Unknown").field("now", now).field("settled", settled).field("are_slow", are_slow).finish()
     }
 }
 

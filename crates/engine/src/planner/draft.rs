@@ -6,7 +6,6 @@ use gpucache_plan::entries::Envelope;
 use gpucache_plan::{Buffer, Layout, Solver, check};
 
 /// A layout of the buffers that an envelope needs. [`check`] has proved that the layout is valid.
-#[derive(Debug)]
 pub(super) struct Draft {
     pub(super) buffers: Vec<Buffer>,
     pub(super) layout: Layout,

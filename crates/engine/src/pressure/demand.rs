@@ -4,46 +4,35 @@
 //! Invariant: the sum has the demand that each cache reported last ([`Told`]). A cache reports when it is left and its demand has
 //! changed.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::reclaim;
-use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::base::sync::{LazyLock, Mutex, lock};
 use crate::device::Memory;
 use crate::range::{self, WaitFor};
 
 /// The reported demand of a cache: a device, or [`Told::SEVERAL`], and the bytes that the cache is likely to need there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// The device.
-    pub device: u64,
+pub(crate) struct Told {
+    pub(crate) device: u64,
     /// Bytes that are likely to be needed again there.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Told {
-    /// Replaces a reported demand by another one.
-    pub fn tell(before: Told, now: Told) {
-        tell(before, now);
-    }
-
     /// More than one device.
     pub(crate) const SEVERAL: u64 = u64::MAX;
 }
 
 /// By device. The sum of many scopes may need more than 64 bits. A scope subtracts exactly what it added before.
-type Sums = HashMap<u64, u128>;
-
-fn sums() -> MutexGuard<'static, Sums> {
-    static SUMS: LazyLock<Mutex<Sums>> = LazyLock::new(Mutex::default);
-    SUMS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static SUMS: LazyLock<Mutex<HashMap<u64, u128>>> = LazyLock::new(Mutex::default);
 
 /// Replaces a cache's reported demand.
 #[cold]
 pub(crate) fn tell(before: Told, now: Told) {
-    let mut sums = sums();
+    let mut sums = lock(&SUMS);
     if let Some(sum) = sums.get_mut(&before.device) {
         *sum -= u128::from(before.bytes);
         if *sum == 0 {
@@ -55,10 +44,19 @@ pub(crate) fn tell(before: Told, now: Told) {
     }
 }
 
+impl Memory {
+    /// Replaces the demand that a front end reported for memory of its own.
+    #[doc(hidden)]
+    pub fn tell_demand(&self, before: u64, now: u64) {
+        let told = |bytes| Told { device: self.id(), bytes };
+        tell(told(before), told(now));
+    }
+}
+
 /// How many bytes of a device's memory the scopes are likely to need again. A scope that serves several devices counts for each of
 /// them.
 pub(crate) fn of(device: u64) -> u64 {
-    let sums = sums();
+    let sums = lock(&SUMS);
     let sum = |device| sums.get(&device).copied().unwrap_or(0);
     u64::try_from(sum(device) + sum(Told::SEVERAL)).unwrap_or(u64::MAX)
 }

@@ -5,13 +5,13 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::base::errand::run_user_code;
 #[cfg(debug_assertions)]
 use crate::base::held::assert_nothing_held;
 use crate::base::per_thread::{THREAD, with_flag};
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, lock};
 use crate::device::{Memory, Stream};
 
 /// The request of an allocation that has found no memory so far.
@@ -36,10 +36,10 @@ pub struct Pressure<'a> {
     pub freed_bytes: u64,
 }
 
-/// Keeps a handler registered as long as it lives; returned by [`on_pressure`].
+/// Keeps a handler registered as long as it lives; returned by [`Memory::on_pressure`].
 ///
 /// ```
-/// use gpucache::device::{Virtual, PressureHandler};
+/// use gpucache::device::{Device, PressureHandler, Virtual};
 ///
 /// let handler: PressureHandler = Virtual::new(1 << 20).on_pressure(|_| {});
 /// drop(handler); // not called any more
@@ -55,42 +55,27 @@ pub(super) struct Handler {
     act: Box<Act>,
 }
 
-fn handlers() -> MutexGuard<'static, Vec<Arc<Handler>>> {
-    static HANDLERS: Mutex<Vec<Arc<Handler>>> = Mutex::new(Vec::new());
-    HANDLERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static HANDLERS: Mutex<Vec<Arc<Handler>>> = Mutex::new(Vec::new());
 
-/// Calls `handler` when an allocation on `device` finds no memory, although all idle memory went back. This is the last step before
-/// the allocation fails. The handler runs on the thread that allocates, and the allocation tries again after each handler.
-///
-/// Handlers are called in the order in which they were registered, without a lock held. A handler may drop arrays, invalidate,
-/// write data elsewhere, or enter scopes and allocate. Allocations within a handler call no handlers. A panic in a handler is
-/// caught, and counts as giving nothing up. The returned value keeps the handler registered. Once it is dropped, even within
-/// another handler, no further call begins.
-///
-/// ```
-/// use std::sync::{Arc, Mutex};
-/// use gpucache::{device::Virtual, prelude::*, stats::ReclaimStep};
-///
-/// let device = Virtual::new(8 << 20);
-/// let cache = Arc::new(Mutex::new(vec![device.zeros::<u8>(6 << 20)?])); // can be computed again
-/// let spare = cache.clone();
-/// let _handler = device.on_pressure(move |_| spare.lock().unwrap().clear());
-/// let array = device.zeros::<u8>(4 << 20)?;
-/// assert!(cache.lock().unwrap().is_empty());
-/// assert_eq!(device.stats().reclaim.step(ReclaimStep::Handlers).served, 1);
-/// # drop(array);
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn on_pressure(memory: &Memory, handler: impl Fn(&Pressure<'_>) + Send + Sync + 'static) -> PressureHandler {
-    let handler = Arc::new(Handler { device: memory.id(), act: Box::new(handler) });
-    handlers().push(handler.clone());
-    PressureHandler(handler)
+impl Memory {
+    /// Calls `handler` before an allocation on this device fails, until the returned value is dropped. No lock is held meanwhile.
+    #[doc(hidden)]
+    pub fn on_pressure(&self, handler: impl Fn(&Pressure<'_>) + Send + Sync + 'static) -> PressureHandler {
+        let handler = Arc::new(Handler { device: self.id(), act: Box::new(handler) });
+        lock(&HANDLERS).push(handler.clone());
+        PressureHandler(handler)
+    }
+
+    /// Runs `act`. Allocations within it call no handlers.
+    #[doc(hidden)]
+    pub fn without_handlers<R>(act: impl FnOnce() -> R) -> R {
+        with_flag(|thread| &thread.is_in_handler, act)
+    }
 }
 
 impl Drop for PressureHandler {
     fn drop(&mut self) {
-        handlers().retain(|handler| !Arc::ptr_eq(handler, &self.0));
+        lock(&HANDLERS).retain(|handler| !Arc::ptr_eq(handler, &self.0));
     }
 }
 
@@ -100,26 +85,21 @@ impl fmt::Debug for PressureHandler {
     }
 }
 
-/// Runs `act`. Allocations within it call no handlers.
-pub fn without_handlers<R>(act: impl FnOnce() -> R) -> R {
-    with_flag(|thread| &thread.is_in_handler, act)
-}
-
 /// The handlers of the stream's device, in order; none for an allocation within a handler. Each is returned only while it is
 /// registered, since earlier handlers may have dropped later ones.
 pub(super) fn of(stream: &Stream) -> impl Iterator<Item = Arc<Handler>> + use<> {
     let device = stream.memory_id();
-    let known = if THREAD.with(|thread| thread.is_in_handler.get()) { Vec::new() } else { handlers().clone() };
+    let known = if THREAD.with(|thread| thread.is_in_handler.get()) { Vec::new() } else { lock(&HANDLERS).clone() };
     known.into_iter().filter(move |handler| handler.device == device && is_registered(handler))
 }
 
 fn is_registered(handler: &Arc<Handler>) -> bool {
-    handlers().iter().any(|known| Arc::ptr_eq(known, handler))
+    lock(&HANDLERS).iter().any(|known| Arc::ptr_eq(known, handler))
 }
 
 impl Handler {
     pub(super) fn call(&self, pressure: &Pressure<'_>) {
-        without_handlers(|| run_user_code(|| self.call_alone(pressure)));
+        Memory::without_handlers(|| run_user_code(|| self.call_alone(pressure)));
     }
 
     fn call_alone(&self, pressure: &Pressure<'_>) {

@@ -1,7 +1,6 @@
 //! The program's settings for a memory that may run short: how much may be reserved, how much may stay idle when scopes are left,
 //! and how long a request waits. Also the limit of the process over all devices.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use super::reclaim::{self, Holder, Idle, Releaser};
 use super::steps::ReclaimStats;
 use crate::base::error::{Error, Result};
 use crate::base::limit::Limit;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, lock};
 use crate::device::{Memory, process};
 use crate::range::{DeviceRange, WaitFor, give_back_elsewhere};
 
@@ -26,7 +25,7 @@ pub(super) struct Account {
 /// Runs `act` on the account of a memory, under the account's lock.
 pub(super) fn account<R: Default>(memory: &Memory, act: impl FnOnce(&mut Account) -> R) -> R {
     let account = memory.attached::<Mutex<Account>>();
-    account.map_or_else(R::default, |account| act(&mut account.lock().unwrap_or_else(PoisonError::into_inner)))
+    account.map_or_else(R::default, |account| act(&mut lock(account)))
 }
 
 /// The functions that front ends call on a memory that may run short. It is a device's memory, or the host's memory beside a

@@ -8,7 +8,7 @@
 //! 1. Free pages move.
 //! 2. Holders give idle memory back, one after the other ([`reclaim::by_age`]).
 //! 3. The stream, and then the thread, waits for other work.
-//! 4. Arrays move to host memory ([`reclaim::on_spill`]).
+//! 4. Arrays move to host memory ([`Memory::on_spill`](crate::device::Memory::on_spill)).
 //! 5. Arenas of threads that are inside their scopes are taken away, if nothing in them is alive ([`reclaim::revoke`]).
 //! 6. The request waits for other threads.
 //! 7. The program gives something up ([`handlers`]).
@@ -23,7 +23,7 @@
 //! | `serve` | the action of each step |
 //! | `seen` | whether memory was freed since the last attempt of a request |
 //! | `reclaim` | the holders of memory, by age, and how they give idle memory back |
-//! | `handlers` | the handlers of the program: [`on_pressure`] |
+//! | `handlers` | the handlers of the program: [`Memory::on_pressure`](crate::device::Memory::on_pressure) |
 //! | `limits` | how much memory may be reserved, how much may stay idle, how long a request waits |
 //! | `demand` | how much memory of each device the scopes are likely to need again |
 //! | `lease` | how a thread takes an arena from another thread, which uses it without a lock |
@@ -43,9 +43,5 @@ mod barrier;
 mod seen;
 mod steps;
 
-pub use demand::Told;
-pub use handlers::{Pressure, PressureHandler, on_pressure, without_handlers};
-pub use reclaim::{Offloading, on_spill};
-#[cfg(feature = "foreign")]
-pub use serve::retry_call;
+pub use handlers::{Pressure, PressureHandler};
 pub use steps::{ReclaimStats, ReclaimStep, StepUse};

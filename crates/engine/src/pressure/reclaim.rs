@@ -9,8 +9,8 @@
 //! it is found. So a walk costs as much as there are holders with memory, and not as there are names.
 
 use std::panic::Location;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, PoisonError};
 
 use super::lease::{self, Lease, Leased};
 use super::steps::ReclaimStats;
@@ -18,7 +18,8 @@ use super::transit::Transit;
 use crate::base::amounts::{add, total};
 use crate::base::error::Result;
 use crate::base::shortage::ScopeMemory;
-use crate::base::sync::{Mutex, MutexGuard, OnceLock};
+use crate::base::sync::{Mutex, OnceLock, lock};
+use crate::device::Memory;
 
 /// The idle blocks to give back.
 #[derive(Clone, Copy)]
@@ -94,32 +95,27 @@ pub(crate) trait Holder: Sync {
     fn leases(&'static self) -> [&'static Lease; 2];
 }
 
-type Holders = Vec<&'static dyn Holder>;
-
-fn holders() -> MutexGuard<'static, Holders> {
-    static HOLDERS: Mutex<Holders> = Mutex::new(Vec::new());
-    HOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static HOLDERS: Mutex<Vec<&'static dyn Holder>> = Mutex::new(Vec::new());
 
 /// Registers a holder, which has memory from now on.
 #[cold]
 pub(crate) fn register(holder: &'static dyn Holder) {
-    holders().push(holder);
+    lock(&HOLDERS).push(holder);
 }
 
 /// Makes all scopes give idle blocks of a device back to its range, except where another thread is inside. If a plan serves an
 /// entry, its block goes back only if the range would otherwise grow by `need` bytes and that is worse. Returns the bytes.
 pub(crate) fn release_idle(which: Idle, device: u64, need: u64, by: Releaser) -> u64 {
-    let (mut bytes, mut place) = (0, holders().len());
+    let (mut bytes, mut place) = (0, lock(&HOLDERS).len());
     // Walks from the end: the last holder replaces one that is taken out, and the walk has passed the last one already.
     while place > 0 {
         place -= 1;
-        let Some(holder) = holders().get(place).copied() else { continue };
+        let Some(holder) = lock(&HOLDERS).get(place).copied() else { continue };
         if holder.serves(device) {
             add(&mut bytes, holder.release_idle(which, need, by));
         }
         if holder.forget_holding() {
-            let mut holders = holders();
+            let mut holders = lock(&HOLDERS);
             let same = |other: &&'static dyn Holder| std::ptr::addr_eq(*other, holder);
             if let Some(place) = holders.iter().rposition(same) {
                 holders.swap_remove(place);
@@ -171,7 +167,7 @@ pub(super) fn busy(device: u64) -> u64 {
 
 /// The holders that may have memory of a device.
 fn serving(device: u64) -> impl Iterator<Item = &'static dyn Holder> {
-    let holders = holders().clone();
+    let holders = lock(&HOLDERS).clone();
     holders.into_iter().filter(move |holder| holder.serves(device))
 }
 
@@ -180,7 +176,7 @@ fn serving(device: u64) -> impl Iterator<Item = &'static dyn Holder> {
 pub(crate) fn by_age(device: Option<u64>, own: Option<&'static dyn Holder>) -> Vec<&'static dyn Holder> {
     let is_own = |holder: &dyn Holder| own.is_some_and(|own| std::ptr::addr_eq(own, holder));
     let serves = |holder: &dyn Holder| device.is_none_or(|device| holder.serves(device));
-    let mut known = holders().clone();
+    let mut known = lock(&HOLDERS).clone();
     known.retain(|holder| serves(*holder) && !is_own(*holder));
     known.sort_by_cached_key(|holder| holder.age());
     known
@@ -194,21 +190,21 @@ pub(super) fn scope_memory(device: u64) -> Vec<ScopeMemory> {
     serving(device).filter_map(read).collect()
 }
 
-/// The functions of whoever has arrays that may move to host memory. Each gets the id of a device.
-#[derive(Clone, Copy)]
-pub struct Offloading {
-    /// Moves arrays of the device to host memory, so that as many bytes become free. Returns the bytes. If no array left, returns the
-    /// device failure that prevented it.
-    pub spill: fn(u64, u64) -> Result<u64>,
-    /// The bytes of such arrays that the program uses now, so that they cannot leave.
-    pub fetched: fn(u64) -> u64,
-}
+/// The functions of whoever has arrays that may move to host memory: see [`Memory::on_spill`].
+type Offloading = (fn(u64, u64) -> Result<u64>, fn(u64) -> u64);
 
 static OFFLOADING: OnceLock<Offloading> = OnceLock::new();
 
-/// Registers the functions. They are called before an allocation fails.
-pub fn on_spill(offloading: Offloading) {
-    OFFLOADING.get_or_init(|| offloading);
+impl Memory {
+    /// Registers the functions of whoever has arrays that may move to host memory. They are called before an allocation fails. Each gets the
+    /// id of a device.
+    ///
+    /// `spill` moves arrays to host memory, so that as many bytes become free, and returns the bytes. If no array left, it returns the device
+    /// failure that prevented it. `fetched` returns the bytes of such arrays that the program uses now, so that they cannot leave.
+    #[doc(hidden)]
+    pub fn on_spill(spill: fn(u64, u64) -> Result<u64>, fetched: fn(u64) -> u64) {
+        OFFLOADING.get_or_init(|| (spill, fetched));
+    }
 }
 
 /// Moves arrays of a device to host memory, so that `bytes` bytes become free. Returns the bytes.
@@ -216,12 +212,12 @@ pub fn on_spill(offloading: Offloading) {
 /// # Errors
 /// The device failure that prevented an array from leaving, if no array left.
 pub(super) fn spill(device: u64, bytes: u64) -> Result<u64> {
-    OFFLOADING.get().map_or(Ok(0), |offloading| (offloading.spill)(device, bytes))
+    OFFLOADING.get().map_or(Ok(0), |(spill, _)| spill(device, bytes))
 }
 
 /// The bytes of arrays that would move to host memory if the program did not use them now.
 pub(super) fn fetched(device: u64) -> u64 {
-    OFFLOADING.get().map_or(0, |offloading| (offloading.fetched)(device))
+    OFFLOADING.get().map_or(0, |(_, fetched)| fetched(device))
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

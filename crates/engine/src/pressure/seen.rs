@@ -5,29 +5,21 @@ use crate::base::error::Error;
 use crate::device::{Stream, process};
 use crate::range::DeviceRange;
 
-/// How often memory was given back to the device or to the range, or arrived in the range.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seen {
-    releases: u64,
-    frees: u64,
-    arrivals: u64,
-    undone: u64,
+/// How often memory was given back to the device, freed in the range, arrived in the range, and was counted in in vain.
+pub(super) type Seen = [u64; 4];
+
+pub(super) fn seen(frees: u64, undone: u64) -> Seen {
+    [reclaim::releases(), frees, transit::arrivals(), undone]
 }
 
-impl Seen {
-    pub(super) fn with(frees: u64, undone: u64) -> Seen {
-        Seen { releases: reclaim::releases(), frees, arrivals: transit::arrivals(), undone }
-    }
-
-    /// The counts after a call met this error. If the error is of a limit, memory that other threads had counted in but did not get
-    /// also matters. The device itself refuses such memory to this thread too.
-    pub(super) fn after(error: &Error, stream: &Stream) -> Seen {
-        let frees = DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees);
-        let undone = match error.is_of_limit() {
-            true if error.is_of_process() => process::undone(),
-            true => stream.meter().undone(),
-            false => 0,
-        };
-        Seen::with(frees, undone)
-    }
+/// The counts after a call met this error. If the error is of a limit, memory that other threads had counted in but did not get
+/// also matters. The device itself refuses such memory to this thread too.
+pub(super) fn seen_after(error: &Error, stream: &Stream) -> Seen {
+    let frees = DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees);
+    let undone = match error.is_of_limit() {
+        true if error.is_of_process() => process::undone(),
+        true => stream.meter().undone(),
+        false => 0,
+    };
+    seen(frees, undone)
 }

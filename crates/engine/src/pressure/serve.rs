@@ -10,7 +10,7 @@ use super::handlers::{self, Pressure};
 use super::limits;
 use super::reclaim::{self, Holder, Idle, Releaser};
 use super::request::{Ask, Asked, Call};
-use super::seen::Seen;
+use super::seen::{Seen, seen, seen_after};
 use super::steps::{ReclaimStats, ReclaimStep};
 use super::transit::{self, InNeed};
 use crate::base::amounts::add;
@@ -33,7 +33,7 @@ const LEAST: u64 = 2 << 20;
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 /// The steps that take only idle memory and make nobody wait. They come before a soft limit is exceeded.
-const IDLE_ALONE: [ReclaimStep; 3] = [ReclaimStep::Pages, ReclaimStep::OtherScopes, ReclaimStep::OwnScope];
+const IDLE_ALONE: &[ReclaimStep] = ReclaimStep::ALL.split_at(3).0;
 /// The steps that are taken again while the request waits for other threads. It does not wait for work then, since that may take
 /// longer.
 const WHILE_OTHERS_WORK: [ReclaimStep; 6] = [
@@ -45,22 +45,14 @@ const WHILE_OTHERS_WORK: [ReclaimStep; 6] = [
     ReclaimStep::Arenas,
 ];
 /// The steps that are taken again after a handler ran.
-const AFTER_HANDLER: [ReclaimStep; 7] = [
-    ReclaimStep::Pages,
-    ReclaimStep::OtherScopes,
-    ReclaimStep::OwnScope,
-    ReclaimStep::OtherStreams,
-    ReclaimStep::PendingWork,
-    ReclaimStep::Offload,
-    ReclaimStep::Arenas,
-];
+const AFTER_HANDLER: &[ReclaimStep] = ReclaimStep::ALL.split_at(7).0;
 
 /// Makes a request that may find no memory, and takes the reclaim steps until it is served. A request that nothing can serve fails
 /// at once, and takes memory from nobody. `frees` is the range's count of frees before the request; 0 if the count is unknown,
 /// since reading it may have to wait.
 pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
     assert_nothing_held();
-    let (memory, seen) = (asked.stream.memory(), Seen::with(frees, 0));
+    let (memory, seen) = (asked.stream.memory(), seen(frees, 0));
     let reclaim =
         |error| Reclaim { asked, ask, seen, error, counts: ReclaimStats::default(), step: ReclaimStep::Pages };
     if memory.meter().soft_limit() < u64::MAX && asked.bytes <= memory.most() {
@@ -83,13 +75,16 @@ pub(crate) fn insist_on_call<M>(asked: Asked<'_>, call: impl Fn() -> Result<M>) 
     insist(asked, 0, &Call { stream: asked.stream, bytes: asked.bytes, call })
 }
 
-/// Repeats a call of another crate for `bytes` bytes, which found no memory, until the call succeeds. Each reclaim step gives
-/// memory back to the driver. Returns whether the call succeeded.
 #[cfg(feature = "foreign")]
-pub fn retry_call(stream: &Stream, bytes: usize, succeeds: &dyn Fn() -> bool) -> bool {
-    let short = || Error::out_of_memory("the driver's pool", bytes, "no memory is left");
-    let asked = Asked { stream, bytes: bytes as u64, dims: &[bytes], holder: None };
-    insist_on_call(asked, || if succeeds() { Ok(()) } else { Err(short()) }).is_ok()
+impl Stream {
+    /// Repeats a call of another crate for `bytes` bytes, which found no memory, until the call succeeds. Each reclaim step gives
+    /// memory back to the driver. Returns whether the call succeeded.
+    #[doc(hidden)]
+    pub fn retry_call(&self, bytes: usize, succeeds: &dyn Fn() -> bool) -> bool {
+        let short = || Error::out_of_memory("the driver's pool", bytes, "no memory is left");
+        let asked = Asked { stream: self, bytes: bytes as u64, dims: &[bytes], holder: None };
+        insist_on_call(asked, || if succeeds() { Ok(()) } else { Err(short()) }).is_ok()
+    }
 }
 
 /// If a request exceeds the device's limit, its error names that limit, even if the limit of the process was met first.
@@ -130,7 +125,7 @@ impl<A: Ask> Reclaim<'_, A> {
     /// Takes the steps that keep the reserved memory within the soft limit. `None` if idle memory does not suffice for that.
     #[cold]
     fn run_softly(mut self) -> Result<Option<A::Memory>> {
-        let served = softly(|| self.take_all(&IDLE_ALONE))?;
+        let served = softly(|| self.take_all(IDLE_ALONE))?;
         match served {
             Some(_) => self.counts.step_mut(self.step).served = 1,
             None => self.counts.beyond_soft = 1,
@@ -260,7 +255,7 @@ impl<A: Ask> Reclaim<'_, A> {
     fn retry(&mut self, wait_for: WaitFor, may_be: bool) -> Result<Option<A::Memory>> {
         let stream = self.asked.stream;
         // Counted first: memory that others give back during this attempt may come too late for it.
-        let before = std::mem::replace(&mut self.seen, Seen::after(&self.error, stream));
+        let before = std::mem::replace(&mut self.seen, seen_after(&self.error, stream));
         let is_more = self.trim(wait_for)? > 0;
         let is_worth = stream.release_reserve()? || is_more || self.seen != before || may_be;
         if !is_worth {
@@ -343,7 +338,7 @@ impl<A: Ask> Reclaim<'_, A> {
                 return Some(WaitFor::AnyWork);
             }
         }
-        let is_on_its_way = !transit::is_still() || Seen::after(&self.error, stream) != self.seen;
+        let is_on_its_way = !transit::is_still() || seen_after(&self.error, stream) != self.seen;
         is_on_its_way.then_some(WaitFor::Nothing)
     }
 
@@ -373,7 +368,7 @@ impl<A: Ask> Reclaim<'_, A> {
             self.reach(ReclaimStep::Handlers);
             let scope = holder.and_then(|holder| holder.name());
             handler.call(&Pressure { bytes, shape: dims, scope, freed_bytes: self.counts.freed_bytes() });
-            if let Some(memory) = self.take(&AFTER_HANDLER)? {
+            if let Some(memory) = self.take(AFTER_HANDLER)? {
                 return Ok(Some(memory));
             }
         }

@@ -38,7 +38,7 @@ pub enum ReclaimStep {
     Arenas,
     /// Waits for other threads to drop arrays, for at most the allocation timeout.
     OtherThreads,
-    /// Calls the handlers of the program ([`on_pressure`](crate::on_pressure)), which can give something up.
+    /// Calls the handlers of the program (`Device::on_pressure`), which can give something up.
     Handlers,
 }
 
@@ -132,7 +132,7 @@ impl ReclaimStats {
     /// The counts of one step.
     ///
     /// ```
-    /// use gpucache::{device::Virtual, stats::ReclaimStep};
+    /// use gpucache::{device::Virtual, prelude::*, stats::ReclaimStep};
     ///
     /// assert_eq!(Virtual::new(1 << 30).stats().reclaim.step(ReclaimStep::Pages).tried, 0);
     /// ```

@@ -4,11 +4,10 @@
 //! Invariant: a thread that takes a block out of a lease, or out of a range for a lease, first counts a departure. It counts the
 //! arrival once other threads can find the block. All counts are sequentially consistent.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread::yield_now;
 
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, lock};
 
 static DEPARTURES: AtomicU64 = AtomicU64::new(0);
 static ARRIVALS: AtomicU64 = AtomicU64::new(0);
@@ -53,26 +52,23 @@ pub(crate) fn wait() {
 /// Meanwhile no plan gets a block there.
 pub(crate) struct InNeed(Option<u64>);
 
-fn needs() -> MutexGuard<'static, Vec<Option<u64>>> {
-    static NEEDS: Mutex<Vec<Option<u64>>> = Mutex::new(Vec::new());
-    NEEDS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static NEEDS: Mutex<Vec<Option<u64>>> = Mutex::new(Vec::new());
 
 impl InNeed {
     pub(crate) fn begin(device: Option<u64>) -> InNeed {
-        needs().push(device);
+        lock(&NEEDS).push(device);
         InNeed(device)
     }
 
     /// Whether any thread takes blocks away on this device.
     pub(crate) fn is_any(device: u64) -> bool {
-        needs().iter().any(|need| need.is_none_or(|needy| needy == device))
+        lock(&NEEDS).iter().any(|need| need.is_none_or(|needy| needy == device))
     }
 }
 
 impl Drop for InNeed {
     fn drop(&mut self) {
-        let mut needs = needs();
+        let mut needs = lock(&NEEDS);
         let place = needs.iter().position(|need| *need == self.0);
         place.into_iter().for_each(|place| _ = needs.swap_remove(place));
     }

@@ -17,7 +17,6 @@ use super::spans::{NIL, Node, Spans};
 /// later row is a doubling, so this size is in row 50, the last one.
 const ROWS: usize = 51;
 
-#[derive(Debug)]
 pub(super) struct Bins {
     rows: u64,
     cols: [u64; ROWS],

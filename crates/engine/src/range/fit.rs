@@ -35,7 +35,6 @@ pub(super) const ANY_LENGTH: u64 = u64::MAX;
 /// For a search that looks at all free spans that fit.
 pub(super) const EVERY_SPAN: usize = usize::MAX;
 
-#[derive(Debug)]
 pub(super) struct Fit {
     pub(super) spans: Spans,
     pub(super) bins: Bins,

@@ -25,7 +25,7 @@ use crate::order::Tag;
 
 /// How much memory may be reserved after the block was made. As much as before is always allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limit {
+pub(crate) struct GatherLimit {
     /// Free handles are unmapped until the reserved memory is at most this, as long as there are any.
     pub(crate) aim: u64,
     /// If more than this would be reserved, there is no block.
@@ -33,10 +33,10 @@ pub(crate) struct Limit {
     pub(crate) cut: Cut,
 }
 
-impl Limit {
+impl GatherLimit {
     /// At most `bytes` as long as there are free handles to unmap, and then as much as necessary.
-    pub(crate) fn aiming_at(bytes: u64) -> Limit {
-        Limit { aim: bytes, most: u64::MAX, cut: Cut::Never }
+    pub(crate) fn aiming_at(bytes: u64) -> GatherLimit {
+        GatherLimit { aim: bytes, most: u64::MAX, cut: Cut::Never }
     }
 
     /// Whether the only obstacle to a block may be a long handle that work still uses.
@@ -45,13 +45,13 @@ impl Limit {
     }
 
     /// The same limit for a caller that has waited.
-    pub(super) fn at_once(self) -> Limit {
-        Limit { cut: self.cut.now(), ..self }
+    pub(super) fn at_once(self) -> GatherLimit {
+        GatherLimit { cut: self.cut.now(), ..self }
     }
 
     /// At most `bytes`.
-    pub(crate) fn at(bytes: u64) -> Limit {
-        Limit { aim: bytes, most: bytes, cut: Cut::Never }
+    pub(crate) fn at(bytes: u64) -> GatherLimit {
+        GatherLimit { aim: bytes, most: bytes, cut: Cut::Never }
     }
 }
 
@@ -67,7 +67,7 @@ impl<P: Pages> Range<P> {
     pub(super) fn gather(
         &mut self,
         bytes: u64,
-        limit: Limit,
+        limit: GatherLimit,
         may_use: impl Fn(Tag) -> bool,
         is_idle: impl Fn(Tag) -> bool,
     ) -> Result<Option<RangeBlock>, RangeError<P::Error>> {
@@ -102,7 +102,7 @@ impl<P: Pages> Range<P> {
     fn in_exchange(
         &self,
         bytes: u64,
-        limit: Limit,
+        limit: GatherLimit,
         may_use: &impl Fn(Tag) -> bool,
         is_idle: impl Fn(Tag) -> bool,
     ) -> Option<Vec<IdleHandle>> {
@@ -117,7 +117,7 @@ impl<P: Pages> Range<P> {
         &self,
         missing: u64,
         window: Option<Window>,
-        limit: Limit,
+        limit: GatherLimit,
         may_use: &impl Fn(Tag) -> bool,
         is_idle: impl Fn(Tag) -> bool,
     ) -> Option<Vec<IdleHandle>> {

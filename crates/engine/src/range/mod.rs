@@ -63,14 +63,14 @@ use range::{Range, RangeError};
 pub use clearing::Clearing;
 pub(crate) use cut::Cut;
 pub(crate) use fit::RangeBlock;
-pub(crate) use gather::Limit;
+pub(crate) use gather::GatherLimit;
 pub use ordered::RangeState;
 pub(crate) use ordered::{Carved, Obtained};
 pub(crate) use room::GrowthRoom;
 pub use shared::DeviceRange;
 pub(crate) use supply::{Reused, await_elsewhere, devices_but, give_back_elsewhere};
 pub(crate) use trim::trim_all;
-pub use wait::WaitFor;
+pub(crate) use wait::WaitFor;
 
 #[cfg(test)]
 use {

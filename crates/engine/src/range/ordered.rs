@@ -12,7 +12,6 @@ use crate::device::{Pages, Source, Stream};
 use crate::order::{Streams, Tag};
 
 /// Memory that was carved out of a range.
-#[derive(Debug)]
 pub(crate) struct Carved {
     pub(crate) block: RangeBlock,
     pub(crate) address: u64,
@@ -72,7 +71,6 @@ pub(super) type Carve<'a> = dyn Fn(&mut Range<Source>, &dyn Fn(Tag) -> bool, &dy
 /// before it grows.
 pub(super) const CANDIDATES: usize = 16;
 
-#[derive(Debug)]
 pub(super) struct Ordered {
     pub(super) range: Range<Source>,
     pub(super) streams: Streams,

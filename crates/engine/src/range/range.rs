@@ -69,7 +69,6 @@ pub(super) enum Backing {
 }
 
 /// Blocks of one device's memory by best fit, over pages that are mapped on demand.
-#[derive(Debug)]
 pub(super) struct Range<P> {
     pub(super) pages: P,
     pub(super) granule: u64,

@@ -6,7 +6,7 @@
 //!
 //! Invariants: a room's hole is the last node of its list. It is never mapped as a whole, so the node always exists.
 
-use super::Limit;
+use super::GatherLimit;
 use super::fit::RangeBlock;
 use super::range::{Backing, Range, RangeError};
 use super::spans::{END, NIL, SpanState};
@@ -63,7 +63,7 @@ impl<P: Pages> Range<P> {
         room: &GrowthRoom,
         block: Option<&RangeBlock>,
         bytes: u64,
-        limit: Limit,
+        limit: GatherLimit,
         may_use: impl Fn(Tag) -> bool,
         is_idle: impl Fn(Tag) -> bool,
     ) -> Result<Option<(RangeBlock, u64)>, RangeError<P::Error>> {

@@ -5,19 +5,18 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, TryLockError, Weak};
 
 use super::fit::EVERY_SPAN;
 use super::ordered::{Carved, Ordered, RangeState};
 use super::wait::{LONG, SHORT, poll};
-use super::{GrowthRoom, Limit, Range, RangeBlock};
+use super::{GatherLimit, GrowthRoom, Range, RangeBlock};
 use crate::base::error::Result;
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, MutexGuard, lock};
 use crate::device::{Memory, Source, Stream};
 use crate::order::{Epoch, Streams, Unknown};
 
 /// The range of one device.
-#[derive(Debug)]
 pub struct DeviceRange {
     inner: Mutex<Ordered>,
     /// Blocks that came back while another thread held the lock. This lock is held only for a moment.
@@ -104,7 +103,7 @@ impl DeviceRange {
     ///
     /// # Errors
     /// A failure of the device, or of work on it.
-    pub(crate) fn gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
+    pub(crate) fn gather(&self, stream: &Stream, bytes: u64, limit: GatherLimit) -> Result<Option<Carved>> {
         match self.try_gather(stream, bytes, limit)? {
             Some(carved) => Ok(Some(carved)),
             None if self.finish_own(stream)? || limit.waits() => self.try_gather(stream, bytes, limit.at_once()),
@@ -113,7 +112,7 @@ impl DeviceRange {
     }
 
     /// Like [`gather`](DeviceRange::gather), but waits for no work except work on unknown streams.
-    pub(super) fn try_gather(&self, stream: &Stream, bytes: u64, limit: Limit) -> Result<Option<Carved>> {
+    pub(super) fn try_gather(&self, stream: &Stream, bytes: u64, limit: GatherLimit) -> Result<Option<Carved>> {
         self.settling(stream, &|range, may_use, is_idle| range.gather(bytes, limit, may_use, is_idle))
     }
 
@@ -148,7 +147,7 @@ impl DeviceRange {
         if reserved.saturating_add(bytes) <= aim || exchanged > FREE_CALLS + frees / FREES_PER_CALL {
             return Ok(None);
         }
-        let carved = self.gather(stream, bytes, Limit::aiming_at(aim))?;
+        let carved = self.gather(stream, bytes, GatherLimit::aiming_at(aim))?;
         self.inner().exchanged += carved.as_ref().map_or(0, |carved| carved.calls);
         Ok(carved)
     }
@@ -163,7 +162,7 @@ impl DeviceRange {
         stream: &Stream,
         bytes: u64,
         room: u64,
-        limit: Limit,
+        limit: GatherLimit,
     ) -> Result<Option<(Carved, u64, GrowthRoom)>> {
         let Some(room) = self.inner().range.open_room(bytes, room) else { return Ok(None) };
         match self.grow_in(stream, &room, None, bytes, limit) {
@@ -186,7 +185,7 @@ impl DeviceRange {
         room: &GrowthRoom,
         block: Option<&RangeBlock>,
         bytes: u64,
-        limit: Limit,
+        limit: GatherLimit,
     ) -> Result<Option<(Carved, u64)>> {
         let added = Cell::new(0);
         let carved = self.settling(stream, &|range, may_use, is_idle| {
@@ -262,10 +261,6 @@ impl DeviceRange {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The devices that have a range. The lock of the list is released before this returns.
 pub(super) fn memories() -> Vec<Arc<Memory>> {
     devices().iter().filter_map(Weak::upgrade).collect()
@@ -274,7 +269,7 @@ pub(super) fn memories() -> Vec<Arc<Memory>> {
 /// The devices that have a range.
 fn devices() -> MutexGuard<'static, Vec<Weak<Memory>>> {
     static DEVICES: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
-    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut devices = lock(&DEVICES);
     devices.retain(|memory| memory.strong_count() > 0);
     devices
 }

@@ -1,7 +1,7 @@
 //! The first and the last step of an allocation in a device's range: free memory, and more memory from the device. Also the calls that a
 //! shortage makes. No thread waits while the range is locked.
 
-use super::Limit;
+use super::GatherLimit;
 use super::ordered::{CANDIDATES, Carved, Ordered, RangeState};
 use super::shared::{DeviceRange, memories};
 use super::wait::WaitFor;
@@ -89,12 +89,12 @@ impl DeviceRange {
     /// A failure of the device other than out of memory, or of work on it.
     pub(crate) fn move_pages(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
         // The first attempt unmaps only as much as the device lacks by its limit and by all that is known.
-        match self.try_gather(stream, bytes, Limit::aiming_at(u64::MAX)) {
+        match self.try_gather(stream, bytes, GatherLimit::aiming_at(u64::MAX)) {
             // Other programs hold some of that memory. The second attempt unmaps as many bytes as it maps.
             Err(error) if error.is_out_of_memory() => {}
             moved => return moved,
         }
-        match self.try_gather(stream, bytes, Limit::at(0)) {
+        match self.try_gather(stream, bytes, GatherLimit::at(0)) {
             Err(error) if error.is_out_of_memory() => Ok(None),
             moved => moved,
         }
@@ -105,7 +105,7 @@ impl DeviceRange {
     ///
     /// # Errors
     /// As for [`trim`](DeviceRange::trim).
-    pub fn give_back(&self, bytes: u64) -> Result<u64> {
+    pub(crate) fn give_back(&self, bytes: u64) -> Result<u64> {
         let given = self.trim(self.occupancy().reserved.saturating_sub(bytes), WaitFor::UnknownWork)?;
         Ok(given + if given < bytes { self.trim(0, WaitFor::UnknownWork)? } else { 0 })
     }
@@ -114,9 +114,17 @@ impl DeviceRange {
     ///
     /// # Errors
     /// As for [`trim`](DeviceRange::trim).
-    pub fn give_all_back(&self, wait_for: WaitFor) -> Result<u64> {
+    pub(crate) fn give_all_back(&self, wait_for: WaitFor) -> Result<u64> {
         self.end_epochs()?;
         self.trim(0, wait_for)
+    }
+
+    /// Waits for all work, then returns all free pages to the device.
+    ///
+    /// # Errors
+    /// As for [`trim`](DeviceRange::trim).
+    pub fn empty(&self) -> Result<u64> {
+        self.give_all_back(WaitFor::AnyWork)
     }
 
     /// Ends the epochs of all streams, because the device has no memory left. The streams can then be asked which memory they still use.

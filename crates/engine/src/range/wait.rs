@@ -6,7 +6,7 @@ use crate::base::error::Result;
 
 /// The work for which a trim waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitFor {
+pub(crate) enum WaitFor {
     /// No work.
     Nothing,
     /// Work on unknown streams, for a limited time.

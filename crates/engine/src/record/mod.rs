@@ -48,7 +48,7 @@ use crate::base::sync::OnceLock;
 
 pub use fence::Fence;
 pub(crate) use identity::{ArenaId, DropPath, Generation, ListPlace};
-pub use outcome::{Failure, Outcome};
+pub use outcome::Outcome;
 pub(crate) use record::{Dims, Origin, Record, RecordStack};
 pub use request::Request;
 pub use view::View;

@@ -6,30 +6,21 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::base::error::{Error, panic_text};
+use crate::base::error::panic_text;
 use crate::base::sync::OnceLock;
 
 /// The outcome of work: the text of its failure, or none if it succeeded or is not done yet.
 #[derive(Default)]
 pub struct Outcome(OnceLock<String>);
 
-/// The text of the panic by which work failed.
-pub struct Failure(String);
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Error {
-        Error::panicked(failure.0)
-    }
-}
-
 impl Outcome {
-    /// Does the work. If an array that the work reads has failed, `work` returns that failure at its beginning. A failure is kept here, and
+    /// Does the work. If an array that the work reads has failed, `work` returns the text of that failure at its beginning. A failure is kept here, and
     /// continues as a panic so that the stream keeps it too.
-    pub fn settle(&self, work: impl FnOnce() -> Result<(), Failure>) {
+    pub fn settle(&self, work: impl FnOnce() -> Result<(), String>) {
         // Readers of the outcome get the failure, so none of them sees a half-written result.
         let failure: Box<dyn Any + Send> = match catch_unwind(AssertUnwindSafe(work)) {
             Ok(Ok(())) => return,
-            Ok(Err(Failure(text))) => Box::new(text),
+            Ok(Err(text)) => Box::new(text),
             Err(payload) => payload,
         };
         self.0.get_or_init(|| panic_text(&*failure).into());
@@ -37,8 +28,8 @@ impl Outcome {
         resume_unwind(failure);
     }
 
-    /// The failure, if there was one.
-    pub fn check(&self) -> Result<(), Failure> {
-        self.0.get().map_or(Ok(()), |text| Err(Failure(text.clone())))
+    /// The text of the failure, if there was one.
+    pub fn check(&self) -> Result<(), String> {
+        self.0.get().map_or(Ok(()), |text| Err(text.clone()))
     }
 }

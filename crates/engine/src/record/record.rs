@@ -59,7 +59,6 @@ pub(crate) struct Record {
 const _: () = assert!(size_of::<Record>() == 256 && std::mem::offset_of!(Record, is_reshaped) <= 128);
 
 /// Where a block's memory goes at the end of the block.
-#[derive(Debug)]
 pub(crate) enum Origin {
     /// Back to the stream's backend.
     Device,

@@ -11,7 +11,7 @@ use super::outcome::Outcome;
 use super::record::Record;
 use super::uses::Uses;
 use crate::base::error::{Error, Result};
-use crate::base::sync::MutexGuard;
+use crate::base::sync::{MutexGuard, lock};
 use crate::device::Stream;
 
 impl Record {
@@ -83,7 +83,7 @@ impl Record {
     fn uses(&self) -> MutexGuard<'_, Uses> {
         let uses = self.uses.get_or_init(Box::default);
         self.take_care();
-        uses.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(uses)
     }
 
     /// The streams that may still use the memory, as far as uses were announced.
@@ -199,7 +199,7 @@ impl Record {
 
     #[cold]
     fn kept_outcome(&self) -> Option<Arc<Outcome>> {
-        self.uses.get()?.lock().unwrap_or_else(PoisonError::into_inner).outcome.clone()
+        lock(self.uses.get()?).outcome.clone()
     }
 
     /// Notes that the memory will contain what the work with this outcome writes. `None` if no late work writes it.

@@ -3,11 +3,11 @@
 //! Invariant: event `n` of all events ever written lies at place `n` modulo the ring's room. A reader leaves out the event that is
 //! being written, and events that are overwritten while it reads.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
-use std::sync::{Arc, PoisonError};
 
 use super::packed::{Packed, WORDS};
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, lock};
 
 /// The number of events for which a thread takes memory at once. Few, so that a thread with few events takes little: 16 KB.
 const CHUNK: usize = 256;
@@ -41,13 +41,9 @@ impl Ring {
         Arc::new(Ring { chunks: Mutex::new(Vec::new()), most, written: AtomicU64::new(0), capacity })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Chunk>>> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The chunk with this number. Makes it if it is the next one.
     fn chunk(&self, number: usize) -> Arc<Chunk> {
-        let mut chunks = self.lock();
+        let mut chunks = lock(&self.chunks);
         if number >= chunks.len() {
             chunks.push(Arc::new([const { AtomicU64::new(0) }; CHUNK * WORDS]));
         }
@@ -59,7 +55,7 @@ impl Ring {
         let room = self.most.saturating_mul(CHUNK) as u64;
         let written = self.written.load(Acquire);
         let first = written.saturating_sub(self.capacity as u64);
-        let chunks = self.lock().clone();
+        let chunks = lock(&self.chunks).clone();
         let words = |number: u64| {
             let (place, chunk) = ((number % room) as usize % CHUNK, (number % room) as usize / CHUNK);
             let words = chunks.get(chunk).map(|chunk| &chunk[place * WORDS..]);
@@ -164,7 +160,7 @@ mod tests {
             (0..5000).for_each(|number| write(&mut pen, number));
             let (events, lost) = ring.read();
             assert_eq!((events.len(), lost), (5000, 0), "{capacity}");
-            assert!(ring.lock().len() <= 5000 / CHUNK + 1);
+            assert!(lock(&ring.chunks).len() <= 5000 / CHUNK + 1);
         }
     }
 

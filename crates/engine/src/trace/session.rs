@@ -5,15 +5,15 @@
 
 use std::hash::Hash;
 use std::panic::Location;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use hashbrown::HashMap;
 
 use super::packed::{MOST_SCOPES, MOST_SITES};
 use super::ring::{Pen, Ring};
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, lock};
 
 /// A scope's name, and the place in the program that names it.
 pub(super) type Title = (Arc<str>, &'static Location<'static>);
@@ -50,17 +50,13 @@ pub(super) fn number() -> u64 {
     NUMBER.load(Relaxed)
 }
 
-fn lock() -> MutexGuard<'static, Option<Session>> {
-    SESSION.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Begins a session. Drops the one before, if a trace was on.
 pub(super) fn begin(capacity: usize) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Relaxed);
     let (rings, scopes, dtypes, sites) = (Vec::new(), Names::new(), Names::new(), Names::new());
     let (began, devices) = (Instant::now(), Vec::new());
-    let mut session = lock();
+    let mut session = lock(&SESSION);
     *session = Some(Session { number, capacity, began, rings, scopes, dtypes, sites, devices });
     UNWRITTEN.store(0, Relaxed);
     NUMBER.store(number, Relaxed);
@@ -68,7 +64,7 @@ pub(super) fn begin(capacity: usize) {
 
 /// Ends the session that is on. Returns it with the number of events that no ring took.
 pub(super) fn end() -> Option<(Session, u64)> {
-    let mut session = lock();
+    let mut session = lock(&SESSION);
     NUMBER.store(0, Relaxed);
     Some((session.take()?, UNWRITTEN.swap(0, Relaxed)))
 }
@@ -76,7 +72,7 @@ pub(super) fn end() -> Option<(Session, u64)> {
 /// Joins the session, if a trace is on. Returns its number, the time when it began, and a ring for the calling thread.
 #[cold]
 pub(super) fn join() -> Option<(u64, Instant, Pen)> {
-    let mut session = lock();
+    let mut session = lock(&SESSION);
     let session = session.as_mut()?;
     let ring = Ring::new(session.capacity);
     session.rings.push(ring.clone());
@@ -89,39 +85,36 @@ pub(super) fn note_unwritten() {
     UNWRITTEN.fetch_add(1, Relaxed);
 }
 
-/// The number of a scope in the session `number`; 0 if that session has ended.
+/// Acts on the session `number`; the default if that session has ended.
 #[cold]
+fn with<R: Default>(number: u64, act: impl FnOnce(&mut Session) -> R) -> R {
+    lock(&SESSION).as_mut().filter(|session| session.number == number).map_or_else(R::default, act)
+}
+
+/// The number of a scope in the session `number`; 0 if that session has ended.
 pub(super) fn scope(number: u64, title: &Title) -> u32 {
-    let mut session = lock();
-    let Some(session) = session.as_mut().filter(|session| session.number == number) else { return 0 };
-    u32::try_from(session.scopes.number_of(title)).ok().filter(|number| *number <= MOST_SCOPES).unwrap_or(0)
+    let number = with(number, |session| u32::try_from(session.scopes.number_of(title)).ok());
+    number.filter(|number| *number <= MOST_SCOPES).unwrap_or(0)
 }
 
 /// The number of a type's name in the session `number`; 0 if that session has ended.
-#[cold]
 pub(super) fn dtype(number: u64, name: &'static str) -> u16 {
-    let mut session = lock();
-    let Some(session) = session.as_mut().filter(|session| session.number == number) else { return 0 };
-    u16::try_from(session.dtypes.number_of(&name)).unwrap_or(0)
+    with(number, |session| u16::try_from(session.dtypes.number_of(&name)).unwrap_or(0))
 }
 
 /// The number of a source line in the session `number`; 0 if that has ended.
-#[cold]
 pub(super) fn site(number: u64, site: &Site) -> u32 {
-    let mut session = lock();
-    let Some(session) = session.as_mut().filter(|session| session.number == number) else { return 0 };
-    u32::try_from(session.sites.number_of(site)).ok().filter(|number| *number <= MOST_SITES).unwrap_or(0)
+    let number = with(number, |session| u32::try_from(session.sites.number_of(site)).ok());
+    number.filter(|number| *number <= MOST_SITES).unwrap_or(0)
 }
 
 /// Notes the size of a device's pages in the session `number`.
-#[cold]
 pub(super) fn device(number: u64, device: u8, page_bytes: u64) {
-    let mut session = lock();
-    if let Some(session) = session.as_mut().filter(|session| session.number == number)
-        && !session.devices.iter().any(|known| known.0 == device)
-    {
-        session.devices.push((device, page_bytes));
-    }
+    with(number, |session| {
+        if !session.devices.iter().any(|known| known.0 == device) {
+            session.devices.push((device, page_bytes));
+        }
+    });
 }
 
 impl<T: Clone + Eq + Hash> Names<T> {

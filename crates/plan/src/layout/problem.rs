@@ -12,18 +12,10 @@ use crate::layout::{Buffer, TooLarge, sort};
 /// The largest sum of sizes. Below it, differences of heights, and sums of such differences with sizes, fit `i64`.
 pub(super) const LARGEST_SUM: u64 = 1 << 62;
 
-/// A buffer in compressed time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Item {
-    /// First section it lives in.
-    pub lower: u32,
-    /// One past the last section it lives in.
-    pub upper: u32,
-    /// Bytes, above zero.
-    pub size: u64,
-}
+/// A buffer in compressed time: `lower` is the first section it lives in, `upper` is one past the last, and `size` is above zero.
+pub(super) type Item = Buffer;
 
-impl Item {
+impl Buffer {
     pub(super) fn duration(&self) -> u64 {
         u64::from(self.upper - self.lower)
     }

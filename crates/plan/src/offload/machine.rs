@@ -5,7 +5,6 @@
 
 use super::types::{Access, Link, MOST_BYTES, Move, Order, Schedule, What};
 
-#[derive(Debug)]
 pub(super) struct Machine<'a> {
     order: &'a Order,
     link: Link,

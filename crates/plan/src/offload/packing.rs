@@ -32,7 +32,6 @@ pub(super) struct Group {
 }
 
 /// The gaps of an entry and the room for them.
-#[derive(Debug)]
 pub(super) struct Packing {
     /// For each point: free bytes beside the arrays that uses hold.
     pub(super) room: Vec<u64>,

@@ -11,7 +11,6 @@ const PATIENCE: u32 = 20;
 /// The factor by which steps become shorter.
 const SHORTER: f64 = 0.9;
 
-#[derive(Debug)]
 pub(super) struct Prices {
     /// For each point.
     price: Vec<f64>,

@@ -13,15 +13,15 @@
 //! Invariants: each loan is noted here before it is used. When a write or the block's next life begins, the block's own stream is behind
 //! all loans. When a read begins, it is behind all loans that write.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, SyncOnDrop};
 
 use super::slices::{Slices, TrackedSlice};
 use crate::array::{Element, len_of};
 use crate::device::{Cuda, Device};
-use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
+use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::cache::Block;
 use gpucache_engine::device::process_exits;
 use gpucache_engine::record::View;
@@ -52,26 +52,21 @@ impl<T: Element> ForeignUses<T> {
     /// Adopts a slice with its memory. The block's stream comes behind the uses that the slice's events know.
     pub(super) fn adopting(home: &Cuda, slice: CudaSlice<T>) -> ForeignUses<T> {
         let slices = Slices::adopting(slice);
-        slices.first().follow(home).unwrap_or_else(|error| home.0.wait_instead(error));
+        slices.first.follow(home).unwrap_or_else(|error| home.0.wait_instead(error));
         let mut uses = ForeignUses::new(home);
         uses.slices = OnceLock::from(slices);
         uses
-    }
-
-    fn shown(&self) -> MutexGuard<'_, Vec<Arc<CudaContext>>> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Orders later work of a stream without a handle behind all work on the block's own stream. When the returned guard is dropped, the
     /// calling thread waits for the stream.
     pub(super) fn wait_around<'a>(&self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
         self.home.0.take_kept(stream.context());
-        let led = self.home.0.new_event().and_then(|event| self.home.0.lead(stream, &event));
-        if let Err(error) = led {
+        if let Err(error) = self.home.0.lead(stream) {
             self.home.0.wait_instead(error);
             self.home.0.take_kept(stream.context());
         }
-        let mut shown = self.shown();
+        let mut shown = lock(&self.shown);
         if !shown.iter().any(|context| Arc::ptr_eq(context, stream.context())) {
             shown.push(stream.context().clone());
         }
@@ -81,7 +76,7 @@ impl<T: Element> ForeignUses<T> {
     /// Waits for contexts that keep a failure, because cudarc may not have waited for one of their streams.
     fn follow_shown(&self) -> Result<()> {
         let failed = |context: &&Arc<CudaContext>| self.home.0.take_kept(context);
-        let failed: Vec<_> = self.shown().iter().filter(failed).cloned().collect();
+        let failed: Vec<_> = lock(&self.shown).iter().filter(failed).cloned().collect();
         failed.iter().try_for_each(|context| self.home.0.synchronize_context(context))
     }
 
@@ -89,7 +84,7 @@ impl<T: Element> ForeignUses<T> {
     /// is then correct, but the program has to learn of the failure.
     fn wait_for_all(&self, error: Error) -> Result<()> {
         self.home.0.synchronize_gpu()?;
-        let shown = self.shown().clone();
+        let shown = lock(&self.shown).clone();
         shown.iter().try_for_each(|context| self.home.0.synchronize_context(context))?;
         self.home.stream_handle().keep(error);
         Ok(())
@@ -102,7 +97,7 @@ impl<T: Element> ForeignUses<T> {
         let slice = slices.reading(&self.home, block.is_bare()).unwrap_or_else(|error| {
             self.home.0.wait_instead(error);
             self.note_untold_read();
-            slices.first()
+            &slices.first
         });
         if is_untold || !slice.has_events() {
             self.note_untold_read();
@@ -135,7 +130,7 @@ impl<T: Element> ForeignUses<T> {
                 self.home.0.wait_instead(error);
             }
         }
-        Some(slices.first_mut().slice_mut())
+        Some(slices.first.slice_mut())
     }
 
     /// The slices, which are created at the first call.
@@ -177,7 +172,7 @@ impl<T: Element> ForeignUses<T> {
 
     fn forget(&mut self) {
         (*self.reads_untold.get_mut(), *self.writes_untold.get_mut()) = (false, false);
-        self.shown().clear();
+        lock(&self.shown).clear();
     }
 }
 

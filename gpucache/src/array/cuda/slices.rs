@@ -20,7 +20,7 @@ use cudarc::driver::{CudaSlice, DevicePtr, DevicePtrMut, SyncOnDrop};
 use crate::array::Element;
 use crate::device::{Cuda, Device};
 use gpucache_engine::Result;
-use gpucache_engine::base::sync::{Mutex, MutexGuard, OnceLock};
+use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::device::{EventHandle, EventRef};
 
 /// Reads between two writes that are known separately. Each has a slice with two events of its own. Before one more read, home
@@ -31,7 +31,7 @@ const READERS: usize = 8;
 /// A block's memory as `CudaSlice`s.
 pub(super) struct Slices<T: Element> {
     /// The slice for writes and for the first read. It owns the memory if it was adopted.
-    first: TrackedSlice<T>,
+    pub(super) first: TrackedSlice<T>,
     adopted: bool,
     address: u64,
     others: [OnceLock<TrackedSlice<T>>; READERS - 1],
@@ -78,7 +78,7 @@ impl<T: Element> Slices<T> {
 
     /// A slice for one read, on any stream, behind home's work. `is_bare` says that home may write the memory between two reads.
     pub(super) fn reading(&self, home: &Cuda, is_bare: bool) -> Result<&TrackedSlice<T>> {
-        let mut loans = self.loans();
+        let mut loans = lock(&self.loans);
         let tracked = match loans.reads % READERS {
             0 => &self.first,
             place => {
@@ -105,18 +105,9 @@ impl<T: Element> Slices<T> {
         Ok(&mut self.first)
     }
 
-    /// The slice for writes. It was announced before, as far as possible.
-    pub(super) fn first_mut(&mut self) -> &mut TrackedSlice<T> {
-        &mut self.first
-    }
-
-    pub(super) fn first(&self) -> &TrackedSlice<T> {
-        &self.first
-    }
-
     /// Orders later work of `home` behind writes by the slice.
     pub(super) fn follow_writes(&self, home: &Cuda) -> Result<()> {
-        let mut loans = self.loans();
+        let mut loans = lock(&self.loans);
         if loans.is_written {
             self.first.follow(home)?;
             loans.is_written = false;
@@ -161,10 +152,6 @@ impl<T: Element> Slices<T> {
             true => drop(ManuallyDrop::into_inner(self.first.slice)),
             false => self.first.release(),
         }
-    }
-
-    fn loans(&self) -> MutexGuard<'_, Loans> {
-        self.loans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn loans_mut(&mut self) -> &mut Loans {
@@ -237,7 +224,7 @@ impl Events {
 /// The event that cudarc would record now. It is not recorded.
 fn handle(recorded: SyncOnDrop<'_>) -> Option<EventHandle> {
     let event = match &recorded {
-        SyncOnDrop::Record(Some((event, _))) => Some(EventRef::of(event).handle()),
+        SyncOnDrop::Record(Some((event, _))) => Some(EventHandle::of(event)),
         _ => None,
     };
     forget(recorded);

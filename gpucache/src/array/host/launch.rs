@@ -7,11 +7,11 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::{Elements, ElementsMut};
+use super::Elements;
 use crate::array::{Array, Element};
 use crate::device::{Device, Host};
 use gpucache_engine::base::held::assert_nothing_held;
-use gpucache_engine::record::{Failure, Outcome};
+use gpucache_engine::record::Outcome;
 use gpucache_engine::{Error, Result};
 
 /// The arguments that [`Host::launch`] lends to work: a reference to an array; a tuple of up to twelve arguments, or a `Vec` of any
@@ -65,7 +65,7 @@ pub struct Lent<E> {
 }
 
 mod sealed {
-    use super::{Arc, Failure, Host, Outcome, Result};
+    use super::{Arc, Host, Outcome, Result};
 
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple of up to twelve or a `Vec` of these",
@@ -88,20 +88,20 @@ mod sealed {
         fn expect(&mut self, outcome: &Arc<Outcome>);
 
         /// Called when it is the work's turn: whether earlier work has written each of the arrays successfully.
-        fn check(elements: &Self::Elements) -> Result<(), Failure>;
+        fn check(elements: &Self::Elements) -> Result<(), String>;
 
         fn slices<'a>(elements: Self::Elements) -> Self::Slices<'a>;
     }
 }
 
-fn check<E>(lent: &Lent<E>) -> Result<(), Failure> {
+fn check<E>(lent: &Lent<E>) -> Result<(), String> {
     lent.before.as_ref().map_or(Ok(()), |outcome| outcome.check())
 }
 
 #[diagnostic::do_not_recommend]
 impl<T: Element> sealed::Lend for &Array<T, Host> {
     type Slices<'a> = &'a [T];
-    type Elements = Lent<Elements<'static, T>>;
+    type Elements = Lent<Elements<&'static [T]>>;
 
     unsafe fn elements(&mut self, stream: &Host) -> Result<Self::Elements> {
         if is_late(self, stream)? {
@@ -114,7 +114,7 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
 
     fn expect(&mut self, _: &Arc<Outcome>) {}
 
-    fn check(lent: &Self::Elements) -> Result<(), Failure> {
+    fn check(lent: &Self::Elements) -> Result<(), String> {
         check(lent)
     }
 
@@ -126,7 +126,7 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
 #[diagnostic::do_not_recommend]
 impl<T: Element> sealed::Lend for &mut Array<T, Host> {
     type Slices<'a> = &'a mut [T];
-    type Elements = Lent<ElementsMut<'static, T>>;
+    type Elements = Lent<Elements<&'static mut [T]>>;
 
     unsafe fn elements(&mut self, stream: &Host) -> Result<Self::Elements> {
         if stream.0.is_synchronous() {
@@ -136,7 +136,7 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
             self.block.write_on(stream.stream_handle())?;
         }
         // The lifetime lasts as long as the work, which is the only time in which the elements are used.
-        let elements = ElementsMut { address: self.block.address(), len: self.len(), slice: PhantomData };
+        let elements = Elements { address: self.block.address(), len: self.len(), slice: PhantomData };
         Ok(Lent { elements, before: self.block.outcome() })
     }
 
@@ -144,7 +144,7 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
         self.block.set_outcome(Some(outcome.clone()));
     }
 
-    fn check(lent: &Self::Elements) -> Result<(), Failure> {
+    fn check(lent: &Self::Elements) -> Result<(), String> {
         check(lent)
     }
 
@@ -167,7 +167,7 @@ impl<A: sealed::Lend> sealed::Lend for Vec<A> {
         self.iter_mut().for_each(|each| each.expect(outcome));
     }
 
-    fn check(elements: &Self::Elements) -> Result<(), Failure> {
+    fn check(elements: &Self::Elements) -> Result<(), String> {
         elements.iter().try_for_each(A::check)
     }
 
@@ -196,7 +196,7 @@ macro_rules! tuples {
                 $($name.expect(outcome);)*
             }
 
-            fn check(elements: &Self::Elements) -> Result<(), Failure> {
+            fn check(elements: &Self::Elements) -> Result<(), String> {
                 let ($($name,)*) = elements;
                 $($name::check($name)?;)*
                 Ok(())
@@ -263,7 +263,7 @@ impl Host {
         // caller, who waits, other work, or the next array in the memory.
         let elements = unsafe { arguments.elements(self) }?;
         if self.0.is_synchronous() {
-            A::check(&elements)?;
+            A::check(&elements).map_err(Error::panicked)?;
             assert_nothing_held();
             work(A::slices(elements));
             return Ok(());

@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::{Locked, Slot, gone};
 use crate::array::{Array, Element, Room};
 use crate::device::Device;
-use crate::offload::moves::add;
 use crate::offload::recorder;
+use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::errand::Turn;
-use gpucache_engine::pressure::without_handlers;
+use gpucache_engine::device::Memory;
 use gpucache_engine::{Error, Result};
 
 /// How long a thread that finds no memory waits for another thread that brings the array and runs a handler meanwhile. It is as long as an
@@ -87,7 +87,7 @@ impl<T: Element, D: Device> Slot<T, D> {
             Room::new(self.stream(), dims)
         };
         // Declared before the lock, so that it is freed after the lock.
-        let mut room = Some(if turn.is_beside_others { without_handlers(find_room) } else { find_room() }?);
+        let mut room = Some(if turn.is_beside_others { Memory::without_handlers(find_room) } else { find_room() }?);
         let Some(mut state) = self.lock_if_away() else { return Ok(false) };
         let Some(away) = state.away.as_mut().filter(|away| room.as_ref().is_some_and(|room| room.is_for(away.shape())))
         else {

@@ -8,31 +8,23 @@
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use hashbrown::HashMap;
 
 use super::driver;
+use super::handle::Handle;
 use super::lent::note_end;
 use super::memory::CudaMemory;
 use super::pool::Pool;
-use super::queue::{Queue, lasting_stream};
+use super::queue::{CudaQueue, lasting_stream};
 use super::{GpuStream, with_gpu_of};
-use crate::base::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
+use crate::base::sync::{LazyLock, Mutex, OnceLock, lock};
 use crate::device::stream::Stream;
 
-/// A handle that another library passes. This crate compares handles and never dereferences them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle(pub usize);
-
 /// A stream, and the id that distinguishes it from a later stream with the same handle.
-#[derive(Clone)]
-pub struct Borrowed {
-    /// The stream.
-    pub stream: Stream,
-    id: Option<u64>,
-}
+type Borrowed = (Stream, Option<u64>);
 
 impl Handle {
     /// Whether the handle means the default stream of the current context.
@@ -80,7 +72,8 @@ impl Handle {
         if is_known { served_context(context) } else { None }
     }
 
-    /// The stream that the handle means on this thread now. `None` if its context is not served.
+    /// The stream that the handle means on this thread now, and the id that distinguishes it from a later stream with this handle. `None`
+    /// if its context is not served.
     pub fn stream(self) -> Option<Borrowed> {
         if self.is_of_context() {
             let context = self.context()?;
@@ -88,10 +81,10 @@ impl Handle {
                 true => GpuStream::of(context.default_stream()),
                 false => GpuStream::of_this_thread(&context.per_thread_stream()),
             };
-            return Some(Borrowed { stream: handle.ok()?.into_stream(), id: None });
+            return Some((handle.ok()?.into_stream(), None));
         }
         let id = self.id();
-        let known = borrowed().get(&self.0).filter(|known| known.id == id).cloned();
+        let known = lock(&BORROWED).get(&self.0).filter(|known| known.1 == id).cloned();
         known.or_else(|| self.take_in(id))
     }
 
@@ -100,33 +93,33 @@ impl Handle {
         // SAFETY: the driver says that the stream is of this context. It is alive, since it is passed to the driver now. Later uses of the
         // handle go through a lent queue, which is told before the stream ends.
         let stream = unsafe { context.wrap_borrowed_stream(self.raw()) };
-        let new = Borrowed { stream: lent(stream)?, id };
+        let new = (lent(stream)?, id);
         let past = {
-            let mut known = borrowed();
+            let mut known = lock(&BORROWED);
             // Another thread may have registered it meanwhile. Two streams over one handle would not know of each other's work.
-            if let Some(known) = known.get(&self.0).filter(|known| known.id == id) {
+            if let Some(known) = known.get(&self.0).filter(|known| known.1 == id) {
                 return Some(known.clone());
             }
             known.insert(self.0, new.clone())
         };
-        if let Some(past) = past
-            && let Some(memory) = past.stream.backend::<CudaMemory>()
+        if let Some((past, _)) = past
+            && let Some(memory) = past.backend::<CudaMemory>()
         {
             memory.queue().has_been_ended();
         }
         Some(new)
     }
 
-    /// Whether the handle still means this stream.
-    pub fn is_still(self, borrowed: &Borrowed) -> bool {
-        borrowed.id.is_none() || borrowed.id == self.id()
+    /// Whether the handle still means the stream with this id.
+    pub fn is_still(self, id: Option<u64>) -> bool {
+        id.is_none() || id == self.id()
     }
 
     /// Notes that the stream is about to be destroyed.
     pub fn ends(self) {
-        let known = borrowed().remove(&self.0);
-        if let Some(known) = known
-            && let Some(memory) = known.stream.backend::<CudaMemory>()
+        let known = lock(&BORROWED).remove(&self.0);
+        if let Some((known, _)) = known
+            && let Some(memory) = known.backend::<CudaMemory>()
         {
             memory.queue().end();
         }
@@ -147,51 +140,48 @@ fn get_id() -> Option<GetId> {
     })
 }
 
-/// The stream for memory that is allocated and freed in the host's order: all work on a block is done when it is freed, and when it is
-/// allocated. There is one for each device.
-pub(crate) fn host_ordered() -> Option<Stream> {
-    static STREAMS: Mutex<Vec<(usize, Stream)>> = Mutex::new(Vec::new());
-    let context = Handle(0).context()?;
-    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = context.cu_ctx() as usize;
-    if let Some((_, known)) = streams.iter().find(|(other, _)| *other == key) {
-        return Some(known.clone());
+impl Handle {
+    /// The stream for memory that is allocated and freed in the host's order: all work on a block is done when it is freed, and when it is
+    /// allocated. There is one for each device.
+    pub fn host_ordered() -> Option<Stream> {
+        static STREAMS: Mutex<Vec<(usize, Stream)>> = Mutex::new(Vec::new());
+        let context = Handle(0).context()?;
+        let mut streams = lock(&STREAMS);
+        let key = context.cu_ctx() as usize;
+        if let Some((_, known)) = streams.iter().find(|(other, _)| *other == key) {
+            return Some(known.clone());
+        }
+        driver::bind(&context).ok()?;
+        let new = lent(lasting_stream(&context).ok()?)?;
+        streams.push((key, new.clone()));
+        Some(new)
     }
-    driver::bind(&context).ok()?;
-    let new = lent(lasting_stream(&context).ok()?)?;
-    streams.push((key, new.clone()));
-    Some(new)
-}
 
-/// Waits until all work of a stream's context is done. A failure is ignored: it means that the context and all its work are lost.
-pub(crate) fn wait_for_context_of(stream: &Stream) {
-    if let Some(memory) = stream.backend::<CudaMemory>() {
-        let _ = driver::bind(memory.queue().stream().context()).and_then(|()| result::ctx::synchronize());
+    /// Waits until all work of a stream's context is done. A failure is ignored: it means that the context and all its work are lost.
+    pub fn wait_for_context_of(stream: &Stream) {
+        if let Some(memory) = stream.backend::<CudaMemory>() {
+            let _ = driver::bind(memory.queue().stream().context()).and_then(|()| result::ctx::synchronize());
+        }
     }
-}
 
-/// Bytes that the driver's pool of a stream's device keeps for later allocations.
-pub(crate) fn idle_in_pool(stream: &Stream) -> u64 {
-    let pool = |memory: &CudaMemory| Pool::of(memory.queue().stream().context()).ok();
-    stream.backend::<CudaMemory>().and_then(pool).map_or(0, Pool::idle)
+    /// Bytes that the driver's pool of a stream's device keeps for later allocations.
+    pub fn idle_in_pool(stream: &Stream) -> u64 {
+        let pool = |memory: &CudaMemory| Pool::of(memory.queue().stream().context()).ok();
+        stream.backend::<CudaMemory>().and_then(pool).map_or(0, Pool::idle)
+    }
 }
 
 /// A stream over a queue that other code owns.
 fn lent(stream: Arc<CudaStream>) -> Option<Stream> {
-    with_gpu_of(Queue::lent(stream), |_, unmade| unmade.make()).ok()
+    with_gpu_of(CudaQueue::lent(stream), |_, unmade| unmade.make()).ok()
 }
 
-type Streams = HashMap<usize, Borrowed>;
-
-fn borrowed() -> MutexGuard<'static, Streams> {
-    static BORROWED: LazyLock<Mutex<Streams>> = LazyLock::new(Mutex::default);
-    BORROWED.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static BORROWED: LazyLock<Mutex<HashMap<usize, Borrowed>>> = LazyLock::new(Mutex::default);
 
 /// cudarc's object for this context, if this is the primary context of a device.
 fn served_context(raw: sys::CUcontext) -> Option<Arc<CudaContext>> {
     static SERVED: Mutex<Vec<Arc<CudaContext>>> = Mutex::new(Vec::new());
-    let mut served = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut served = lock(&SERVED);
     if let Some(known) = served.iter().find(|known| known.cu_ctx() == raw) {
         return Some(known.clone());
     }

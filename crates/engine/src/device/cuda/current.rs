@@ -4,6 +4,8 @@
 use cudarc::driver::result;
 use cudarc::driver::sys;
 
+#[cfg(feature = "foreign")]
+use super::handle::Handle;
 use crate::base::per_thread::THREAD;
 #[cfg(feature = "foreign")]
 use crate::base::per_thread::with_flag;
@@ -17,25 +19,27 @@ pub(super) fn note_change(before: Option<sys::CUcontext>) {
     });
 }
 
-/// Runs `act`. Afterwards the same context is current as before.
 #[cfg(feature = "foreign")]
-#[inline]
-pub(crate) fn keeping_current<R>(act: impl FnOnce() -> R) -> R {
-    struct Restore;
-    impl Drop for Restore {
-        #[inline]
-        fn drop(&mut self) {
-            if let Some(before) = THREAD.with(|thread| thread.cuda.current_before.take()) {
-                restore(before);
+impl Handle {
+    /// Runs `act`. Afterwards the same context is current as before.
+    #[inline]
+    pub fn keeping_current<R>(act: impl FnOnce() -> R) -> R {
+        struct Restore;
+        impl Drop for Restore {
+            #[inline]
+            fn drop(&mut self) {
+                if let Some(before) = THREAD.with(|thread| thread.cuda.current_before.take()) {
+                    restore(before);
+                }
             }
         }
+        if THREAD.with(|thread| thread.cuda.keeps_current.get()) {
+            return act();
+        }
+        // Dropped after the flag is reset, so its own change of the context is not noted.
+        let _restore = Restore;
+        with_flag(|thread| &thread.cuda.keeps_current, act)
     }
-    if THREAD.with(|thread| thread.cuda.keeps_current.get()) {
-        return act();
-    }
-    // Dropped after the flag is reset, so its own change of the context is not noted.
-    let _restore = Restore;
-    with_flag(|thread| &thread.cuda.keeps_current, act)
 }
 
 #[cfg(feature = "foreign")]

@@ -38,17 +38,7 @@ pub struct EventRef<'a> {
     owner: PhantomData<&'a ()>,
 }
 
-impl<'a> EventRef<'a> {
-    /// The event of a cudarc object.
-    pub fn of(event: &'a CudaEvent) -> EventRef<'a> {
-        EventRef { event: event.cu_event(), owner: PhantomData }
-    }
-
-    /// The handle, for an owner that stores it and cannot be borrowed for that long.
-    pub fn handle(self) -> EventHandle {
-        EventHandle(self.event as usize)
-    }
-
+impl EventRef<'_> {
     /// Records the event behind all work that is on `stream` now.
     pub(super) fn record(self, stream: &CudaStream) -> Result<(), DriverError> {
         // The handle of a default stream means the default stream of the current context.
@@ -110,6 +100,11 @@ impl<'a> EventRef<'a> {
 pub struct EventHandle(usize);
 
 impl EventHandle {
+    /// That of a cudarc object, for an owner that stores it and cannot be borrowed for that long.
+    pub fn of(event: &CudaEvent) -> EventHandle {
+        EventHandle(event.cu_event() as usize)
+    }
+
     /// The event, for use.
     ///
     /// # Safety
@@ -121,7 +116,7 @@ impl EventHandle {
 
 /// An event that belongs to this crate. It is destroyed when this value is dropped, and not before.
 #[derive(Debug)]
-pub struct OwnEvent {
+pub(super) struct OwnEvent {
     event: EventHandle,
     context: Arc<CudaContext>,
 }

@@ -1,6 +1,6 @@
 //! Converts errors of CUDA and its libraries to errors of this crate, so `?` converts them in functions that return this crate's errors.
 
-use cudarc::driver::{DriverError, sys::CUresult};
+use cudarc::driver::{CudaContext, DriverError, sys::CUresult};
 
 use super::driver;
 use crate::base::error::Error;
@@ -136,6 +136,11 @@ impl From<cudarc::cublas::result::CublasError> for Error {
             _ => Error::device_failure("cuBLAS", "a call", detail),
         }
     }
+}
+
+/// The error for the driver's answer to an operation on the GPU of a context.
+pub(super) fn failure(context: &CudaContext, operation: &'static str, error: DriverError) -> Error {
+    Error::device_failure(format_args!("cuda:{}", context.ordinal()), operation, describe(error))
 }
 
 /// The driver's name of an error, and its text.

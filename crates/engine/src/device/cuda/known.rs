@@ -1,13 +1,13 @@
 //! The streams of a GPU that have a handle, found by the driver's context and stream handle.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError};
 use std::thread::ThreadId;
 
 use cudarc::driver::CudaStream;
 
 use super::GpuStream;
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, lock};
 use crate::device::stream::{Stream, WeakStream};
 
 /// The driver's name of a stream: its context and its handle, which are compared and never dereferenced. Several objects of cudarc may
@@ -79,12 +79,12 @@ impl RawStream {
 
 impl Known {
     pub(super) fn find(&self, raw: RawStream) -> Option<GpuStream> {
-        find(&self.streams(), raw)
+        find(&lock(&self.streams), raw)
     }
 
     /// The handle of a stream. `make` makes the first one.
     pub(super) fn find_or_add(&self, raw: RawStream, make: impl FnOnce() -> Stream) -> GpuStream {
-        let mut streams = self.streams();
+        let mut streams = lock(&self.streams);
         streams.retain(|(_, known)| known.is_alive());
         if let Some(known) = find(&streams, raw) {
             return known;
@@ -101,7 +101,7 @@ impl Known {
 
     /// All live streams.
     pub(super) fn all(&self) -> Vec<GpuStream> {
-        self.streams().iter().filter_map(|(_, known)| known.upgrade().map(GpuStream)).collect()
+        lock(&self.streams).iter().filter_map(|(_, known)| known.upgrade().map(GpuStream)).collect()
     }
 
     /// Notes if the cudarc context object of one stream cannot know of the other stream. That is so if the other stream is of another
@@ -136,10 +136,6 @@ impl Known {
 
     pub(super) fn is_mixed(&self) -> bool {
         self.is_mixed.load(Relaxed)
-    }
-
-    fn streams(&self) -> MutexGuard<'_, Vec<(RawStream, WeakStream)>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

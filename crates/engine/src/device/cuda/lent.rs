@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Release};
 
 use cudarc::driver::CudaStream;
 
+#[cfg(feature = "foreign")]
+use super::handle::Handle;
 use super::known::RawStream;
 use super::memory::CudaMemory;
-use super::queue::Queue;
+use super::queue::CudaQueue;
 use super::{GpuStream, with_gpu_of};
 use crate::base::error::{Error, Result};
 use crate::device::exit::{process_exits, thread_is_main};
@@ -43,11 +45,13 @@ pub(super) fn note_end() {
     ENDED.fetch_add(1, Release);
 }
 
-/// The number of lent streams that have ended so far.
 #[cfg(feature = "foreign")]
-#[inline]
-pub(crate) fn ended_streams() -> u64 {
-    ENDED.load(Acquire)
+impl Handle {
+    /// The number of streams of other libraries that have ended so far.
+    #[inline]
+    pub fn ended_streams() -> u64 {
+        ENDED.load(Acquire)
+    }
 }
 
 impl GpuStream {
@@ -78,7 +82,7 @@ impl GpuStream {
             if let Some(known) = own.iter().find(|known| known.memory().queue().raw() == raw) {
                 return Ok(known.clone());
             }
-            let queue = Queue::of_this_thread(stream.clone());
+            let queue = CudaQueue::of_this_thread(stream.clone());
             let new = with_gpu_of(queue, |known, unmade| known.find_or_add(raw, || unmade.make()))?;
             own.push(new.clone());
             Ok(new)

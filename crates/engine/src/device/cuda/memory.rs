@@ -12,11 +12,11 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
 use self::pinned::Pinned;
 use super::driver::OwnEvent;
-use super::errors::describe;
+use super::errors::{describe, failure};
 use super::known::Known;
 use super::own_calls::{disown, note_own, own_call};
 use super::pool::Pool;
-use super::queue::{Queue, untold_stream};
+use super::queue::{CudaQueue, untold_stream};
 use super::{GpuStream, kept};
 use crate::base::error::{Error, Result};
 use crate::device::Copies;
@@ -26,13 +26,13 @@ use crate::device::mark::Mark;
 
 #[derive(Debug)]
 pub(super) struct CudaMemory {
-    queue: Queue,
+    queue: CudaQueue,
     /// The streams of its GPU.
     known: Arc<Known>,
 }
 
 impl CudaMemory {
-    pub(super) fn new(queue: Queue, known: Arc<Known>) -> CudaMemory {
+    pub(super) fn new(queue: CudaQueue, known: Arc<Known>) -> CudaMemory {
         CudaMemory { queue, known }
     }
 
@@ -42,7 +42,7 @@ impl CudaMemory {
     }
 
     #[inline]
-    pub(super) fn queue(&self) -> &Queue {
+    pub(super) fn queue(&self) -> &CudaQueue {
         &self.queue
     }
 
@@ -61,7 +61,7 @@ impl CudaMemory {
     }
 
     pub(super) fn failure(&self, operation: &'static str, error: DriverError) -> Error {
-        Error::device_failure(self.name(), operation, describe(error))
+        failure(self.context(), operation, error)
     }
 
     fn name(&self) -> String {
@@ -180,8 +180,8 @@ unsafe impl Backend for CudaMemory {
     fn copies(&self) -> Result<Option<Copies>> {
         let stream = untold_stream(self.context());
         let stream = stream.map_err(|error| self.failure("making a stream for copies", error))?;
-        let host = Pinned::new(CudaMemory::new(Queue::held(stream.clone()), self.known.clone()));
-        let device = CudaMemory::new(Queue::held(stream), self.known.clone());
+        let host = Pinned::new(CudaMemory::new(CudaQueue::held(stream.clone()), self.known.clone()));
+        let device = CudaMemory::new(CudaQueue::held(stream), self.known.clone());
         Ok(Some(Copies { device: Arc::new(device), host: Arc::new(host) }))
     }
 
@@ -237,9 +237,8 @@ unsafe impl Backend for CudaMemory {
 
     fn is_capturing(&self) -> bool {
         // If the stream cannot be asked, it counts as not captured. The stream's next call reports the failure.
-        self.queue
-            .capture_status()
-            .is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+        let status = self.queue.capture_status();
+        status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     fn kept_failure(&self) -> Result<()> {
@@ -253,10 +252,7 @@ unsafe impl Event for OwnEvent {
         OwnEvent::is_complete(self).or_else(|error| match error.0 {
             // The driver permits no query inside one of its callbacks, so the event counts as not complete.
             sys::CUresult::CUDA_ERROR_NOT_PERMITTED => Ok(false),
-            _ => {
-                let device = format_args!("cuda:{}", self.context().ordinal()).to_string();
-                Err(Error::device_failure(device, "asking for an event", describe(error)))
-            }
+            _ => Err(failure(self.context(), "asking for an event", error)),
         })
     }
 }
@@ -265,10 +261,8 @@ impl Mark for OwnEvent {
     fn since(&self, earlier: &dyn Mark) -> Result<Option<Duration>> {
         let earlier: &dyn Any = earlier;
         let Some(earlier) = earlier.downcast_ref() else { return Ok(None) };
-        OwnEvent::since(self, earlier).map_err(|error| {
-            let device = format_args!("cuda:{}", self.context().ordinal()).to_string();
-            Error::device_failure(device, "asking for the time between two events", describe(error))
-        })
+        let since = OwnEvent::since(self, earlier);
+        since.map_err(|error| failure(self.context(), "asking for the time between two events", error))
     }
 }
 

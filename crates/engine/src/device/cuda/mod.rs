@@ -1,8 +1,8 @@
 //! NVIDIA GPUs through cudarc: [`GpuStream`], the handle of one stream.
 //!
 //! A request takes this way: `memory` allocates, frees, fills and copies on a `queue`, and `pages` maps memory for the range. `order`
-//! orders streams by events, which `driver` makes. `known` and `lent` find the handle of a stream, `borrowed` and `calls` do so for streams
-//! of other libraries. `unknown` waits for work whose stream nobody knows.
+//! orders streams by events, which `driver` makes. `known` and `lent` find the handle of a stream, `borrowed` does so for streams of
+//! other libraries. `unknown` waits for work whose stream nobody knows.
 //!
 //! Invariant: while a [`Stream`] of a CUDA stream lives, a request for a handle of the same context and raw stream returns it. So handles
 //! of equal streams share cached memory. The handle keeps the `CudaStream` alive, so the driver cannot give the raw handle to another
@@ -11,11 +11,11 @@
 
 #[cfg(feature = "foreign")]
 mod borrowed;
-#[cfg(feature = "foreign")]
-mod calls;
 mod current;
 mod driver;
 mod errors;
+#[cfg(feature = "foreign")]
+mod handle;
 mod known;
 mod lent;
 mod memory;
@@ -28,14 +28,14 @@ mod pool;
 mod queue;
 mod unknown;
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
+pub use self::driver::{EventHandle, EventRef};
+use self::errors::{describe, failure};
 #[cfg(feature = "foreign")]
-pub use self::borrowed::{Borrowed, Handle};
-pub use self::driver::{EventHandle, EventRef, OwnEvent};
-use self::errors::describe;
+pub use self::handle::Handle;
 use self::known::Known;
 pub use self::known::Peer;
 use self::known::RawStream;
@@ -43,12 +43,12 @@ use self::memory::CudaMemory;
 #[cfg(feature = "foreign")]
 pub(crate) use self::own_calls::disown;
 use self::pages::CudaPages;
-use self::queue::Queue;
+use self::queue::CudaQueue;
 use self::unknown::AnyWork;
 use super::memory::Memory;
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, lock};
 
 /// A CUDA stream of one GPU.
 #[derive(Clone)]
@@ -98,7 +98,7 @@ impl GpuStream {
     /// The answer of the driver.
     pub fn of(stream: Arc<CudaStream>) -> Result<GpuStream> {
         let raw = RawStream::of(&stream).of_any_thread();
-        with_gpu_of(Queue::held(stream), |known, unmade| {
+        with_gpu_of(CudaQueue::held(stream), |known, unmade| {
             let make =
                 || if raw.is_per_thread() { unmade.make().by_thread(GpuStream::on_this_thread) } else { unmade.make() };
             known.find_or_add(raw, make)
@@ -143,7 +143,7 @@ fn memory_of(context: &Arc<CudaContext>, known: &Arc<Known>) -> Arc<Memory> {
 }
 
 fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
-    let mut gpus = GPUS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut gpus = lock(&GPUS);
     let place = gpus.iter().position(|gpu| gpu.ordinal == ordinal).unwrap_or(gpus.len());
     if place == gpus.len() {
         gpus.push(Gpu { ordinal, memory: None, context: Weak::new(), known: Arc::default() });
@@ -155,7 +155,7 @@ fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
 struct Unmade {
     memory: Arc<Memory>,
     known: Arc<Known>,
-    queue: Queue,
+    queue: CudaQueue,
 }
 
 impl Unmade {
@@ -167,7 +167,7 @@ impl Unmade {
 }
 
 /// Runs `act` with the streams of a queue's GPU, and with the queue for a new stream.
-fn with_gpu_of<R>(queue: Queue, act: impl FnOnce(&Known, Unmade) -> R) -> Result<R> {
+fn with_gpu_of<R>(queue: CudaQueue, act: impl FnOnce(&Known, Unmade) -> R) -> Result<R> {
     let context = queue.stream().context().clone();
     with_gpu(context.ordinal(), |gpu| {
         let memory = match &gpu.memory {
@@ -185,8 +185,7 @@ fn with_gpu_of<R>(queue: Queue, act: impl FnOnce(&Known, Unmade) -> R) -> Result
 
 /// The deferred error for a failure that cudarc kept in the stream's context object.
 fn kept(stream: &CudaStream, error: DriverError) -> Error {
-    let device = format_args!("cuda:{}", stream.context().ordinal()).to_string();
-    Error::device_failure(device, "a call whose failure cudarc kept", describe(error)).deferred()
+    failure(stream.context(), "a call whose failure cudarc kept", error).deferred()
 }
 
 /// The error if there is no context: the machine has no such GPU, or its driver does not work.

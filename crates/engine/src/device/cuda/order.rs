@@ -5,7 +5,7 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
 
 use super::GpuStream;
 use super::driver::{self, EventRef, OwnEvent};
-use super::errors::describe;
+use super::errors;
 use super::known::{Known, Peer, RawStream};
 use crate::base::error::{Error, Result};
 
@@ -70,16 +70,16 @@ impl GpuStream {
 
     /// The error for the driver's answer to an operation on this stream.
     pub fn failure(&self, operation: &'static str, error: DriverError) -> Error {
-        Error::device_failure(format_args!("{self:?}"), operation, describe(error))
+        errors::failure(self.stream().context(), operation, error)
     }
 
-    /// A new event for [`lead`](GpuStream::lead).
-    pub fn new_event(&self) -> Result<OwnEvent> {
+    fn new_event(&self) -> Result<OwnEvent> {
         OwnEvent::new(self.stream().context()).map_err(|error| self.failure("making an event", error))
     }
 
-    /// Makes later work of `stream` wait for all work that is on this one now, by recording `event`, which is this handle's.
-    pub fn lead(&self, stream: &CudaStream, event: &OwnEvent) -> Result<()> {
+    /// Makes later work of `stream` wait for all work that is on this one now.
+    pub fn lead(&self, stream: &CudaStream) -> Result<()> {
+        let event = self.new_event()?;
         let ordered = self.memory().queue().record(event.as_ref()).and_then(|()| event.as_ref().precede(stream));
         ordered.map_err(|error| self.failure("ordering a stream behind another one", error))
     }

@@ -2,50 +2,48 @@
 //! other crates.
 
 #[cfg(feature = "foreign")]
-use std::sync::PoisonError;
-
 #[cfg(feature = "foreign")]
 use hashbrown::HashSet;
 
 #[cfg(feature = "foreign")]
+use super::handle::Handle;
+#[cfg(feature = "foreign")]
 use crate::base::per_thread::THREAD;
 use crate::base::per_thread::with_flag;
 #[cfg(feature = "foreign")]
-use crate::base::sync::{LazyLock, Mutex, MutexGuard};
+use crate::base::sync::{LazyLock, Mutex, lock};
 
 /// Makes a call that allocates from the driver.
 pub(crate) fn own_call<R>(call: impl FnOnce() -> R) -> R {
     with_flag(|thread| &thread.cuda.is_own, call)
 }
 
-/// Whether the calling thread is in such a call.
-#[cfg(feature = "foreign")]
-#[inline]
-pub(crate) fn is_own_call() -> bool {
-    THREAD.with(|thread| thread.cuda.is_own.get())
-}
-
 /// The addresses of memory that this crate got from the driver's allocator.
 #[cfg(feature = "foreign")]
-fn own_memory() -> MutexGuard<'static, HashSet<u64>> {
-    static OWN: LazyLock<Mutex<HashSet<u64>>> = LazyLock::new(Mutex::default);
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static OWN: LazyLock<Mutex<HashSet<u64>>> = LazyLock::new(Mutex::default);
 
 /// Notes that the driver allocated memory for this crate.
 pub(super) fn note_own(_address: u64) {
     #[cfg(feature = "foreign")]
-    own_memory().insert(_address);
+    lock(&OWN).insert(_address);
 }
 
 /// Notes that memory no longer belongs to this crate: it is being freed, or other code owns it now and frees it.
 pub(crate) fn disown(_address: u64) {
     #[cfg(feature = "foreign")]
-    own_memory().remove(&_address);
+    lock(&OWN).remove(&_address);
 }
 
-/// Whether the driver allocated memory at this address for this crate, so nobody else may free it.
 #[cfg(feature = "foreign")]
-pub(crate) fn is_own_memory(address: u64) -> bool {
-    own_memory().contains(&address)
+impl Handle {
+    /// Whether the calling thread is in a call that the engine itself makes to the driver's allocator.
+    #[inline]
+    pub fn is_own_call() -> bool {
+        THREAD.with(|thread| thread.cuda.is_own.get())
+    }
+
+    /// Whether the driver allocated memory at this address for the engine, so nobody else may free it.
+    pub fn is_own_memory(address: u64) -> bool {
+        lock(&OWN).contains(&address)
+    }
 }

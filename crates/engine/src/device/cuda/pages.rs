@@ -11,7 +11,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute, CUmemAccessDesc, CUmemAlloca
 use cudarc::driver::{CudaContext, DriverError, result};
 
 use super::driver;
-use super::errors::describe;
+use super::errors::{describe, failure};
 use super::own_calls::own_call;
 use crate::base::error::{Error, Result};
 use crate::device::{ALIGNMENT, Unfinished, VirtualMemory};
@@ -48,13 +48,16 @@ impl CudaPages {
 
     /// Makes `call` with the context current.
     fn call(&self, bytes: u64, operation: &'static str, call: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
-        let name = format_args!("cuda:{}", self.context.ordinal()).to_string();
         driver::bind(&self.context).and_then(|()| call()).map_err(|error| match error.0 {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-                let short = Error::out_of_memory(name, bytes as usize, describe(error));
+                let short = Error::out_of_memory(
+                    format_args!("cuda:{}", self.context.ordinal()),
+                    bytes as usize,
+                    describe(error),
+                );
                 if self.capacity > 0 { short.of_capacity(self.capacity) } else { short }
             }
-            _ => Error::device_failure(name, operation, describe(error)),
+            _ => failure(&self.context, operation, error),
         })
     }
 }

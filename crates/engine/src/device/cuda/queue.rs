@@ -1,7 +1,7 @@
 //! The queue of a stream on a GPU. This crate holds some queues. Others belong to other code, which may end them.
 //!
 //! A *held* stream lives as long as its handle here. A *lent* stream belongs to another library, or is a thread's own (the per-thread
-//! default stream). It may end at any time, while memory still refers to it. The code that first learns of the end calls [`Queue::end`].
+//! default stream). It may end at any time, while memory still refers to it. The code that first learns of the end calls [`CudaQueue::end`].
 //! From then on an *heir*, a stream that lives as long as the process, stands for the work so far, and later calls of the queue go to the
 //! heir.
 //!
@@ -18,10 +18,10 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
 use super::driver::{self, EventRef, OwnEvent};
 use super::known::RawStream;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, lock};
 
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct CudaQueue {
     stream: Arc<CudaStream>,
     lent: Option<Lent>,
 }
@@ -35,22 +35,22 @@ struct Lent {
     heir: RwLock<Option<Arc<CudaStream>>>,
 }
 
-impl Queue {
+impl CudaQueue {
     /// The queue of a stream that lives as long as `stream`.
-    pub(super) fn held(stream: Arc<CudaStream>) -> Queue {
-        Queue { stream, lent: None }
+    pub(super) fn held(stream: Arc<CudaStream>) -> CudaQueue {
+        CudaQueue { stream, lent: None }
     }
 
     /// The queue of a stream that its owner may end at any time.
     #[cfg(feature = "foreign")]
-    pub(super) fn lent(stream: Arc<CudaStream>) -> Queue {
-        Queue { stream, lent: Some(Lent { thread: None, heir: RwLock::default() }) }
+    pub(super) fn lent(stream: Arc<CudaStream>) -> CudaQueue {
+        CudaQueue { stream, lent: Some(Lent { thread: None, heir: RwLock::default() }) }
     }
 
     /// The calling thread's own queue. `stream` has the handle that means it on this thread.
-    pub(super) fn of_this_thread(stream: Arc<CudaStream>) -> Queue {
+    pub(super) fn of_this_thread(stream: Arc<CudaStream>) -> CudaQueue {
         let thread = Some(std::thread::current().id());
-        Queue { stream, lent: Some(Lent { thread, heir: RwLock::default() }) }
+        CudaQueue { stream, lent: Some(Lent { thread, heir: RwLock::default() }) }
     }
 
     /// cudarc's object, for its context and handle.
@@ -194,7 +194,7 @@ impl Queue {
 /// The stream that stands for the ended streams of a context. It has no work of its own and lives as long as the process.
 fn heir_of(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
     static HEIRS: Mutex<Vec<Arc<CudaStream>>> = Mutex::new(Vec::new());
-    let mut heirs = HEIRS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut heirs = lock(&HEIRS);
     if let Some(heir) = heirs.iter().find(|heir| heir.context().cu_ctx() == context.cu_ctx()) {
         return Ok(heir.clone());
     }

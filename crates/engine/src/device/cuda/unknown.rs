@@ -11,9 +11,9 @@ use cudarc::driver::{CudaContext, DriverError, result, sys::CUresult};
 
 use super::GpuStream;
 use super::driver::{self, OwnEvent};
-use super::errors::describe;
+use super::errors::failure;
 use super::known::Known;
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::sync::Mutex;
 use crate::device::event::Event;
 use crate::device::unknown::{IsDone, UnknownWork};
@@ -68,15 +68,13 @@ impl UnknownWork for AnyWork {
             Err(DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED | CUresult::CUDA_ERROR_NOT_PERMITTED)) => {
                 Ok(None)
             }
-            Err(error) => Err(failure(&self.context, error)),
+            Err(error) => Err(failure(&self.context, WAITING, error)),
         }
     }
 }
 
-fn failure(context: &CudaContext, error: DriverError) -> Error {
-    let device = format_args!("cuda:{}", context.ordinal()).to_string();
-    Error::device_failure(device, "waiting for a context", describe(error))
-}
+/// The operation that an error names.
+const WAITING: &str = "waiting for a context";
 
 /// Marks the end of all work that a context has got so far.
 fn mark(context: &Arc<CudaContext>) -> Result<IsDone, DriverError> {
@@ -100,10 +98,10 @@ fn wait_aside(context: &Arc<CudaContext>) -> Result<IsDone, DriverError> {
     started.map_err(|_| DriverError(CUresult::CUDA_ERROR_OPERATING_SYSTEM))?;
     let (answer, context) = (Mutex::new(answer), context.clone());
     Ok(Box::new(move || match answer.lock().map(|answer| answer.try_recv()) {
-        Ok(Ok(waited)) => waited.map(|()| true).map_err(|error| failure(&context, error)),
+        Ok(Ok(waited)) => waited.map(|()| true).map_err(|error| failure(&context, WAITING, error)),
         Ok(Err(TryRecvError::Empty)) => Ok(false),
         Ok(Err(TryRecvError::Disconnected)) | Err(_) => {
-            Err(failure(&context, DriverError(CUresult::CUDA_ERROR_OPERATING_SYSTEM)))
+            Err(failure(&context, WAITING, DriverError(CUresult::CUDA_ERROR_OPERATING_SYSTEM)))
         }
     }))
 }

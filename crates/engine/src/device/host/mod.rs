@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub(super) use self::memory::HostMemory;
 use self::memory::memory;
-use self::queue::Queue;
+use self::queue::HostQueue;
 use self::queued::Queued;
 use super::memory::Memory;
 use super::stream::Stream;
@@ -43,7 +43,7 @@ impl HostStream {
     /// [`is_unavailable`](crate::Error::is_unavailable) if the system cannot start a thread.
     pub fn start() -> Result<HostStream> {
         static MEMORY: OnceLock<Arc<Memory>> = OnceLock::new();
-        let queue = Queue::start()?;
+        let queue = HostQueue::start()?;
         let memory = MEMORY.get_or_init(|| memory().into()).clone();
         // SAFETY: the range maps memory of this process, and streams over the same `Memory` allocate memory of this process. The work of
         // each of them can use all of it.

@@ -15,13 +15,13 @@ use std::thread::{Builder, ThreadId, current};
 
 use crate::base::error::{Error, Result, panic_text};
 use crate::base::held::assert_nothing_held;
-use crate::base::sync::{Condvar, Mutex, OnceLock};
+use crate::base::sync::{Condvar, Mutex, OnceLock, lock};
 use crate::device::stream::WeakStream;
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// The end of the queue that takes new work. After its drop, the thread finishes the remaining work and ends.
-pub(super) struct Queue {
+pub(super) struct HostQueue {
     /// Locked so that the numbers follow the order of the queue.
     end: Mutex<Sender<Work>>,
     progress: Arc<Progress>,
@@ -40,12 +40,12 @@ pub(super) struct Progress {
     stream: OnceLock<WeakStream>,
 }
 
-impl Queue {
+impl HostQueue {
     /// Starts a queue and its thread.
     ///
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) if the system cannot start a thread.
-    pub(super) fn start() -> Result<Queue> {
+    pub(super) fn start() -> Result<HostQueue> {
         let (end, pieces) = channel();
         let progress = Arc::new(Progress::default());
         let own = progress.clone();
@@ -54,7 +54,7 @@ impl Queue {
             Error::unavailable("another stream of the host", error, "drop streams, or work on `Host::new()`")
         })?;
         let _ = progress.worker.set(thread.thread().id());
-        Ok(Queue { end: Mutex::new(end), progress })
+        Ok(HostQueue { end: Mutex::new(end), progress })
     }
 
     /// Makes this stream keep later failures.
@@ -64,7 +64,7 @@ impl Queue {
 
     pub(super) fn push(&self, work: impl FnOnce() + Send + 'static) {
         let work: Work = Box::new(work);
-        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = lock(&self.end);
         self.progress.queued.fetch_add(1, SeqCst);
         let sent = end.send(work);
         drop(end);
@@ -92,7 +92,7 @@ impl Progress {
             std::mem::forget(reason);
         }
         self.done.fetch_add(1, SeqCst);
-        drop(self.sleep.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lock(&self.sleep));
         self.ended.notify_all();
     }
 
@@ -121,7 +121,7 @@ impl Progress {
 
     /// Sleeps until the piece with this number has ended.
     pub(super) fn wait(&self, piece: u64) {
-        let mut sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleep = lock(&self.sleep);
         while !self.is_done(piece) {
             sleep = self.ended.wait(sleep).unwrap_or_else(PoisonError::into_inner);
         }
@@ -155,9 +155,9 @@ impl Progress {
     }
 }
 
-impl fmt::Debug for Queue {
+impl fmt::Debug for HostQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Queue {:?}", self.progress)
+        write!(f, "HostQueue {:?}", self.progress)
     }
 }
 

@@ -6,17 +6,17 @@ use std::slice::from_raw_parts;
 use std::sync::{Arc, PoisonError};
 
 use super::memory::HostMemory;
-use super::queue::{Progress, Queue};
+use super::queue::{HostQueue, Progress};
 use crate::base::error::{Error, Result};
 #[cfg(debug_assertions)]
 use crate::base::held::assert_nothing_held;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, lock};
 use crate::device::mark::Moment;
 use crate::device::{Backend, Copies, Event, Mark};
 
 /// Memory of the process whose uses a queue orders.
 #[derive(Debug)]
-pub(super) struct Queued(pub(super) Queue);
+pub(super) struct Queued(pub(super) HostQueue);
 
 /// The destructor of a backend may be code of the program, so this one checks the same rule.
 #[cfg(debug_assertions)]
@@ -59,7 +59,7 @@ struct QueueEvent(Mutex<Option<(Arc<Progress>, u64)>>);
 
 impl QueueEvent {
     fn place(&self) -> Option<(Arc<Progress>, u64)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }
 
@@ -134,7 +134,7 @@ unsafe impl Backend for Queued {
     }
 
     fn copies(&self) -> Result<Option<Copies>> {
-        let queue: Arc<dyn Backend> = Arc::new(Queued(Queue::start()?));
+        let queue: Arc<dyn Backend> = Arc::new(Queued(HostQueue::start()?));
         Ok(Some(Copies { device: queue.clone(), host: queue }))
     }
 

@@ -5,13 +5,13 @@
 #![cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "graphs alone reserve memory, and CUDA alone has them"))]
 
 use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, PoisonError};
 
 use super::{NEXT_STREAM, NOT_READY, Stream, StreamState};
 use crate::base::error::{Error, Result};
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, lock};
 
 /// The state of a stream whose memory is reserved.
 pub(super) struct Reserved {
@@ -95,7 +95,7 @@ impl Stream {
     /// Keeps a value until the reservation ends. Returns the value if the reservation has ended or never existed.
     pub(crate) fn keep_reserved<T: Any + Send>(&self, what: Box<T>) -> Result<(), Box<T>> {
         let Some(Reserved { kept, .. }) = &self.0.reserved else { return Err(what) };
-        match &mut *kept.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &mut *lock(kept) {
             Some(kept) => kept.push(what),
             None => return Err(what),
         }
@@ -105,7 +105,7 @@ impl Stream {
     /// Ends the reservation and returns the kept values.
     pub(crate) fn end_reservation(&self) -> Kept {
         let kept = self.0.reserved.as_ref().map(|reserved| &reserved.kept);
-        let kept = kept.and_then(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let kept = kept.and_then(|kept| lock(kept).take());
         kept.unwrap_or_default()
     }
 }

@@ -1,7 +1,7 @@
 //! Long handles of which a block needs only a part.
 
 use super::super::handles::IdleHandle;
-use super::super::{Cut, Limit, Range, RangeBlock, Tag};
+use super::super::{Cut, GatherLimit, Range, RangeBlock, Tag};
 use super::device::{Device, GRANULE};
 use super::failure::{consistent, picture};
 
@@ -23,8 +23,8 @@ fn free(range: &mut Range<Device>, blocks: impl IntoIterator<Item = RangeBlock>)
     blocks.into_iter().for_each(|block| assert_eq!(range.free(block, Tag::NOBODY), LONG * GRANULE));
 }
 
-fn limit(cut: Cut) -> Limit {
-    Limit { aim: 0, most: u64::MAX, cut }
+fn limit(cut: Cut) -> GatherLimit {
+    GatherLimit { aim: 0, most: u64::MAX, cut }
 }
 
 #[test]

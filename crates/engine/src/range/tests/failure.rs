@@ -7,7 +7,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Backing, Cut, Limit, Range, RangeBlock, RangeSpan, SpanState, Stats, Tag};
+use super::super::{Backing, Cut, GatherLimit, Range, RangeBlock, RangeSpan, SpanState, Stats, Tag};
 use super::device::{Device, GRANULE};
 use super::model::{CAPACITY, by_address};
 use super::properties::{Op, granules, ops, over, pieces};
@@ -52,7 +52,7 @@ fn run(backing: Backing, granule: u64, ops: &[Op], fails: std::ops::Range<u64>) 
                 Err(_) => {}
             },
             Op::Gather(bytes, aim, more) => {
-                match range.gather(bytes, Limit { aim, most: aim + more, cut: Cut::IfIdle }, |_| true, |_| true) {
+                match range.gather(bytes, GatherLimit { aim, most: aim + more, cut: Cut::IfIdle }, |_| true, |_| true) {
                     Ok(Some(block)) => blocks.push(block),
                     Ok(None) => assert_eq!(picture(&range), before),
                     Err(_) => {

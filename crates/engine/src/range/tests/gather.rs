@@ -1,6 +1,6 @@
 //! Large blocks out of fragmented memory: where the pages come from, and which memory stays.
 
-use super::super::{Backing, Limit, Range, RangeBlock, RangeError, SpanState, Tag};
+use super::super::{Backing, GatherLimit, Range, RangeBlock, RangeError, SpanState, Tag};
 use super::device::{Device, GRANULE, Refusal};
 use super::failure::{consistent, picture};
 use super::model::by_address;
@@ -26,7 +26,7 @@ fn starts(range: &Range<Device>, state: SpanState) -> Vec<u64> {
 #[test]
 fn pages_move_from_the_highest_free_spans() {
     let (mut range, _pinned) = fragmented();
-    let block = range.gather(8 * GRANULE, Limit::at(0), |_| true, |_| true).unwrap().unwrap();
+    let block = range.gather(8 * GRANULE, GatherLimit::at(0), |_| true, |_| true).unwrap().unwrap();
     assert_eq!((block.offset(), range.fit.bytes(&block)), (24 * GRANULE, Some(8 * GRANULE)));
     let stats = range.stats;
     assert_eq!((stats.reserved, stats.peak_reserved, stats.unmap_calls), (24 * GRANULE, 24 * GRANULE, 8));
@@ -39,26 +39,26 @@ fn pages_move_from_the_highest_free_spans() {
 fn what_is_not_enough_is_left_alone() {
     let (mut range, _pinned) = fragmented();
     let before = (picture(&range), range.stats);
-    assert_eq!(range.gather(13 * GRANULE, Limit::at(0), |_| true, |_| true), Ok(None));
-    assert_eq!(range.gather(15 * GRANULE, Limit::at(26 * GRANULE), |_| true, |_| true), Ok(None));
-    assert_eq!(range.gather(MEMORY, Limit::at(u64::MAX), |_| true, |_| true), Ok(None));
-    assert_eq!(range.gather(u64::MAX, Limit::at(u64::MAX), |_| true, |_| true), Ok(None));
+    assert_eq!(range.gather(13 * GRANULE, GatherLimit::at(0), |_| true, |_| true), Ok(None));
+    assert_eq!(range.gather(15 * GRANULE, GatherLimit::at(26 * GRANULE), |_| true, |_| true), Ok(None));
+    assert_eq!(range.gather(MEMORY, GatherLimit::at(u64::MAX), |_| true, |_| true), Ok(None));
+    assert_eq!(range.gather(u64::MAX, GatherLimit::at(u64::MAX), |_| true, |_| true), Ok(None));
     assert_eq!((picture(&range), range.stats), before);
 }
 
 #[test]
 fn only_what_is_over_the_limit_is_unmapped() {
     let (mut range, _pinned) = fragmented();
-    let _block = range.gather(8 * GRANULE, Limit::at(27 * GRANULE), |_| true, |_| true).unwrap().unwrap();
+    let _block = range.gather(8 * GRANULE, GatherLimit::at(27 * GRANULE), |_| true, |_| true).unwrap().unwrap();
     assert_eq!((range.stats.reserved, range.stats.unmap_calls), (27 * GRANULE, 5));
     let (mut range, _pinned) = fragmented();
-    let _block = range.gather(8 * GRANULE, Limit::at(32 * GRANULE), |_| true, |_| true).unwrap().unwrap();
+    let _block = range.gather(8 * GRANULE, GatherLimit::at(32 * GRANULE), |_| true, |_| true).unwrap().unwrap();
     assert_eq!((range.stats.reserved, range.stats.unmap_calls), (32 * GRANULE, 0));
 }
 
 #[test]
 fn the_rest_is_mapped_once_all_that_is_free_has_moved() {
-    let limit = Limit { aim: 0, ..Limit::at(26 * GRANULE) };
+    let limit = GatherLimit { aim: 0, ..GatherLimit::at(26 * GRANULE) };
     let (mut range, _pinned) = fragmented();
     let _block = range.gather(14 * GRANULE, limit, |_| true, |_| true).unwrap().unwrap();
     assert_eq!((range.stats.reserved, range.stats.unmap_calls), (26 * GRANULE, 12));
@@ -72,7 +72,7 @@ fn the_rest_is_mapped_once_all_that_is_free_has_moved() {
 #[test]
 fn what_fits_is_taken_as_it_is() {
     let (mut range, _pinned) = fragmented();
-    let block = range.gather(2 * GRANULE, Limit::at(0), |_| true, |_| true).unwrap().unwrap();
+    let block = range.gather(2 * GRANULE, GatherLimit::at(0), |_| true, |_| true).unwrap().unwrap();
     assert_eq!((block.offset(), range.stats.map_calls), (0, 24));
 }
 
@@ -81,7 +81,7 @@ fn the_free_tail_stays_where_it_is() {
     let (mut range, mut pinned) = fragmented();
     range.free(pinned.pop().unwrap(), Tag::NOBODY);
     // The last 4 granules are free, so a block of 5 lacks 1.
-    let block = range.gather(5 * GRANULE, Limit::at(0), |_| true, |_| true).unwrap().unwrap();
+    let block = range.gather(5 * GRANULE, GatherLimit::at(0), |_| true, |_| true).unwrap().unwrap();
     assert_eq!((block.offset(), range.stats.unmap_calls), (20 * GRANULE, 1));
     assert_eq!(range.stats.reserved, 24 * GRANULE);
     consistent(&range);
@@ -91,7 +91,7 @@ fn the_free_tail_stays_where_it_is() {
 fn pages_in_use_stay() {
     let (mut range, _pinned) = fragmented();
     let before = (picture(&range), range.stats);
-    assert_eq!(range.gather(8 * GRANULE, Limit::at(0), |_| true, |_| false), Ok(None));
+    assert_eq!(range.gather(8 * GRANULE, GatherLimit::at(0), |_| true, |_| false), Ok(None));
     assert_eq!((picture(&range), range.stats), before);
     assert_eq!(range.trim(0, |_| false), Ok(0));
     assert_eq!(range.stats.reserved, before.1.reserved);
@@ -106,13 +106,13 @@ fn after_a_call_that_failed_the_next_gather_succeeds() {
             let calls = range.pages.calls;
             range.pages.fails = calls + failing..calls + failing + row;
             assert_eq!(
-                range.gather(8 * GRANULE, Limit::at(0), |_| true, |_| true),
+                range.gather(8 * GRANULE, GatherLimit::at(0), |_| true, |_| true),
                 Err(RangeError::Pages(Refusal::Injected))
             );
             consistent(&range);
             assert_eq!(range.stats.live, 12 * GRANULE);
             range.pages.fails = 0..0;
-            let block = range.gather(8 * GRANULE, Limit::at(24 * GRANULE), |_| true, |_| true).unwrap().unwrap();
+            let block = range.gather(8 * GRANULE, GatherLimit::at(24 * GRANULE), |_| true, |_| true).unwrap().unwrap();
             assert!(range.stats.peak_reserved <= 24 * GRANULE);
             consistent(&range);
             pinned.into_iter().chain([block]).for_each(|block| assert!(range.free(block, Tag::NOBODY) > 0));
@@ -129,8 +129,8 @@ fn few_idle_chunks_make_a_new_one() {
     let mut blocks = blocks.into_iter();
     blocks.by_ref().take(3).for_each(|block| assert!(range.free(block, Tag::NOBODY) > 0));
     let _live = blocks.next();
-    assert_eq!(range.gather(12 * GRANULE, Limit::at(0), |_| true, |_| true), Ok(None));
-    let block = range.gather(8 * GRANULE, Limit::at(0), |_| true, |_| true).unwrap().unwrap();
+    assert_eq!(range.gather(12 * GRANULE, GatherLimit::at(0), |_| true, |_| true), Ok(None));
+    let block = range.gather(8 * GRANULE, GatherLimit::at(0), |_| true, |_| true).unwrap().unwrap();
     assert_eq!(range.fit.bytes(&block), Some(8 * GRANULE));
     // The chunk of 6 was unmapped, and the shorter one of the two that suffice together with it.
     let mut chunks: Vec<u64> = range.pages.mapped.values().map(|bytes| bytes / GRANULE).collect();

@@ -12,7 +12,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Backing, Cut, Limit, Range, RangeBlock, RangeError, Tag};
+use super::super::{ALIGN, Backing, Cut, GatherLimit, Range, RangeBlock, RangeError, Tag};
 use super::device::{Device, GRANULE, Refusal};
 use super::model::{CAPACITY, Model};
 
@@ -108,8 +108,11 @@ impl Pair {
             Op::Trim(keep) => self.trim(pinned + keep),
             Op::Gather(bytes, aim, more) => {
                 let memory = self.range.pages.memory;
-                let limit =
-                    Limit { aim: (pinned + aim).min(memory), most: (pinned + aim + more).min(memory), cut: Cut::Never };
+                let limit = GatherLimit {
+                    aim: (pinned + aim).min(memory),
+                    most: (pinned + aim + more).min(memory),
+                    cut: Cut::Never,
+                };
                 self.gather(bytes, limit);
             }
         }
@@ -170,7 +173,7 @@ impl Pair {
         }
     }
 
-    fn gather(&mut self, bytes: u64, limit: Limit) {
+    fn gather(&mut self, bytes: u64, limit: GatherLimit) {
         let before = self.range.pages.clone();
         let rounded = bytes.max(1).checked_next_multiple_of(ALIGN);
         let best = rounded.and_then(|bytes| self.model.best_fit(&before, bytes));

@@ -1,10 +1,10 @@
 //! Rooms: no other block comes to lie where a block is to grow, and addresses of rooms are used again.
 
-use super::super::{Cut, GrowthRoom, Limit, Range, RangeBlock, Tag};
+use super::super::{Cut, GatherLimit, GrowthRoom, Range, RangeBlock, Tag};
 use super::device::{Device, GRANULE};
 
 const MEMORY: u64 = 4096 * GRANULE;
-const NO_LIMIT: Limit = Limit { aim: u64::MAX, most: u64::MAX, cut: Cut::Never };
+const NO_LIMIT: GatherLimit = GatherLimit { aim: u64::MAX, most: u64::MAX, cut: Cut::Never };
 
 fn wide() -> Range<Device> {
     Range::span(Device::new(MEMORY), 64 * MEMORY)

@@ -1,6 +1,6 @@
 //! The range of a device, with streams behind it.
 
-use super::super::{DeviceRange, Limit, RangeState, WaitFor};
+use super::super::{DeviceRange, GatherLimit, RangeState, WaitFor};
 use crate::device::Virtual;
 
 const GRANULE: u64 = 2 << 20;
@@ -21,8 +21,8 @@ fn a_block_is_gathered_taken_apart_and_given_back() {
     range.free(stream, high.block);
     assert_eq!(occupancy(range), [10, 2, 10]);
 
-    assert!(range.gather(stream, 9 * GRANULE, Limit::at(10 * GRANULE)).unwrap().is_none());
-    let gathered = range.gather(stream, 6 * GRANULE, Limit::at(10 * GRANULE)).unwrap().unwrap();
+    assert!(range.gather(stream, 9 * GRANULE, GatherLimit::at(10 * GRANULE)).unwrap().is_none());
+    let gathered = range.gather(stream, 6 * GRANULE, GatherLimit::at(10 * GRANULE)).unwrap().unwrap();
     assert_eq!((gathered.calls, gathered.address), (6 + 6, last.address + GRANULE));
     assert_eq!(occupancy(range), [10, 8, 10]);
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::{ALIGN, Backing, Limit, Range, RangeBlock};
+use super::super::{ALIGN, Backing, GatherLimit, Range, RangeBlock};
 use super::device::{Device, GRANULE, Refusal};
 use super::model::Model;
 use super::properties::range;
@@ -57,7 +57,7 @@ impl Program {
         let me: Member = streams.attend(&handles[stream]);
         let may_use = |tag| streams.may_use(me, tag);
         let found = match gathers {
-            true => range.gather(bytes, Limit::at(MEMORY), may_use, |_| false).unwrap_or(None),
+            true => range.gather(bytes, GatherLimit::at(MEMORY), may_use, |_| false).unwrap_or(None),
             false => match range.reuse_if(bytes, 16, |tag| Ok::<_, Refusal>(may_use(tag))).unwrap() {
                 None => range.extend(bytes, may_use).ok(),
                 found => found,

@@ -86,7 +86,6 @@ pub(super) struct OffOrder {
 }
 
 /// The position that a request belongs to.
-#[derive(Debug)]
 enum Match<'a> {
     /// The next one, which has no place.
     Placeless,

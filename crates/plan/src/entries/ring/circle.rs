@@ -51,13 +51,6 @@ struct Hand {
     next: u32,
 }
 
-/// The last slot of a region, and the slot before it.
-#[derive(Clone, Copy, Debug)]
-struct End {
-    before: u32,
-    last: u32,
-}
-
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -219,22 +212,23 @@ impl Circle {
             self.put_hand_behind(place);
             return place;
         };
-        let end = self.merged(last).last;
+        let end = self.merged(last).1;
         let place = self.place(Slot { next: self.slots[end as usize].next, ..border });
         self.slots[end as usize].next = place;
         self.put_hand_behind(place);
         place
     }
 
-    /// Merges free neighbours in the region behind a border, and returns its end. The hand then holds nothing.
-    fn merged(&mut self, border: u32) -> End {
+    /// Merges free neighbours in the region behind a border. Returns its last slot, and before it the slot before that. The hand then holds
+    /// nothing.
+    fn merged(&mut self, border: u32) -> (u32, u32) {
         self.let_go();
         let (mut before, mut last) = (border, border);
         loop {
             let Slot { state, next, .. } = self.slots[last as usize];
             let Slot { state: next_state, bytes, next: behind, .. } = self.slots[next as usize];
             match (state, next_state) {
-                (_, State::Border) => return End { before, last },
+                (_, State::Border) => return (before, last),
                 (State::Free, State::Free) => {
                     self.slots[last as usize].bytes += bytes;
                     self.unlink(last, next, behind);
@@ -258,13 +252,13 @@ impl Circle {
 
     /// The last slot of the region behind a border.
     pub(super) fn last(&mut self, border: u32) -> Slot {
-        let End { last, .. } = self.merged(border);
+        let (_, last) = self.merged(border);
         self.slots[last as usize]
     }
 
     /// Adds bytes, which begin at this address, to the end of the region behind a border. They are served next.
     pub(super) fn lengthen(&mut self, border: u32, address: u64, bytes: u64) {
-        let End { before, last } = self.merged(border);
+        let (before, last) = self.merged(border);
         let Slot { state, next, .. } = self.slots[last as usize];
         if state == State::Free {
             self.slots[last as usize].bytes += bytes;
@@ -277,7 +271,7 @@ impl Circle {
 
     /// Cuts the last slot of the region behind a border, which is free, to this many bytes.
     pub(super) fn shorten_last(&mut self, border: u32, left: u64) {
-        let End { before, last } = self.merged(border);
+        let (before, last) = self.merged(border);
         self.slots[last as usize].bytes = left;
         if left == 0 {
             self.unlink(before, last, self.slots[last as usize].next);

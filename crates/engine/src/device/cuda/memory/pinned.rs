@@ -5,7 +5,7 @@
 //! waits for.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cudarc::driver::{DriverError, sys};
 
@@ -13,7 +13,7 @@ use super::super::driver;
 use super::super::errors::describe;
 use super::CudaMemory;
 use crate::base::error::{Error, Result};
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, lock};
 use crate::device::backend::Backend;
 use crate::device::event::Event;
 use crate::device::host::HostMemory;
@@ -26,10 +26,7 @@ struct Pageable {
 }
 
 /// All memory that could not be pinned, by its address, since any queue of the same GPU may free it.
-fn pageable() -> MutexGuard<'static, BTreeMap<u64, Pageable>> {
-    static PAGEABLE: Mutex<BTreeMap<u64, Pageable>> = Mutex::new(BTreeMap::new());
-    PAGEABLE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static PAGEABLE: Mutex<BTreeMap<u64, Pageable>> = Mutex::new(BTreeMap::new());
 
 /// The host's side of a queue for copies.
 #[derive(Debug)]
@@ -51,7 +48,7 @@ impl Pinned {
             let why = format!("the driver pins no more: {}; {error}", describe(refused));
             Error::out_of_memory("the host", bytes, why)
         })?;
-        pageable().insert(address, Pageable { bytes, context: self.context() });
+        lock(&PAGEABLE).insert(address, Pageable { bytes, context: self.context() });
         Ok(address)
     }
 }
@@ -73,7 +70,7 @@ unsafe impl Backend for Pinned {
 
     unsafe fn free(&self, address: u64, _bytes: usize) -> Result<()> {
         self.0.synchronize()?;
-        let taken = pageable().remove(&address);
+        let taken = lock(&PAGEABLE).remove(&address);
         if let Some(Pageable { bytes, .. }) = taken {
             // SAFETY: `allocate_pageable` allocated this many bytes at this address and noted them, and the note is removed once. The
             // caller frees memory that only work of this queue may still use, and that work is done.
@@ -107,7 +104,7 @@ unsafe impl Backend for Pinned {
 
     fn pageable_bytes(&self) -> u64 {
         let mine = self.context();
-        pageable().values().filter(|memory| memory.context == mine).map(|memory| memory.bytes as u64).sum()
+        lock(&PAGEABLE).values().filter(|memory| memory.context == mine).map(|memory| memory.bytes as u64).sum()
     }
 
     fn synchronize(&self) -> Result<()> {
