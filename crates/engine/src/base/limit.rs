@@ -47,8 +47,6 @@ pub struct Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LimitKind {
-    /// No limit.
-    None,
     /// Bytes.
     Hard,
     /// Bytes, softly.
@@ -59,7 +57,14 @@ pub enum LimitKind {
     SoftShare,
     /// A share that is no number from 0 to 1, or a text that is no limit.
     Invalid,
+    /// No limit.
+    None,
 }
+
+/// The bits of a packed limit that its amount has.
+const AMOUNT_BITS: u32 = 61;
+/// The largest packed amount: 2 EiB.
+const AMOUNTS: u64 = (1 << AMOUNT_BITS) - 1;
 
 /// The whole of a device's memory, in the unit of shares.
 const WHOLE: u64 = 1_000_000_000;
@@ -182,9 +187,28 @@ impl Limit {
         }
     }
 
-    /// The limit with these [`parts`](Limit::parts).
-    pub(crate) const fn of_parts((amount, kind): (u64, LimitKind)) -> Limit {
-        Limit { amount, kind }
+    /// The limit in one word: what the amount counts is in the upper bits, and the amount in all others.
+    pub(crate) const fn packed(self) -> u64 {
+        let (amount, kind) = (self.amount, self.kind as u64);
+        match self.kind {
+            LimitKind::None => u64::MAX,
+            // No device has as much.
+            LimitKind::Hard | LimitKind::Soft if amount > AMOUNTS => u64::MAX,
+            _ => (kind << AMOUNT_BITS) | (amount & AMOUNTS),
+        }
+    }
+
+    /// The limit of this word.
+    pub(crate) const fn of_packed(word: u64) -> Limit {
+        let kind = match word >> AMOUNT_BITS {
+            0 => LimitKind::Hard,
+            1 => LimitKind::Soft,
+            2 => LimitKind::HardShare,
+            3 => LimitKind::SoftShare,
+            4 => LimitKind::Invalid,
+            _ => return Limit::NONE,
+        };
+        Limit { amount: word & AMOUNTS, kind }
     }
 
     /// Its amount and what that counts.

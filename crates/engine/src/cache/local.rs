@@ -77,8 +77,8 @@ impl Local {
     }
 
     /// Applies these settings from now on. An entry that keeps nothing does not change how blocks of other entries are kept.
-    fn follow(&mut self, shared: &Shared, Terms { recycle, limit, limit_kind }: Terms) {
-        self.limit.set(limit, limit_kind);
+    fn follow(&mut self, shared: &Shared, Terms { recycle, limit }: Terms) {
+        self.limit.set(limit);
         if recycle != self.recycle && recycle != Recycle::Off {
             self.recycle = recycle;
             shared.note_keeping(recycle == Recycle::Keyed);

@@ -7,8 +7,8 @@ use crate::device::Memory;
 pub(super) struct ScopeLimit {
     /// The bytes that it allows; `u64::MAX` for no limit, and for a share until the scope has asked a device.
     most: u64,
-    /// The newest entry set it with these parts.
-    set: (u64, LimitKind),
+    /// The packed limit of the newest entry.
+    set: u64,
     /// The device that a share was computed for last, and the size of the smallest device that the scope asked.
     device: u64,
     size: u64,
@@ -17,7 +17,7 @@ pub(super) struct ScopeLimit {
 impl Default for ScopeLimit {
     fn default() -> ScopeLimit {
         // No device has this id.
-        ScopeLimit { most: u64::MAX, set: Limit::NONE.parts(), device: 0, size: u64::MAX }
+        ScopeLimit { most: u64::MAX, set: Limit::NONE.packed(), device: 0, size: u64::MAX }
     }
 }
 
@@ -30,19 +30,25 @@ impl ScopeLimit {
 
     /// Whether more than that is reserved where nothing idle goes back.
     pub(super) fn is_soft(&self) -> bool {
-        self.set.1.is_soft()
+        self.kind().is_soft()
     }
 
     /// An entry sets it.
     #[inline]
-    pub(super) fn set(&mut self, amount: u64, kind: LimitKind) {
-        self.set = (amount, kind);
-        self.most = if kind.is_in_bytes() { amount } else { self.of_share() };
+    pub(super) fn set(&mut self, packed: u64) {
+        self.set = packed;
+        self.most = if packed == u64::MAX { u64::MAX } else { self.of_limit() };
     }
 
-    #[cold]
-    fn of_share(&self) -> u64 {
-        let (share, kind) = self.set;
+    fn kind(&self) -> LimitKind {
+        Limit::of_packed(self.set).parts().1
+    }
+
+    fn of_limit(&self) -> u64 {
+        let (share, kind) = Limit::of_packed(self.set).parts();
+        if kind.is_in_bytes() {
+            return share;
+        }
         let is_known = self.size < u64::MAX && kind != LimitKind::Invalid;
         if is_known { share_of(share, self.size) } else { u64::MAX }
     }
@@ -50,7 +56,7 @@ impl ScopeLimit {
     /// Whether [`learn`](ScopeLimit::learn) has to be called before memory of this device is supplied.
     #[inline]
     pub(super) fn asks_for(&self, memory: &Memory) -> bool {
-        !self.set.1.is_in_bytes() && self.device != memory.id()
+        !self.kind().is_in_bytes() && self.device != memory.id()
     }
 
     /// Computes a share for a device that supplies the scope. With several devices it is a share of the smallest one.
@@ -60,9 +66,9 @@ impl ScopeLimit {
     #[cold]
     pub(super) fn learn(&mut self, memory: &Memory) -> Result<()> {
         let size = memory.size();
-        Limit::of_parts(self.set).bytes(size)?;
+        Limit::of_packed(self.set).bytes(size)?;
         self.size = self.size.min(size.unwrap_or(u64::MAX));
-        self.most = self.of_share();
+        self.most = self.of_limit();
         self.device = memory.id();
         Ok(())
     }
@@ -78,7 +84,7 @@ mod tests {
         let [large, small] = [1000, 500].map(Virtual::new);
         let memory = |device: &Virtual| device.stream_handle().memory().clone();
         let mut limit = ScopeLimit::default();
-        let set = |limit: &mut ScopeLimit, new: Limit| limit.set(new.parts().0, new.parts().1);
+        let set = |limit: &mut ScopeLimit, new: Limit| limit.set(new.packed());
         set(&mut limit, Limit::share(0.5));
         assert_eq!((limit.most(), limit.asks_for(&memory(&large))), (u64::MAX, true));
         limit.learn(&memory(&large)).unwrap();

@@ -46,6 +46,8 @@ proptest! {
         let limits = if is_soft { [Limit::soft(bytes), Limit::soft_share(share)] } else { [Limit::hard(bytes), Limit::share(share)] };
         for limit in limits {
             prop_assert_eq!(Limit::parse(&limit.to_string()), Some(limit));
+            let packed = Limit::of_packed(limit.packed());
+            prop_assert!(packed == limit || packed == Limit::NONE && bytes >= 1 << 61, "{packed:?}");
         }
     }
 }

@@ -115,7 +115,7 @@ impl Comparison {
 mod tests {
     use super::*;
 
-    /// What is found if so many bytes are reserved without the ring, where 1600 are with it, and each entry calls the device so often.
+    /// The result if 1600 bytes are reserved with the ring, this many bytes without it, and each entry makes this many calls.
     fn verdict(bytes: u64, calls: u64) -> Verdict {
         let mut comparison = Comparison::default();
         assert_eq!((0..1000).position(|entry| comparison.is_due(entry, true)), Some(FAT as usize - 1));
