@@ -2,8 +2,8 @@
 //!
 //! A [`Placed`] array is on the device while a guard of it lives ([`fetch`](Placed::fetch), [`fetch_mut`](Placed::fetch_mut)). While
 //! nobody uses it, its [`Placement`] says where it rests: on the device, on the host, or (`Auto`) on the device until its memory is needed
-//! for something else. Copies run beside the work of the program's streams. Once two entries of a scope fetched arrays in the same order,
-//! gpucache fetches each array ahead of its use (prefetch).
+//! for something else. Copies run beside the work of the program's streams. Once two entries of a scope fetched arrays in the same order
+//! under a hard limit of the device, gpucache fetches each array ahead of its use (prefetch).
 //!
 //! ```
 //! use gpucache::{device::Virtual, offload::Placed, prelude::*};
