@@ -40,10 +40,10 @@ fn plans_reserve_hardly_more_than_the_range() {
         worst.mean,
         worst.seed
     );
-    // It is random which programs these are: one in 400 of 5,500.
+    // Which programs these are depends on chance: 4 of 10,000.
     let fat = ratios.iter().filter(|ratio| ratio.mean > 1.3).count();
-    assert!(fat <= 1 + ratios.len() / 200, "{fat} programs reserve more than 1.3 of what the range does");
-    assert!(worst.mean <= 1.6, "SEED={} reserves {:.3} of what the range does", worst.seed, worst.mean);
+    assert!(fat <= 1 + ratios.len() / 1000, "{fat} programs reserve more than 1.3 of what the range does");
+    assert!(worst.mean <= 1.45, "SEED={} reserves {:.3} of what the range does", worst.seed, worst.mean);
     assert!(ratios.len() == 1 || whole <= 1.05, "the mean program reserves {whole:.3} of what the range does");
     assert!(ratios.len() == 1 || peak <= 1.1, "at its peak it reserves {peak:.3} of what the range does");
 }
