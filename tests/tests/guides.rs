@@ -11,7 +11,7 @@ use std::process::Command;
 
 use gpucache_tests::process::number;
 
-/// What a page needs to run its program.
+/// The requirements of the program of a page.
 #[derive(Clone, Copy, PartialEq)]
 enum Needs {
     /// Nothing: it prints the same on a host and on a GPU.
@@ -88,7 +88,7 @@ fn built() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples")
 }
 
-/// What a program prints. `None` if it needs a GPU and finds none.
+/// The output of a program. `None` if it needs a GPU and finds none.
 fn printed(program: &Path, needs: Needs) -> Option<String> {
     let mut command = Command::new(program.with_extension(std::env::consts::EXE_EXTENSION));
     let variables = ["GPUCACHE_LIMIT", "GPUCACHE_TRACE", "GPUCACHE_WATCH"];

@@ -45,7 +45,7 @@ fn prose(page: &str) -> String {
     lines.join("\n").split('`').step_by(2).collect()
 }
 
-/// What stands between any of these beginnings and the end of a link's target.
+/// The text between any of these beginnings and the end of a link's target.
 fn after<'a>(prose: &'a str, beginnings: &'a [&str], ends: &'a [char]) -> impl Iterator<Item = &'a str> {
     let found = beginnings.iter().flat_map(|beginning| prose.split(beginning).skip(1));
     found.filter_map(move |rest| rest.split(ends).next())

@@ -1,4 +1,4 @@
-//! Which allocator serves the client's crate.
+//! The choice of the allocator that serves the client's crate.
 
 use serde::Serialize;
 

@@ -15,7 +15,7 @@ const DEVICE: usize = 0;
 
 #[derive(clap::Args, Clone, Copy, Serialize)]
 pub struct Common {
-    /// Which allocator serves the client.
+    /// The allocator that serves the client.
     #[arg(long, value_enum)]
     mode: Mode,
     /// Seed of weights and inputs.

@@ -53,7 +53,7 @@ pub enum Op {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What happened.
+    /// The kind of the event.
     pub op: Op,
     /// Identifies an allocation and its free; 0 for other events.
     pub id: u64,
@@ -125,7 +125,7 @@ pub struct Reserved {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<Event>,
     /// The changes of reserved memory, in order; empty in older files.
     pub reserved: Vec<Reserved>,

@@ -77,7 +77,7 @@ fn snapshot(run: &Run) -> Value {
 #[derive(Default)]
 struct OfDevice {
     stretches: Vec<Stretch>,
-    /// Which of them are in the history already.
+    /// Those of them that the history has already.
     seen: Vec<bool>,
     history: Vec<Value>,
     alive: Alive,

@@ -74,7 +74,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Waits until all work of this handle's stream is done.
     ///
     /// # Errors
-    /// What the work met, or a failure that an earlier drop kept.
+    /// A failure of the work, or a deferred error of an earlier drop.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -90,7 +90,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
         self.stream_handle().synchronize()
     }
 
-    /// What this process holds from the device through this crate, in bytes, and how often it asked.
+    /// The bytes that this process reserves on the device through this crate, and the number of its requests to the device.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -123,7 +123,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
         self.stream_handle().meter().read_order()
     }
 
-    /// What this process does with the device: its memory, its range, its streams, how often it was short, and arrays that moved to
+    /// The statistics of the device in this process: its memory, its range, its streams, how often it was short, and arrays that moved to
     /// the host. A call takes the lock of the device's range for a moment, and calls no driver.
     ///
     /// ```

@@ -30,7 +30,7 @@ pub use host::Host;
 pub use limit::{IntoLimit, set_process_limit};
 
 pub mod backend {
-    //! What a new kind of device implements: its memory, its streams, and their events.
+    //! The traits that a new kind of device implements: its memory, its streams, and their events.
     //!
     //! A kind of device has a [`Backend`], which allocates and copies on one stream, and a handle, which implements
     //! [`Device`](crate::device::Device). All [`Stream`]s of one device share a [`Memory`]. [`VirtualMemory`] gives the device pages, so

@@ -65,12 +65,12 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// What happens, as a sentence without its end.
+    /// The description of the cause, as a sentence without its full stop.
     pub(super) fn meaning(self) -> &'static str {
         self.words()[0]
     }
 
-    /// Why the cause prevents a plan or costs memory, as a sentence without its end.
+    /// Why the cause prevents a plan or costs memory, as a sentence without its full stop.
     ///
     /// ```
     /// assert!(gpucache::diagnosis::Cause::NotRecycled.reason().contains("device"));
@@ -79,7 +79,7 @@ impl Cause {
         self.words()[1]
     }
 
-    /// What to change, as a sentence without its end.
+    /// The remedy, as a sentence without its full stop.
     ///
     /// ```
     /// assert!(gpucache::diagnosis::Cause::NotRecycled.remedy().contains("recycle"));

@@ -130,7 +130,7 @@ impl fmt::Display for Diagnosis {
     }
 }
 
-/// What happened and how often, why that matters, examples with their source lines, and the remedy, each on a line.
+/// The description and its frequency, the reason why it matters, examples with their source lines, and the remedy, each on a line.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n  in {} of {} entries", self.cause.meaning(), self.entries, self.of_entries)?;

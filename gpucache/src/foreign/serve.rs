@@ -27,7 +27,7 @@ pub(super) enum Answer {
 /// The dtype of memory that other crates allocate: bytes.
 struct Bytes;
 
-/// What happened to freed memory.
+/// The result of a free.
 pub(super) enum Freed {
     Done,
     /// The block was served here, but it is freed on another stream than its own, or on an unknown one.
@@ -133,7 +133,7 @@ pub(super) fn take_back(address: u64, handle: Handle) -> Freed {
 pub(super) fn free_elsewhere(block: Block, handle: Handle) {
     match streams::with(handle, Entry::now(), |stream| note_use(&block, stream)) {
         Ok(Ok(())) => {}
-        // What cannot be ordered is waited for: the work of both contexts, and of the stream, which may belong to a third one.
+        // The thread waits for work that cannot be ordered: the work of both contexts, and of the stream, which may belong to a third one.
         Ok(Err(_)) | Err(Unknown::Context | Unknown::ThreadEnds) => wait_for_all(&block, handle),
         Err(Unknown::Captured) => {}
     }

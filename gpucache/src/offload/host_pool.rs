@@ -95,7 +95,7 @@ pub(super) struct HostPool {
     clock: AtomicU64,
     pub(super) moves: Arc<Moves>,
     pub(super) waits: Waits,
-    /// What the pool reported last as likely to be needed again.
+    /// The bytes that the pool reported last as likely to be needed again.
     told: Mutex<u64>,
 }
 

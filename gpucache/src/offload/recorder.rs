@@ -49,7 +49,7 @@ pub(super) struct Seen {
 /// Entries that any thread has begun; 0 stands for none.
 static ENTRIES: AtomicU64 = AtomicU64::new(1);
 
-/// What a thread knows of its entries.
+/// A thread's knowledge of its entries.
 struct Recorder {
     /// The entry that the thread is in.
     entry: Option<Entry>,

@@ -1,4 +1,4 @@
-//! Which entries of a known order are timed. Not all are, since marks would be the only events that their fetches cost.
+//! The choice of the entries of a known order that are timed. Not all are, since marks would be the only events that their fetches cost.
 //!
 //! The first entries with new moves are timed, and then one in sixteen. A timed entry counts for all entries since the previous timed one.
 

@@ -1,4 +1,4 @@
-//! Which scope serves: the innermost one, however it was entered, until it is left.
+//! The innermost scope serves, however it was entered, until it is left.
 
 use gpucache::device::Device;
 use gpucache::{Array, Result, cache_scope, uncached};

@@ -78,7 +78,7 @@ fn a_validation_now_and_then() -> Result {
     Ok(())
 }
 
-/// What no plan is lost by: recursion, a thread for each entry, scopes of one array that is handed out.
+/// Programs that lose no plan: recursion, a thread for each entry, scopes of one array that is handed out.
 #[test]
 fn scopes_of_other_kinds() -> Result {
     fn recurse(device: &Virtual, depth: usize) -> Result {

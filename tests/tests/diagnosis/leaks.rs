@@ -81,7 +81,7 @@ fn only_finding(name: &str) -> Option<Finding> {
     if findings.len() == 1 { findings.pop() } else { None }
 }
 
-/// What is wrong with the diagnosis of a leak.
+/// The mistake in the diagnosis of a leak, if there is one.
 fn missed(leaky: Leaky) -> gpucache::Result<Option<String>> {
     let name = format!("{leaky:?}");
     let (kept, line) = leaky.play(&name)?;

@@ -8,7 +8,7 @@ use gpucache::{Recycle, Scope, diagnosis::Cause, prelude::*};
 
 use super::{KIB, Result, causes, device, train_step};
 
-/// What the entries of a program have in common.
+/// The properties that all entries of a program share.
 struct World {
     device: Virtual,
     rng: Rng,

@@ -32,7 +32,7 @@ fn raise(bound: Bound) -> Option<&'static str> {
     }
 }
 
-/// What those who have the memory could do.
+/// Steps by which the owners of memory could free some.
 fn helpers(shortage: &Shortage) -> Vec<String> {
     let Shortage { held_bytes, idle_bytes, fetched_bytes, .. } = *shortage;
     let fetched = || format!("drop guards of fetched arrays, which keep {} on the device", Bytes(fetched_bytes));

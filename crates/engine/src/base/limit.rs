@@ -42,7 +42,7 @@ pub struct Limit {
     kind: LimitKind,
 }
 
-/// What the amount of a limit counts, and whether the limit is hard.
+/// The unit of a limit, and whether the limit is hard.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -71,7 +71,7 @@ const WHOLE: u64 = 1_000_000_000;
 /// One percent.
 const PERCENT: u64 = WHOLE / 100;
 
-/// What a text may be. Messages end with it.
+/// The accepted forms of a text. Messages end with them.
 pub(crate) const FORMS: &str = "write bytes (`20GiB`, `500MB` or `1048576`; the units are `KiB MiB GiB TiB` and `KB MB GB TB`) \
     or a share of the device (`80%`), with `soft ` in front for a soft limit, or `none`";
 
@@ -89,7 +89,7 @@ impl Limit {
     /// ```
     pub const NONE: Limit = Limit { amount: u64::MAX, kind: LimitKind::None };
 
-    /// A text that is no limit, in a scope's terms: whoever allocates in the scope gets the error.
+    /// Stands for a text that is no limit. A scope with this limit returns the error from its first allocation.
     #[doc(hidden)]
     pub const INVALID: Limit = Limit { amount: u64::MAX, kind: LimitKind::Invalid };
 
@@ -104,7 +104,7 @@ impl Limit {
         Limit { amount: bytes, kind: LimitKind::Hard }
     }
 
-    /// Idle memory goes back before more than `bytes` are held, and no allocation is refused.
+    /// Idle memory is returned before more than `bytes` are reserved. No allocation fails because of this limit.
     ///
     /// ```
     /// use gpucache::Limit;
@@ -115,7 +115,7 @@ impl Limit {
         Limit { amount: bytes, kind: LimitKind::Soft }
     }
 
-    /// At most this share of the device's memory, from 0.0 to 1.0. A call that is given another number returns an error.
+    /// At most this share of the device's memory, from 0.0 to 1.0. With another number, the call that sets the limit returns an error.
     ///
     /// ```
     /// use gpucache::Limit;
@@ -147,7 +147,7 @@ impl Limit {
         }
     }
 
-    /// Whether idle memory alone goes back for it, so that no allocation is refused.
+    /// Whether the limit is soft: it makes idle memory go back, and no allocation fails because of it.
     ///
     /// ```
     /// use gpucache::Limit;
@@ -158,7 +158,7 @@ impl Limit {
         self.kind.is_soft()
     }
 
-    /// The bytes that it allows on a device with so much memory; `u64::MAX` for no limit.
+    /// The bytes that the limit allows on a device of `size` bytes; `u64::MAX` for no limit.
     ///
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) for a share where the size is `None`, and for a share that is no number from 0
@@ -169,7 +169,7 @@ impl Limit {
     ///
     /// assert_eq!(Limit::share(0.5).bytes(Some(80 << 30))?, 40 << 30);
     /// assert_eq!(Limit::hard(1000).bytes(None)?, 1000);
-    /// assert!(Limit::share(0.5).bytes(None).is_err()); // of what?
+    /// assert!(Limit::share(0.5).bytes(None).is_err()); // the size is not known
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn bytes(self, size: Option<u64>) -> Result<u64> {
@@ -187,7 +187,7 @@ impl Limit {
         }
     }
 
-    /// The limit in one word: what the amount counts is in the upper bits, and the amount in all others.
+    /// The limit in one word: its kind in the upper bits, its amount in all others.
     pub(crate) const fn packed(self) -> u64 {
         let (amount, kind) = (self.amount, self.kind as u64);
         match self.kind {
@@ -211,7 +211,7 @@ impl Limit {
         Limit { amount: word & AMOUNTS, kind }
     }
 
-    /// Its amount and what that counts.
+    /// The amount and its kind.
     #[doc(hidden)]
     pub const fn parts(self) -> (u64, LimitKind) {
         (self.amount, self.kind)
@@ -236,7 +236,7 @@ impl Limit {
 }
 
 impl LimitKind {
-    /// Whether no allocation is refused for it.
+    /// Whether a limit of this kind refuses no allocation.
     #[doc(hidden)]
     pub const fn is_soft(self) -> bool {
         matches!(self, LimitKind::Soft | LimitKind::SoftShare)
@@ -249,7 +249,7 @@ impl LimitKind {
     }
 }
 
-/// So many billionths of so many bytes.
+/// This many billionths of `bytes`.
 pub(crate) fn share_of(billionths: u64, bytes: u64) -> u64 {
     // At most all of them.
     (u128::from(bytes) * u128::from(billionths) / u128::from(WHOLE)) as u64

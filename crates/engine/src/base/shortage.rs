@@ -40,7 +40,7 @@ pub struct Shortage {
     pub scope_site: Option<&'static Location<'static>>,
     /// The number of the stream that requested the memory, as `{:?}` shows a `Stream`.
     pub stream: u64,
-    /// Which bound the request met.
+    /// The bound that refused the request.
     pub bound: Bound,
     /// How many bytes that bound allows, if it is known.
     pub most_bytes: Option<u64>,

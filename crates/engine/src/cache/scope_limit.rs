@@ -5,7 +5,7 @@ use crate::base::limit::{Limit, LimitKind, share_of};
 use crate::device::Memory;
 
 pub(super) struct ScopeLimit {
-    /// The bytes that it allows; `u64::MAX` for no limit, and for a share until the scope has asked a device.
+    /// The allowed bytes; `u64::MAX` for no limit, and for a share until a device has supplied the scope.
     most: u64,
     /// The packed limit of the newest entry.
     set: u64,
@@ -22,18 +22,18 @@ impl Default for ScopeLimit {
 }
 
 impl ScopeLimit {
-    /// The bytes that it allows, as far as it is known; `u64::MAX` for no limit.
+    /// The allowed bytes, as far as they are known; `u64::MAX` for no limit.
     #[inline]
     pub(super) fn most(&self) -> u64 {
         self.most
     }
 
-    /// Whether more than that is reserved where nothing idle goes back.
+    /// Whether the scope may exceed the limit once it has no idle memory.
     pub(super) fn is_soft(&self) -> bool {
         self.kind().is_soft()
     }
 
-    /// An entry sets it.
+    /// An entry sets the limit.
     #[inline]
     pub(super) fn set(&mut self, packed: u64) {
         self.set = packed;

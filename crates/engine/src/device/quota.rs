@@ -119,7 +119,7 @@ fn over(limit: u64, held: u64, bytes: u64) -> Error {
 /// The environment variable that limits each device.
 pub(super) const VARIABLE: &str = "GPUCACHE_LIMIT";
 
-/// What the environment says of the limit of each device.
+/// The limit of each device in the environment.
 ///
 /// # Errors
 /// [`is_unavailable`](Error::is_unavailable) for a text that is no limit.

@@ -116,7 +116,7 @@ impl Link {
     }
 }
 
-/// What happens to an array.
+/// A move of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// Copies the array to the host. It stays on the device, and the host's copy is up to date.
@@ -134,7 +134,7 @@ pub struct Move {
     pub before: u32,
     /// The number of the array.
     pub array: u32,
-    /// Which move it is.
+    /// The kind of the move.
     pub what: What,
 }
 

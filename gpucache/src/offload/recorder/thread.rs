@@ -162,7 +162,7 @@ pub(super) struct Ahead {
     uses: [Cell<Seen>; MOST],
 }
 
-/// What no fetch is: it fills nothing.
+/// Marks the end of the uses: a fetch always has an array.
 const NONE: Seen = Seen { name: 0, access: Access::Fill };
 
 impl Ahead {

@@ -39,6 +39,13 @@ fn the_error_of_a_text_tells_what_is_wrong() {
     }
 }
 
+#[test]
+fn no_limit_and_an_invalid_one_are_packed_too() {
+    for limit in [Limit::NONE, Limit::INVALID] {
+        assert_eq!(Limit::of_packed(limit.packed()).parts().1, limit.parts().1);
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_shown_is_read_as_the_same(amount: u64, shift in 0..64u32, share in 0.0..=1.0f64, is_soft: bool) {
