@@ -1,11 +1,12 @@
 //! Plans for memory whose use repeats: pure arithmetic over plain data, without a device, a clock or `unsafe`.
 //!
-//! The crate has three folders. `entries` uses `layout`; no other folder uses another one.
+//! The crate has four folders. `entries` uses `layout`, and `loops` uses `entries`; no other folder uses another one.
 //!
 //! - `layout` computes offsets for buffers with known lifetimes, at the lowest height that it can find. You can use it on its own:
 //!   [`layout()`], [`improve`], [`Solver`].
 //! - [`entries`] finds out what memory the repetitions of a block of work need. It records them, combines them into one envelope, and
 //!   serves each allocation from a layout. An array that outlives its repetition is served from a ring.
+//! - [`loops`] finds repetitions in a stream of allocations whose repetitions nobody marks.
 //! - [`offload`] decides which arrays leave a device that is too small for all of them, and when they move.
 //!
 //! ```
@@ -25,6 +26,7 @@
 
 pub mod entries;
 mod layout;
+pub mod loops;
 pub mod offload;
 
 pub use layout::{Buffer, Layout, LayoutError, Solver, TooLarge, check, improve, layout, lower_bound};

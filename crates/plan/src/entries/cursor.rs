@@ -191,7 +191,7 @@ impl Cursor {
 
     /// Begins an entry. `has_live` says whether positions are live.
     pub fn begin(&mut self, has_live: bool) {
-        let was_complete = self.next == self.positions.len() && !self.off_order.is_cut;
+        let was_complete = self.is_complete();
         (self.served, self.passed_over) = (self.served(), 0);
         self.next = 0;
         self.off_order.begin(self.positions.len());
@@ -249,6 +249,15 @@ impl Cursor {
         }
     }
 
+    /// Takes back the position that was served last, since nothing uses it. It does not count as served.
+    pub fn undo(&mut self, position: u32) {
+        self.take_back(position);
+        match position as usize + 1 == self.next {
+            true => self.next -= 1,
+            false => self.passed_over += 1,
+        }
+    }
+
     #[inline]
     fn is_idle(&self, position: u32) -> bool {
         self.lives.get(position as usize) == Some(&Life::IDLE)
@@ -257,6 +266,21 @@ impl Cursor {
     /// Whether this position is live.
     pub fn is_live(&self, position: usize) -> bool {
         self.lives[position] != Life::IDLE
+    }
+
+    /// Whether the entry has reached the end of the plan.
+    pub fn is_complete(&self) -> bool {
+        self.next == self.positions.len() && !self.off_order.is_cut
+    }
+
+    /// Continues at a later position, since the program does. Passes over those before it.
+    pub fn skip_to(&mut self, position: usize) {
+        let position = position.min(self.positions.len());
+        if position > self.next {
+            self.passed_over += (position - self.next) as u64;
+            self.next = position;
+            self.rebase();
+        }
     }
 
     /// Whether this entry has requested nothing yet.

@@ -131,6 +131,33 @@ impl Log {
         outliving.fold((0, 0), |(count, bytes), logged| (count + 1, bytes.saturating_add(logged.bytes)))
     }
 
+    /// A stretch of this entry as an entry of its own, of `length` allocations from number `from` on.
+    pub fn part(&self, from: u32, length: u32) -> Log {
+        let end = from + length;
+        let inside = |logged: &Logged| {
+            let upper = if logged.upper <= end { logged.upper - from } else { OUTLIVES };
+            Logged { upper, ..*logged }
+        };
+        let allocations = self.allocations[from as usize..end as usize].iter().map(inside).collect();
+        Log { stream: self.stream, allocations, ..Log::default() }
+    }
+
+    /// As [`part`](Log::part), for the stretch right behind one that is as long. It knows when the arrays of that one were dropped.
+    pub fn part_after(&self, from: u32, length: u32) -> Log {
+        let end = from + length;
+        let end_of = |logged: &Logged| match logged.upper {
+            upper if upper <= from || upper > end => OUTLIVES,
+            upper => upper - from,
+        };
+        let before = &self.allocations[(from - length) as usize..from as usize];
+        Log { before: Some(length), ends: before.iter().map(end_of).collect(), ..self.part(from, length) }
+    }
+
+    /// The number, the bytes, and the number of allocations before the drop, of each allocation; [`u32::MAX`] if it is alive.
+    pub(crate) fn lives(&self) -> impl Iterator<Item = (u32, u64, u32)> + '_ {
+        self.allocations.iter().enumerate().map(|(number, logged)| (number as u32, logged.bytes, logged.upper))
+    }
+
     /// How many times the entry repeats the same round of allocations, from the first to the last one. The last round may be
     /// cut short.
     pub fn rounds(&self) -> u64 {

@@ -355,7 +355,7 @@ impl Cursor {
     }
 
     /// Serves nothing more in this entry.
-    pub(super) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.passed_over += self.left();
         self.next = self.positions.len();
         self.off_order.passed.clear();

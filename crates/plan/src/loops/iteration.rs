@@ -1,0 +1,95 @@
+//! Whether a stretch that repeats is worth a plan, and where its iterations begin.
+
+use super::candidate::Past;
+use crate::entries::Log;
+
+/// In a loop, arrays of more than one in this many bytes are dropped within [`OLDEST`] iterations. Otherwise a plan would have no place
+/// for most of them: layers whose activations wait for the backward pass, or whose caches wait for the next token. The larger stretch
+/// around them is the loop.
+const KEPT: u64 = 16;
+/// An iteration drops at most one older array for this many that it allocates.
+const OTHERS: u32 = 16;
+/// Frames in a queue and batches that are loaded early live for several iterations.
+const OLDEST: u32 = 8;
+/// An iteration has at least this many allocations. Shorter ones are taken several at a time, since each costs as much as an entry.
+const SHORTEST: u32 = 32;
+
+/// The iterations of a loop: their length in allocations, and the number of the allocation that begins the next one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Iteration {
+    pub(super) length: u32,
+    pub(super) next: u32,
+}
+
+/// The answer about a candidate whose period repeats from `from` up to the allocation before `now`.
+pub(super) enum Verdict {
+    Loop(Iteration),
+    /// To be asked again once so many allocations repeat.
+    Later(u32),
+    /// Its arrays live too long.
+    Never,
+}
+
+/// Judges the period of a stretch of `run` allocations at the end of the log that repeat the one a period earlier. `first` is the first
+/// allocation that was repeated.
+pub(super) fn judge(past: Past<'_>, period: u32, run: u32, first: u32) -> Verdict {
+    let log = past.log;
+    let (length, now) = (period * SHORTEST.div_ceil(period), log.len());
+    let seen = (run + period) / length;
+    if seen < 2 {
+        return Verdict::Later(2 * length - period);
+    }
+    // The latest iteration that had its time, and all the time there may be.
+    let age = ((run + period) / period).min(OLDEST);
+    if !is_closed(log, (now - age * period).max(first), period) || drops_others(past, period) {
+        return if age == OLDEST { Verdict::Never } else { Verdict::Later((2 * age).min(OLDEST) * period - period) };
+    }
+    Verdict::Loop(Iteration { length, next: lowest(log, length) + length })
+}
+
+/// Whether most bytes of this stretch were dropped by now.
+fn is_closed(log: &Log, from: u32, length: u32) -> bool {
+    let stretch = log.lives().skip(from as usize).take(length as usize);
+    let (all, kept) = stretch.fold((0u64, 0u64), |(all, kept), (_, bytes, dropped)| {
+        let is_kept = dropped > log.len();
+        (all.saturating_add(bytes), kept.saturating_add(if is_kept { bytes } else { 0 }))
+    });
+    kept <= all / KEPT
+}
+
+/// Whether the last iteration dropped many arrays that are older than the iterations which could have made them: a backward pass drops
+/// what the forward pass made.
+fn drops_others(past: Past<'_>, length: u32) -> bool {
+    let start = past.log.len() - length;
+    let unknown: u32 = past.tokens[start as usize..].iter().map(|token| token.old).sum();
+    let is_old = |&(born, _, dropped): &(u32, u64, u32)| {
+        (start..=past.log.len()).contains(&dropped) && dropped - born > OLDEST * length
+    };
+    let old = past.log.lives().filter(is_old).count() as u32;
+    (unknown + old).saturating_mul(OTHERS) > length
+}
+
+/// The allocation among the last `length` ones before which the fewest bytes were alive.
+fn lowest(log: &Log, length: u32) -> u32 {
+    let start = log.len() - length;
+    let mut changes = vec![0i128; length as usize + 1];
+    log.lives().for_each(|(born, bytes, dropped)| {
+        let bytes = i128::from(bytes);
+        if let Some(since) = born.checked_sub(start) {
+            changes[since as usize + 1] += bytes;
+        }
+        // What died before the stretch, or is alive, changes nothing in it.
+        if let Some(change) = dropped.checked_sub(start).and_then(|since| changes.get_mut(since as usize)) {
+            *change -= bytes;
+        }
+    });
+    let grown: i128 = changes.iter().sum();
+    let mut live = 0;
+    let alive = changes.iter().take(length as usize).enumerate().map(|(place, change)| {
+        live += change;
+        // Where memory grows from iteration to iteration, it is compared with an even growth.
+        (live * i128::from(length) - grown * place as i128, place)
+    });
+    let lowest = alive.min().map_or(0, |(_, place)| place);
+    start + lowest as u32
+}

@@ -1,0 +1,171 @@
+//! The search for a loop in the entry that is going on.
+
+use super::candidate::{Candidate, Past};
+use super::iteration::{self, Iteration, Verdict};
+use super::windows::{Known, Place, Token, WINDOW, Windows};
+use crate::entries::Log;
+
+/// Looks for a loop in the allocations of an entry. The caller logs them ([`Log`]).
+#[derive(Debug, Default)]
+pub struct Search {
+    tokens: Vec<Token>,
+    /// Of the arrays that were dropped since the last allocation.
+    drops: u32,
+    /// How many arrays from before the search were dropped since then.
+    old: u32,
+    windows: Windows,
+    candidates: [Option<Candidate>; CANDIDATES],
+    /// Periods that are no loops, with the allocation from which on they may be tried again.
+    refused: [(u32, u32); REFUSED],
+    next_refused: usize,
+    /// Steps that looking back may take: one for each allocation so far.
+    credit: u32,
+    /// A loop, and the period of its candidate.
+    found: Option<(u32, Iteration)>,
+}
+
+/// The result of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A loop. The last two iterations end with the last allocation.
+    Loop {
+        /// The number of allocations in an iteration.
+        length: u32,
+    },
+    /// The iteration of the known loop with the number `place` goes on at `position`.
+    Known {
+        /// The number that the caller gave the loop.
+        place: u32,
+        /// The position of the next allocation.
+        position: u32,
+    },
+}
+
+/// The candidates that are followed at once: a loop, and one inside or around it.
+const CANDIDATES: usize = 3;
+/// Periods of loops inside loops that are no use: there are few of them.
+const REFUSED: usize = 4;
+/// A refused period may be tried again after this many periods.
+const AGAIN: u32 = 64;
+/// A loop has to have this many allocations so far. The layers of one step are a loop too, but a step that is an entry has a plan as a
+/// whole, with fewer gaps. Most steps are longer than this, and few have layers that together are.
+const LEAST: u32 = 512;
+
+impl Search {
+    /// Begins a search. The loops are known from earlier searches.
+    pub fn begin<'k>(&mut self, known: impl Iterator<Item = (u32, &'k Known)>) {
+        self.tokens.clear();
+        self.windows.begin(known);
+        (self.drops, self.old, self.credit, self.found) = (0, 0, 0, None);
+        (self.candidates, self.refused) = ([None; CANDIDATES], [(0, 0); REFUSED]);
+    }
+
+    /// Notes the drop of an array, so many allocations after its own; `None` if that is from before the search.
+    #[inline]
+    pub fn dropped(&mut self, age: Option<u32>) {
+        match age {
+            // The sum does not depend on the order of drops, which may change.
+            Some(age) => self.drops = self.drops.wrapping_add((age + 1).wrapping_mul(0x9E37_79B9) ^ age >> 7),
+            None => self.old += 1,
+        }
+    }
+
+    /// Notes the allocation that was logged last. Returns what is found, when the next allocation continues it.
+    #[inline]
+    pub fn allocated(&mut self, log: &Log) -> Option<Found> {
+        let number = log.len().checked_sub(1).filter(|&number| number as usize == self.tokens.len())?;
+        let bytes = log.bytes_at(number)?;
+        let token = Token { drops: std::mem::take(&mut self.drops), old: std::mem::take(&mut self.old) };
+        self.tokens.push(token);
+        self.credit = self.credit.saturating_add(1);
+        self.follow(log, number);
+        let (mut before, mut known) = ([None; 2], None);
+        self.windows.push(bytes, token, number, |place| match place {
+            Place::Here(place) if before[0].is_none() => before[0] = Some(place),
+            Place::Here(place) => before[1] = Some(place),
+            Place::Known { place, position } => known = Some(Found::Known { place, position: position + 1 }),
+        });
+        before.into_iter().flatten().for_each(|place| self.propose(log, number, number - place));
+        known.or_else(|| self.confirmed(number))
+    }
+
+    /// The loop that was found, if its next iteration begins now, and it has repeated up to now.
+    fn confirmed(&mut self, number: u32) -> Option<Found> {
+        let (period, Iteration { length, next }) = self.found?;
+        if !self.candidates.iter().flatten().any(|candidate| candidate.period == period) {
+            self.found = None;
+            return None;
+        }
+        (next == number + 1).then_some(Found::Loop { length })
+    }
+
+    /// Compares the allocation with what each candidate expects.
+    #[inline]
+    fn follow(&mut self, log: &Log, number: u32) {
+        for place in 0..CANDIDATES {
+            let Some(candidate) = &mut self.candidates[place] else { continue };
+            if !candidate.goes_on(Past { log, tokens: &self.tokens }, number) {
+                self.candidates[place] = None;
+            } else if candidate.run(number) >= candidate.wanted {
+                self.judge(log, place, number);
+            }
+        }
+    }
+
+    /// Decides about a candidate that has held for long enough.
+    fn judge(&mut self, log: &Log, place: usize, number: u32) {
+        let Some(candidate) = &mut self.candidates[place] else { return };
+        let (period, run, first) = (candidate.period, candidate.run(number), candidate.first());
+        // The loop is most of what the entry did so far.
+        let least = LEAST.max(log.len() / 2).saturating_sub(period);
+        if run < least {
+            candidate.wanted = least;
+            return;
+        }
+        match iteration::judge(Past { log, tokens: &self.tokens }, period, run, first) {
+            Verdict::Loop(found) => {
+                candidate.wanted = u32::MAX;
+                self.found = self.found.or(Some((period, found)));
+            }
+            Verdict::Later(wanted) => candidate.wanted = wanted,
+            Verdict::Never => self.refuse(place, number),
+        }
+    }
+
+    fn refuse(&mut self, place: usize, number: u32) {
+        if let Some(Candidate { period, .. }) = self.candidates[place].take() {
+            self.refused[self.next_refused] = (period, number.saturating_add(period.saturating_mul(AGAIN)));
+            self.next_refused = (self.next_refused + 1) % REFUSED;
+        }
+    }
+
+    /// Follows a period as a candidate, in place of the one that repeats for the shortest time.
+    fn propose(&mut self, log: &Log, number: u32, period: u32) {
+        if !self.is_new(number, period) {
+            return;
+        }
+        let (candidate, steps) = Candidate::new(Past { log, tokens: &self.tokens }, number, period, self.credit);
+        self.credit -= steps.min(self.credit);
+        let run = |held: &Option<Candidate>| held.map_or(0, |held| held.run(number));
+        if let Some(weakest) = self.candidates.iter_mut().min_by_key(|held| run(held))
+            && candidate.run(number) > run(weakest)
+        {
+            *weakest = Some(candidate);
+        }
+    }
+
+    /// Whether a period is neither followed nor refused.
+    fn is_new(&self, number: u32, period: u32) -> bool {
+        let is_followed = self.candidates.iter().flatten().any(|candidate| candidate.period == period);
+        let is_refused = self.refused.iter().any(|&(refused, until)| refused == period && number < until);
+        !is_followed && !is_refused
+    }
+
+    /// The windows of the last `length` allocations of this log, by which the loop is known later.
+    pub fn known(&self, log: &Log, length: u32) -> Known {
+        let from = log.len().saturating_sub(length + WINDOW as u32);
+        let bytes = log.lives().skip(from as usize).map(|(_, bytes, _)| bytes);
+        let allocations: Vec<_> = bytes.zip(self.tokens.iter().skip(from as usize).copied()).collect();
+        Known::of(allocations.into_iter(), length as usize)
+    }
+}

@@ -1,0 +1,172 @@
+//! Tests of the search, by small programs whose loops are known.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::{Found, Known, Search};
+use crate::entries::Log;
+
+/// An entry that is logged and searched, and its arrays by name.
+struct Entry {
+    log: Log,
+    search: Search,
+    arrays: HashMap<(u32, u32), u32>,
+    found: Vec<(u32, Found)>,
+}
+
+impl Entry {
+    fn new(known: Option<&Known>) -> Entry {
+        let (mut log, mut search) = (Log::default(), Search::default());
+        log.begin(1);
+        search.begin(known.map(|known| (7, known)).into_iter());
+        Entry { log, search, arrays: HashMap::new(), found: Vec::new() }
+    }
+
+    /// Allocates the array of a name. The array that had the name before is dropped after that.
+    fn put(&mut self, name: (u32, u32), bytes: u64) {
+        assert!(self.log.allocated(1, bytes).is_some());
+        let found = self.search.allocated(&self.log);
+        self.found.extend(found.map(|found| (self.log.len(), found)));
+        self.take(name);
+        self.arrays.insert(name, self.log.len() - 1);
+    }
+
+    fn take(&mut self, name: (u32, u32)) {
+        if let Some(number) = self.arrays.remove(&name) {
+            self.log.dropped(number);
+            self.search.dropped(Some(self.log.len() - number));
+        }
+    }
+
+    /// A training step of 600 allocations: 200 layers forward, whose activations wait for the way back.
+    fn train(&mut self, scale: u64) {
+        for layer in 0..200 {
+            self.put((0, layer), (100 + u64::from(layer)) * scale);
+            self.put((1, 0), 300 * scale);
+            self.take((1, 0));
+        }
+        for layer in (0..200).rev() {
+            self.put((2, 0), 400 * scale);
+            self.take((0, layer));
+            self.take((2, 0));
+        }
+    }
+
+    /// A token of 45 allocations. Each of five layers makes its cache anew, one row longer.
+    fn token(&mut self, row: u64, rows: u64) {
+        for layer in 0..5 {
+            for half in 0..2 {
+                self.put((10, 0), row);
+                self.put((11 + half, layer), row * rows);
+                self.take((10, 0));
+            }
+            for temporary in 0..5 {
+                self.put((13 + temporary % 2, 0), row * u64::from(1 + temporary));
+            }
+        }
+        self.take((13, 0));
+        self.take((14, 0));
+    }
+
+    /// The first loop that was found: its length, and the number of the allocation that begins the next iteration.
+    fn first_loop(&self) -> Option<(u32, u32)> {
+        self.found.iter().find_map(|(at, found)| match found {
+            Found::Loop { length } => Some((*length, *at)),
+            Found::Known { .. } => None,
+        })
+    }
+}
+
+#[test]
+fn a_step_is_found_after_two_of_them_and_begins_where_the_fewest_bytes_are_alive() {
+    let mut entry = Entry::new(None);
+    (0..3).for_each(|_| entry.train(1));
+    assert_eq!(entry.first_loop(), Some((600, 1200)));
+}
+
+#[test]
+fn a_step_is_found_behind_other_allocations() {
+    let mut entry = Entry::new(None);
+    (0..77).for_each(|weight| entry.put((3, weight), u64::from(weight) * 1000 + 1));
+    (0..4).for_each(|_| entry.train(1));
+    assert_eq!(entry.first_loop(), Some((600, 1277)));
+}
+
+#[test]
+fn a_step_whose_sizes_all_change_keeps_its_order() {
+    let mut entry = Entry::new(None);
+    [5, 9, 6, 14].into_iter().for_each(|scale| entry.train(scale));
+    assert_eq!(entry.first_loop().map(|(length, _)| length), Some(600));
+}
+
+#[test]
+fn a_token_is_found_and_not_a_layer_whose_cache_waits_for_the_next_token() {
+    let mut entry = Entry::new(None);
+    (0..10).for_each(|layer| entry.put((11 + layer % 2, layer / 2), 4096 * 30));
+    (1..20).for_each(|rows| entry.token(4096, 30 + rows));
+    let (length, at) = entry.first_loop().unwrap();
+    assert_eq!((length, (at - 10) % 45), (45, 0));
+}
+
+#[test]
+fn a_loop_that_is_known_is_found_after_one_iteration() {
+    let mut first = Entry::new(None);
+    let mut known = None;
+    for rows in 1..40 {
+        first.token(4096, 30 + rows);
+        if known.is_none() && first.first_loop().is_some_and(|(_, at)| at == first.log.len()) {
+            known = Some(first.search.known(&first.log, 45));
+        }
+    }
+    let known = known.unwrap();
+    let mut second = Entry::new(Some(&known));
+    // A prompt of another length and batch, and then tokens.
+    (0..10).for_each(|layer| second.put((11 + layer % 2, layer / 2), 3 * 4096 * 55));
+    (1..3).for_each(|rows| second.token(3 * 4096, 55 + rows));
+    let (at, found) = second.found[0];
+    assert_eq!(found, Found::Known { place: 7, position: (at - 10) % 45 });
+    // In the first token, the caches that are replaced have another age.
+    assert!(at <= 10 + 45 + 12, "found at {at}");
+}
+
+#[test]
+fn what_is_never_dropped_is_no_loop() {
+    let mut entry = Entry::new(None);
+    (0..5000).for_each(|name| entry.put((0, name), 4096));
+    assert_eq!(entry.found, []);
+}
+
+#[test]
+fn a_short_loop_is_taken_several_times_at_once() {
+    let mut entry = Entry::new(None);
+    for _ in 0..400 {
+        (0..3).for_each(|name| entry.put((0, name), 1000 * u64::from(name + 1)));
+        (0..3).for_each(|name| entry.take((0, name)));
+    }
+    assert_eq!(entry.first_loop().map(|(length, _)| length), Some(33));
+}
+
+proptest! {
+    /// A loop that is found has two whole iterations, of which the second repeats most sizes of the first. The program may be any.
+    #[test]
+    fn a_loop_that_is_found_repeats(
+        kinds in proptest::collection::vec((0u32..12, 0u64..5, 0u32..40), 8..60),
+        rounds in 1usize..60,
+    ) {
+        let mut entry = Entry::new(None);
+        for round in 0..rounds {
+            for &(name, size, skip) in &kinds {
+                if skip as usize != round % 41 {
+                    entry.put((name, 0), 1 << (8 + size));
+                }
+            }
+        }
+        for (at, found) in entry.found {
+            let Found::Loop { length } = found else { continue };
+            prop_assert!(2 * length <= at);
+            let same = (at - length..at).filter(|&number| entry.log.bytes_at(number) == entry.log.bytes_at(number - length));
+            prop_assert!(2 * same.count() as u32 >= length, "{length} at {at}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Where each window of the last allocations came before: a table of fixed size, which forgets the oldest windows.
+
+use hashbrown::HashMap;
+
+/// An allocation as windows see it, beside its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Token {
+    /// A hash of the ages of the arrays that were dropped since the allocation before; 0 if there were none.
+    pub(super) drops: u32,
+    /// How many arrays from before the search were dropped since then. It is no part of the hashes.
+    pub(super) old: u32,
+}
+
+/// The allocations in a window. Shorter windows come by chance, and longer ones are longer in coming.
+pub(super) const WINDOW: usize = 8;
+/// The number of windows that the table remembers, as a power of two. 32 KiB stay in the processor's first-level cache.
+const SLOTS: u32 = 12;
+/// The windows of one known loop that the table holds, at most, so that several loops leave room for new windows.
+const KNOWN: usize = 64;
+
+/// A random odd number: the golden ratio, as is usual for multiplicative hashes.
+const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Where a window came before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// At the allocation of this number of the entry.
+    Here(u32),
+    /// At this position of an iteration of the known loop with this number.
+    Known { place: u32, position: u32 },
+}
+
+/// Windows of a loop, and the position in the loop's iteration at which each of them ends.
+#[derive(Clone, Debug, Default)]
+pub struct Known(Vec<(u64, u32)>);
+
+/// The table, and hashes of the last window: one by sizes and drops, and one by drops alone, which stays if all sizes change.
+#[derive(Debug)]
+pub(super) struct Windows {
+    by_size: Rolling,
+    by_drops: Rolling,
+    slots: Vec<Slot>,
+}
+
+/// The power of two of a size, in halves of an octave: a size that grows by steps seldom leaves its class.
+fn class(bytes: u64) -> u64 {
+    let power = bytes.checked_ilog2().unwrap_or(0);
+    let half = bytes >> power.saturating_sub(1) & 1;
+    2 * u64::from(power) + half
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    tag: u32,
+    /// 0 if the slot is empty. A known window has the highest bit.
+    value: u32,
+}
+
+const IS_KNOWN: u32 = 1 << 31;
+/// A known window has its loop's number in the bits from this one on. An entry that is logged is shorter.
+const POSITION_BITS: u32 = 24;
+
+/// A hash of the last [`WINDOW`] numbers: a polynomial in [`MIX`].
+#[derive(Clone, Copy, Debug)]
+struct Rolling {
+    hash: u64,
+    numbers: [u64; WINDOW],
+    /// The place of the oldest number.
+    oldest: usize,
+}
+
+impl Rolling {
+    /// `MIX` to the power of the window's length: the factor of the number that leaves.
+    const LEAVING: u64 = {
+        let (mut power, mut left) = (1u64, WINDOW);
+        while left > 0 {
+            power = power.wrapping_mul(MIX);
+            left -= 1;
+        }
+        power
+    };
+
+    /// The hash of a window that has only zeros.
+    const ZEROS: Rolling = Rolling { hash: 0, numbers: [0; WINDOW], oldest: 0 };
+
+    #[inline]
+    fn push(&mut self, number: u64) -> u64 {
+        let leaving = std::mem::replace(&mut self.numbers[self.oldest], number);
+        self.oldest = (self.oldest + 1) % WINDOW;
+        self.hash =
+            self.hash.wrapping_mul(MIX).wrapping_add(number).wrapping_sub(leaving.wrapping_mul(Rolling::LEAVING));
+        self.hash
+    }
+}
+
+impl Default for Windows {
+    fn default() -> Windows {
+        Windows { by_size: Rolling::ZEROS, by_drops: Rolling::ZEROS, slots: Vec::new() }
+    }
+}
+
+impl Windows {
+    /// Forgets all windows but these.
+    pub(super) fn begin<'k>(&mut self, known: impl Iterator<Item = (u32, &'k Known)>) {
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.clear();
+        slots.resize(1 << SLOTS, Slot::default());
+        *self = Windows { slots, ..Windows::default() };
+        for (place, Known(windows)) in known {
+            for &(hash, position) in windows {
+                self.slots[slot_of(hash)] =
+                    Slot { tag: hash as u32, value: IS_KNOWN | place << POSITION_BITS | position };
+            }
+        }
+    }
+
+    /// Moves the window on by an allocation of so many bytes, whose number is `number`. Calls `found` with the places where the window came
+    /// before.
+    #[inline]
+    pub(super) fn push(&mut self, bytes: u64, token: Token, number: u32, mut found: impl FnMut(Place)) {
+        for hash in self.advance(bytes, token).into_iter().flatten() {
+            let slot = &mut self.slots[slot_of(hash)];
+            let is_same = slot.tag == hash as u32 && slot.value > 0;
+            if is_same {
+                found(Place::of(slot.value));
+            }
+            if slot.value & IS_KNOWN == 0 {
+                *slot = Slot { tag: hash as u32, value: number + 1 };
+            }
+        }
+    }
+
+    /// The hashes of the next window.
+    #[inline]
+    fn advance(&mut self, bytes: u64, token: Token) -> [Option<u64>; 2] {
+        let by_drops = self.by_drops.push(u64::from(token.drops));
+        let by_size = self.by_size.push(u64::from(token.drops) ^ class(bytes) << 32);
+        // The windows of both kinds share a table. Their hashes differ by a constant, so none is taken for one of the other kind.
+        // A window without drops has no second hash, which would be that of any other.
+        [Some(spread(by_size)), (by_drops != 0).then(|| spread(!by_drops))]
+    }
+}
+
+impl Place {
+    fn of(value: u32) -> Place {
+        match value & IS_KNOWN {
+            0 => Place::Here(value - 1),
+            _ => {
+                let value = value & !IS_KNOWN;
+                Place::Known { place: value >> POSITION_BITS, position: value & ((1 << POSITION_BITS) - 1) }
+            }
+        }
+    }
+}
+
+impl Known {
+    /// Whether it has no window.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The windows that end in the last `length` of these allocations and come only once there, the first ones and some of the others.
+    pub(super) fn of(allocations: impl ExactSizeIterator<Item = (u64, Token)>, length: usize) -> Known {
+        let (mut windows, first) = (Windows::default(), allocations.len() - length);
+        let mut ends: HashMap<u64, Option<u32>> = HashMap::new();
+        for (number, (bytes, token)) in allocations.enumerate() {
+            let hashes = windows.advance(bytes, token);
+            if let Some(position) = number.checked_sub(first).filter(|_| number + 1 >= WINDOW) {
+                for hash in hashes.into_iter().flatten() {
+                    ends.entry(hash).and_modify(|end| *end = None).or_insert(Some(position as u32));
+                }
+            }
+        }
+        let mut once: Vec<(u64, u32)> = ends.into_iter().filter_map(|(hash, end)| Some((hash, end?))).collect();
+        once.sort_unstable_by_key(|&(hash, position)| (position, hash));
+        let stride = (once.len() / (KNOWN / 2)).max(1);
+        let is_kept = |index: usize| index < KNOWN / 2 || index.is_multiple_of(stride);
+        Known(once.into_iter().enumerate().filter(|&(index, _)| is_kept(index)).map(|(_, window)| window).collect())
+    }
+}
+
+/// The hash whose high bits depend on all bits of a polynomial, for the table.
+#[inline]
+fn spread(hash: u64) -> u64 {
+    (hash ^ hash >> 32).wrapping_mul(MIX)
+}
+
+fn slot_of(hash: u64) -> usize {
+    (hash >> (u64::BITS - SLOTS)) as usize
+}
