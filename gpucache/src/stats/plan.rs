@@ -38,6 +38,10 @@ pub struct PlanStats {
     /// Allocations of arrays that outlive their entry, and for which neither arena nor ring has a place. Lists and the range serve
     /// them. Their sizes differ and they are dropped in no fixed order, or there are too few of them for a ring.
     pub aside: u64,
+    /// Loops that were found inside entries. A loop that the program enters again counts again if its sizes have changed.
+    pub loops: u64,
+    /// Iterations of these loops. Each is planned like an entry.
+    pub iterations: u64,
     /// How entries deviated from their plan.
     pub deviations: Deviations,
     /// Time spent on computing layouts.
@@ -54,6 +58,10 @@ impl fmt::Display for PlanStats {
         let positions = Count(positions, "allocation", "allocations");
         writeln!(f, "{plans} of {positions} in {bytes} (at least {bound} needed), computed in {time:?}")?;
         write!(f, "{} carried, {} aside; deviations: {}", self.carried, self.aside, self.deviations)?;
+        if self.loops > 0 {
+            let loops = Count(self.loops, "loop", "loops");
+            write!(f, "; {loops} found inside entries, {}", Count(self.iterations, "iteration", "iterations"))?;
+        }
         self.unplanned.map_or(Ok(()), |why| write!(f, "; not planned: {why}"))
     }
 }
@@ -75,6 +83,8 @@ impl PlanStats {
             bound_bytes: get(Counter::BoundBytes),
             carried: get(Counter::Carried),
             aside: get(Counter::Aside),
+            loops: get(Counter::Loops),
+            iterations: get(Counter::Iterations),
             deviations: counts.deviations(),
             planning_time: Duration::from_nanos(get(Counter::PlanningTime)),
             unplanned,
@@ -85,6 +95,8 @@ impl PlanStats {
     pub(super) fn combine(&mut self, other: &PlanStats, with: fn(u64, u64) -> u64) {
         self.carried = with(self.carried, other.carried);
         self.aside = with(self.aside, other.aside);
+        self.loops = with(self.loops, other.loops);
+        self.iterations = with(self.iterations, other.iterations);
         self.deviations.combine(&other.deviations, with);
         let [own, other] = [self, other].map(|stats| u64::try_from(stats.planning_time.as_nanos()).unwrap_or(u64::MAX));
         self.planning_time = Duration::from_nanos(with(own, other));

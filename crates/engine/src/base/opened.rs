@@ -74,7 +74,7 @@ impl<T> Opened<T> {
         (self.newest, self.free) = (NONE, NONE);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.newest == NONE
     }
 

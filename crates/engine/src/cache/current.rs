@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
@@ -57,6 +57,21 @@ impl Current {
         }
     }
 
+    /// Lets a thread that allocates while it is in no scope call `enter` first, which may enter one. The first call of this function
+    /// counts.
+    pub fn enter_unscoped_by(enter: fn()) {
+        let _ = UNSCOPED.set(enter);
+    }
+
+    /// The innermost scope of this thread. A thread in no scope may enter one now.
+    fn innermost() -> Option<Current> {
+        let current = || SERVING.with(|serving| serving.current.get());
+        current().or_else(|| {
+            UNSCOPED.get()?();
+            current()
+        })
+    }
+
     /// Counts an allocation of another crate for the innermost scope, which this thread owns, if that scope keeps memory.
     #[cfg(feature = "foreign")]
     #[inline]
@@ -89,6 +104,9 @@ struct Serving {
     /// The cache of `current`, if it plans and no trace was on when `current` was set.
     planning: Cell<Option<&'static Cache>>,
 }
+
+/// What a thread does that allocates while it is in no scope.
+static UNSCOPED: OnceLock<fn()> = OnceLock::new();
 
 thread_local! {
     // Has no destructor, so it can be read at any time, also while the thread ends.
@@ -231,7 +249,7 @@ impl Entry {
     #[cfg(feature = "foreign")]
     #[inline]
     pub fn serving() -> Option<Entry> {
-        keeping().map(Entry::of)
+        keeping().or_else(|| Current::innermost()?.keeping()).map(Entry::of)
     }
 }
 
@@ -245,7 +263,7 @@ pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Option<Result<
 /// A record for a request that [`allocate`] does not serve: from the innermost scope, or straight from the device outside of
 /// scopes.
 pub(super) fn find_beside(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let Some(current) = SERVING.with(|serving| serving.current.get()) else {
+    let Some(current) = Current::innermost() else {
         return supply::from_device(stream, request, None);
     };
     let owner = owner(current.cache);

@@ -5,8 +5,8 @@ use super::local::Local;
 use super::owner::Owner;
 use super::supply;
 use crate::device::{Stream, softly};
-use crate::home::Fact;
-use crate::planner::{Begin, Effects, Refused, Vacated};
+use crate::home::{Fact, Shared};
+use crate::planner::{Begin, Effects, Planner, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim::{self, Releaser};
@@ -32,9 +32,30 @@ impl Owner {
         {
             stream.refuse_next(supply::unannounced());
         }
-        let begin = self.with(|local, shared| local.begin(shared));
-        match begin {
+        match self.with(|local, shared| local.begin(shared)) {
             Begin::Ready => {}
+            begin => self.follow(begin),
+        }
+    }
+
+    /// Ends an iteration of a loop, and begins the next one.
+    #[cold]
+    pub(super) fn begin_iteration(&self, stream: &Stream) {
+        if stream.is_capturing() {
+            return;
+        }
+        self.take_deferred();
+        self.attend_stream();
+        self.end_with(Planner::end_iteration);
+        self.tell_demand();
+        self.follow(self.with(|local, shared| local.planner.begin(shared)));
+    }
+
+    /// Does what planning needs before an entry or an iteration begins.
+    #[cold]
+    fn follow(&self, begin: Begin) {
+        match begin {
+            Begin::Ready => return,
             Begin::Install { bytes, stream, refused, may_grow } => {
                 self.install(bytes, &stream, refused, may_grow);
                 self.perform(self.with(|local, shared| local.planner.leave_ring(shared)));
@@ -43,6 +64,7 @@ impl Owner {
             }
             Begin::Clear => self.perform(self.with(|local, _| local.planner.take_effects())),
         }
+        self.with(|local, _| local.planner.begun());
     }
 
     #[cold]
@@ -110,7 +132,12 @@ impl Owner {
 
     /// Ends an entry. This thread is about to leave it.
     pub(super) fn end(&self) {
-        let effects = self.with(|local, shared| local.planner.end(shared));
+        self.end_with(Planner::end_entry);
+    }
+
+    #[inline(always)]
+    fn end_with(&self, end: impl FnOnce(&mut Planner, &Shared) -> Option<Effects>) {
+        let effects = self.with(|local, shared| end(&mut local.planner, shared));
         if self.with(|local, _| local.is_look_due()) && self.with(Local::look) {
             while let Some(record) = self.with(|local, _| local.take_unneeded()) {
                 drop(record);
@@ -128,7 +155,7 @@ impl Owner {
         let is_entered = self.is_entered();
         let effects = self.with(|local, shared| {
             if !is_entered || local.planner.is_in_the_way(shared, need) {
-                local.planner.vacate(shared);
+                local.planner.give_way(shared);
             }
             match is_short {
                 true => local.planner.lose_ring(shared),

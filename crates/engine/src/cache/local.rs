@@ -88,8 +88,9 @@ impl Local {
 
     /// Begins an outermost entry.
     pub(super) fn begin(&mut self, shared: &Shared) -> Begin {
+        self.planner.count_begun();
         if self.recycle == Recycle::Auto {
-            return self.planner.begin(shared);
+            return self.planner.begin_entry(shared);
         }
         match self.planner.is_at_work() {
             true => {
@@ -103,7 +104,7 @@ impl Local {
     /// A block from the lists, if there is no plan to follow and the cache was not invalidated meanwhile.
     #[inline]
     pub(super) fn serve(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
-        let is_listed = !shared.is_stale() && !self.planner.is_serving(stream);
+        let is_listed = !shared.is_stale() && !self.planner.is_serving(stream) && !self.planner.has_boundary();
         if is_listed { self.hit(shared, request, stream) } else { None }
     }
 
@@ -150,7 +151,7 @@ impl Local {
     fn hand_out(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
         shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns);
         self.planner.look_again();
-        self.planner.note(shared, record, request);
+        self.planner.note(record, request);
     }
 
     /// The means for a supply: a record without memory if there is one, and when pages may move.
@@ -315,6 +316,13 @@ impl Local {
         self.planner.forget(shared);
         shared.renew();
         records
+    }
+
+    /// After an invalidation within an entry: looks for loops in the rest of the entry, which may be the whole program.
+    pub(super) fn search_anew(&mut self) {
+        if self.recycle == Recycle::Auto {
+            self.planner.search_anew();
+        }
     }
 
     /// Prepares the cache for its next thread, after its thread has ended. Hands out the records that keep a stream alive which the

@@ -31,7 +31,7 @@ impl Owner {
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
         if has_grown {
             self.note_sample(Fact::RingGrew, request);
-            self.with(|local, shared| local.planner.watch_while_young(shared));
+            self.with(|local, _| local.planner.watch_while_young());
         }
         self.note_holding();
         let carried = self.with(|local, shared| {

@@ -97,6 +97,9 @@ impl Owner {
         self.let_go_of(self.with(Local::renew));
         self.note(Fact::Invalidated, 1, 0);
         self.perform(self.with(|local, _| local.planner.take_effects()));
+        if self.is_entered() {
+            self.with(|local, _| local.search_anew());
+        }
         self.tell_demand();
     }
 

@@ -87,6 +87,10 @@ pub enum Counter {
     BoundBytes,
     /// Nanoseconds spent on layouts.
     PlanningTime,
+    /// Loops that were found inside entries.
+    Loops,
+    /// Iterations of such loops that ended, and were planned or recorded like entries.
+    Iterations,
     /// 1 while planning pauses.
     HasStopped,
     /// Allocations of other crates that the scope served.

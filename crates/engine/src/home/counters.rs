@@ -198,6 +198,11 @@ impl Counters {
         self.get(Counter::Listed) + self.get(Counter::Supplied)
     }
 
+    /// The number of allocations, however they were served, as of the last entry or iteration that ended.
+    pub(crate) fn allocations(&self) -> u64 {
+        self.unplanned() + self.get(Counter::PlanServed) + self.get(Counter::Carried) - self.get(Counter::Grown)
+    }
+
     /// How often the device gave memory.
     pub(crate) fn times_taken(&self) -> u64 {
         self.get(Counter::DeviceAllocations) + self.get(Counter::MappedPieces)

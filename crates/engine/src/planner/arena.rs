@@ -95,8 +95,15 @@ impl Planner {
     /// it.
     #[cold]
     pub(super) fn lose(&mut self, shared: &Shared) {
-        self.vacate(shared);
+        self.give_way(shared);
         self.entry.is_planned = false;
+    }
+
+    /// Gives the arena up within an entry. An iteration of a loop is recorded from here on, so that its end is noticed.
+    pub(crate) fn give_way(&mut self, shared: &Shared) {
+        let left = self.hot.cursor.left();
+        self.vacate(shared);
+        self.go_unplanned(left as u32);
     }
 
     /// Notes the memory of the arrays that were alive in a vacated arena, by position.
@@ -126,6 +133,7 @@ impl Planner {
 
     /// Forgets all plans and all recordings.
     pub(crate) fn forget(&mut self, shared: &Shared) {
+        self.loops.leave();
         self.forget_plans(shared);
         self.effects.streams.extend(self.learning.forget());
         self.escaped.waits = Backoff::default();

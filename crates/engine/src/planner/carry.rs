@@ -218,7 +218,7 @@ impl Planner {
         record.serve_position(request.bytes, address, slot);
         record.shape.assign(request.dims);
         self.note_use(shared);
-        self.note(shared, &mut record, request);
+        self.note(&mut record, request);
         Resolved::Record(record)
     }
 

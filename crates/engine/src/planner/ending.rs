@@ -45,6 +45,12 @@ impl Learning {
         self.notes = self.is_recording || self.is_watching;
     }
 
+    /// Records from here on, although the entry is not recorded as a whole.
+    pub(super) fn record_part(&mut self) {
+        self.learner.record_part();
+        (self.is_recording, self.notes) = (true, true);
+    }
+
     /// Starts or stops watching entries, from the next one on.
     pub(super) fn watch(&mut self, is_watching: bool) {
         self.is_watching = is_watching;
@@ -163,6 +169,7 @@ impl Planner {
     fn learn_order(&mut self, shared: &Shared) -> Option<usize> {
         let plan = self.learn_plan(shared)?;
         self.plans.note_growth(plan, &self.learning.learner.growth);
+        self.loops.note_learned(plan);
         Some(plan)
     }
 
@@ -209,6 +216,7 @@ impl Planner {
             Fate::Forget => {
                 self.vacate(shared);
                 self.plans.remove_active(&mut self.hot.cursor);
+                self.loops.forget_learned();
                 self.carry.follow(self.plans.carry());
                 // Without plans, nobody takes back what a ring served. So the arrays that are alive in it get memory of their own.
                 if self.plans.is_empty() {
@@ -219,6 +227,7 @@ impl Planner {
             }
             Fate::ForgetAll => {
                 self.forget_plans(shared);
+                self.loops.forget_learned();
                 self.trimming.note_spare(shared.counters.times_taken());
                 self.learning.begin_anew(self.entry.number);
             }

@@ -74,6 +74,9 @@ const AHEAD: u64 = 32;
 /// A saving of at most this many bytes is not worth another layout: half a page of a GPU's memory.
 const LITTLE: u64 = 1 << 20;
 
+/// An arena of at most this share of the peak in use stays: its memory would not help.
+const NEGLIGIBLE: u64 = 64;
+
 impl Footprint {
     /// Begins a new count, since another layout is in use from now on.
     pub(super) fn begin_anew(&mut self) {
@@ -158,7 +161,8 @@ impl Planner {
     /// Whether the range should get the arena's memory rather than grow by `bytes` bytes.
     pub(crate) fn is_in_the_way(&mut self, shared: &Shared, bytes: u64) -> bool {
         self.entry.grown = self.entry.grown.saturating_add(bytes);
-        let Some(arena) = &self.arena else { return false };
+        let negligible = shared.counters.get(Counter::Demand) / NEGLIGIBLE;
+        let Some(arena) = self.arena.as_ref().filter(|arena| arena.bytes > negligible) else { return false };
         let seen = self.entry.seen;
         let beside = seen.extra + seen.larger + seen.blocked;
         // A request that outgrew its place counts as an extra allocation at first.

@@ -21,6 +21,11 @@ pub(super) struct Learner {
     before: Option<u32>,
     /// Recordings since the last pause that led to nothing.
     in_vain: u64,
+    /// The number that the first allocation of the entry before had when it was recorded: more than 0 if more than that entry was
+    /// recorded with it.
+    pub(super) first_before: u32,
+    /// The same of this entry.
+    first: u32,
     /// The number of the current entry.
     entry: u64,
     pauses: Backoff,
@@ -41,9 +46,33 @@ impl Learner {
     pub(super) fn begin(&mut self, is_wanted: bool) {
         self.entry = self.entry.saturating_add(1);
         self.is_recording = is_wanted && !self.has_stopped();
+        self.first_before = std::mem::take(&mut self.first);
         if self.is_recording {
             self.log.begin_entry(self.before);
         }
+    }
+
+    /// Records a part of the entry, which is not learned.
+    pub(super) fn record_part(&mut self) {
+        self.is_recording = false;
+        self.log.begin_entry(None);
+    }
+
+    /// Takes the last two iterations of a loop for the last two entries. The log ends with them.
+    pub(super) fn split(&mut self, length: u32) {
+        let next = self.log.len();
+        let (one, other) = (self.log.part(next - 2 * length, length), self.log.part_after(next - length, length));
+        self.growth.observe(&one);
+        if self.candidates.len() == ORDERS {
+            self.candidates.pop_front();
+        }
+        self.candidates.push_back(one);
+        (self.log, self.is_recording, self.first) = (other, true, next - length);
+    }
+
+    /// Notes that the entry which ends teaches nothing.
+    pub(super) fn forget_entry(&mut self) {
+        (self.before, self.first) = (None, 0);
     }
 
     pub(super) fn has_stopped(&self) -> bool {

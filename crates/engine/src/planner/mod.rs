@@ -19,6 +19,8 @@
 //! |---|---|
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
+//! | `loops` | loops inside an entry, whose iterations are planned like entries; `loops/searching` finds them |
+//! | `plans/repeats` | the plans of loops |
 //! | `noting` | the facts about entries for a diagnosis |
 //! | `ending` | the end of an entry, and what the planner learns from it |
 //! | `fate` | how an entry went, and whether to keep plans, forget one, or forget all: pure functions |
@@ -43,6 +45,7 @@ mod ending;
 mod fate;
 mod footprint;
 mod learner;
+mod loops;
 mod noting;
 mod plans;
 mod serve;
@@ -65,6 +68,7 @@ pub(crate) use effects::{Begin, Effects, Vacated};
 use ending::Learning;
 use fate::Course;
 use footprint::{Footprint, Trimming};
+use loops::Loops;
 use noting::Noted;
 use plans::Plans;
 pub(crate) use serve::Resolved;
@@ -87,6 +91,7 @@ pub(crate) struct Planner {
     refused: Option<Refused>,
     effects: Effects,
     noted: Noted,
+    loops: Loops,
     watch: Watch,
     /// Whether the last entry that deviated had as many allocations as its plan.
     was_as_long: bool,
@@ -146,13 +151,45 @@ struct EntryState {
 }
 
 impl Planner {
-    /// Begins an entry. Returns what the caller has to do first.
+    /// Begins an entry of the scope. Returns what the caller has to do first.
+    #[inline]
+    pub(crate) fn begin_entry(&mut self, shared: &Shared) -> Begin {
+        if self.loops.is_used() { self.begin_after_loops(shared) } else { self.begin(shared) }
+    }
+
+    /// As [`begin_entry`](Planner::begin_entry), after an entry with loops.
+    #[cold]
+    fn begin_after_loops(&mut self, shared: &Shared) -> Begin {
+        let was_astray = self.loops.begin_entry();
+        if self.loops.begin_whole() {
+            self.forget_plans(shared);
+        } else if !was_astray || !self.plans.begins_with_loop() {
+            return self.begin(shared);
+        }
+        self.begin_astray(shared)
+    }
+
+    /// Begins an entry that is recorded as a whole, or begins with something else than its loop. The range gets the memory of the plans.
+    fn begin_astray(&mut self, shared: &Shared) -> Begin {
+        self.entry = EntryState { number: self.entry.number + 1, ..EntryState::default() };
+        self.learning.begin(true);
+        self.vacate(shared);
+        self.vacate_ring(shared);
+        Begin::Clear
+    }
+
+    /// Begins an entry, or an iteration of a loop. Returns what the caller has to do, if anything, before it calls
+    /// [`begun`](Planner::begun).
     pub(crate) fn begin(&mut self, shared: &Shared) -> Begin {
         let number = self.entry.number + 1;
         self.entry = EntryState { number, ..EntryState::default() };
         self.learning.begin(self.plans.is_empty());
+        let next = self.loops.take_next();
         if shared.lease.live() == 0 {
-            self.plans.predict(&mut self.hot.cursor);
+            match next {
+                Some(known) => self.plans.choose(known, &mut self.hot.cursor),
+                None => self.plans.predict(&mut self.hot.cursor),
+            }
         }
         if self.arena.is_some() && shared.lease.is_lost() {
             self.lose(shared);
@@ -160,6 +197,7 @@ impl Planner {
         self.begin_ring(shared);
         if self.arena.is_some() {
             self.begin_planned(shared);
+            self.begun();
             return Begin::Ready;
         }
         match self.plans.stream() {
@@ -170,7 +208,10 @@ impl Planner {
                 let may_grow = self.plans.grows() || refused.is_some_and(|refused| refused.was_patient());
                 Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused, may_grow }
             }
-            _ => Begin::Ready,
+            _ => {
+                self.begun();
+                Begin::Ready
+            }
         }
     }
 
@@ -185,6 +226,12 @@ impl Planner {
         self.entry.is_planned = true;
         self.carry.count_entry();
         self.entry.served_before = hot.cursor.served() + self.carry.served();
+    }
+
+    /// Makes each allocation and drop take the paths that record it.
+    fn take_slow_paths(&mut self) {
+        (self.hot.fast_stream, self.hot.fast_path) = (NO_STREAM, DropPath::NOBODYS);
+        self.carry.path = DropPath::NOBODYS;
     }
 
     /// Whether it records, or has plans.

@@ -3,7 +3,7 @@
 use super::Planner;
 use super::fate::Course;
 use super::watch::SUSPECT;
-use crate::home::{Counter, Deviations, Fact, Facts, Sample, Shared};
+use crate::home::{Deviations, Fact, Facts, Sample, Shared};
 use crate::record::Request;
 use gpucache_plan::entries::{Deviation, Log};
 
@@ -22,6 +22,8 @@ pub(super) struct Noted {
     /// Allocations on another stream than the recorded one, and their bytes. Below: one of them.
     elsewhere: (u64, u64),
     example: Option<Sample>,
+    /// Whether the entry was longer than the log, and the search for a loop in it began anew.
+    pub(super) is_too_long: bool,
 }
 
 impl Planner {
@@ -104,7 +106,8 @@ impl Planner {
 
     #[cold]
     fn note_told(&mut self, shared: &Shared, course: Course) {
-        let noted = std::mem::take(&mut self.noted);
+        let mut noted = std::mem::take(&mut self.noted);
+        noted.is_too_long |= self.learning.learner.log.is_too_long();
         let (entry, facts) = (self.clock(), &mut *shared.facts());
         let is_served = self.entry.is_planned && !self.entry.is_dissolved;
         facts.note(Fact::Unplanned, entry, u64::from(!is_served), 0);
@@ -123,9 +126,9 @@ impl Planner {
             facts.show(fact, entry, Some(odd));
         }
         if self.learning.is_recording {
+            facts.note(Fact::TooLong, entry, u64::from(noted.is_too_long), 0);
             self.note_log(facts, noted.elsewhere, noted.example);
-            let number = shared.counters.get(Counter::Entries);
-            self.note_unlike(facts, noted.unlike, number);
+            self.note_unlike(facts, noted.unlike);
         }
     }
 
@@ -146,14 +149,13 @@ impl Planner {
     fn note_log(&mut self, facts: &mut Facts, (events, bytes): (u64, u64), example: Option<Sample>) {
         let entry = self.clock();
         let log = &self.learning.learner.log;
-        facts.note(Fact::TooLong, entry, u64::from(log.is_too_long()), 0);
         facts.note(Fact::Recorded, entry, u64::from(log.len()), log.bytes());
         facts.note(Fact::OtherStream, entry, events, bytes);
         facts.show(Fact::OtherStream, entry, example);
     }
 
     /// Notes how a recorded entry differs from the one before, while there is no plan.
-    fn note_unlike(&mut self, facts: &mut Facts, unlike: Option<Sample>, number: u64) {
+    fn note_unlike(&mut self, facts: &mut Facts, unlike: Option<Sample>) {
         let entry = self.clock();
         let learner = &self.learning.learner;
         let Some(log) = learner.recorded().filter(|_| self.plans.is_empty()) else { return };
@@ -164,19 +166,19 @@ impl Planner {
             Some(_) if log.bytes() == before.bytes() => Fact::UnlikeOrder,
             Some(_) => Fact::UnlikeSize,
             None if log.outlived_as(before) => Fact::UnlikeDrops,
-            None => return self.note_escapes(facts, number),
+            None => return self.note_escapes(facts),
         };
         facts.note(fact, entry, 1, log.bytes());
         facts.show(fact, entry, unlike);
     }
 
     /// Notes the arrays that outlive a recorded entry, where others outlived the entry before. Has the next entries watched until the
-    /// lines of such arrays are known. `number` counts this entry as the watch does.
-    fn note_escapes(&mut self, facts: &mut Facts, number: u64) {
+    /// lines of such arrays are known.
+    fn note_escapes(&mut self, facts: &mut Facts) {
         let entry = self.clock();
         let (arrays, bytes) = self.learning.learner.log.outliving();
         facts.note(Fact::UnlikeEscapes, entry, arrays.max(1), bytes);
-        let escaped = self.watch.escaped(number);
+        let escaped = self.watch.escaped();
         let is_known = !escaped.is_empty() || !facts.samples(Fact::UnlikeEscapes).is_empty();
         escaped.into_iter().for_each(|sample| facts.show(Fact::UnlikeEscapes, entry, Some(sample)));
         self.learning.watch(!is_known || facts.alive.growth(SUSPECT).is_some());

@@ -8,11 +8,14 @@
 //! - Nothing is alive in a plan that is not active.
 //! - A plan that is not active has a cursor only together with its draft, since only then the arena is large enough for it.
 
+mod repeats;
+
 use super::carry::CarryPlan;
 use super::draft::Draft;
 use crate::device::Stream;
 use crate::home::{Counter, Counters};
 use gpucache_plan::entries::{Cursor, Envelope, Growth, Log, Scratch};
+use gpucache_plan::loops::Known;
 
 #[derive(Default)]
 pub(super) struct Plans {
@@ -47,6 +50,8 @@ struct Plan {
     need: u64,
     /// The last entry that followed this plan.
     used: u64,
+    /// If the plan is that of a loop: the allocations of an iteration, and the windows that tell where the loop is.
+    repeats: Option<(u32, Known)>,
 }
 
 /// The most orders for which a scope has plans at one time: training, validation and two more. A plan takes some 100 bytes for each

@@ -74,7 +74,7 @@ impl Planner {
         let before = shared.lease.live();
         let live = before + request.bytes as u64;
         let Some(arena) = self.hot.arena.filter(|_| shared.lease.insist(before, live)) else {
-            self.hot.cursor.take_back(position);
+            self.hot.cursor.undo(position);
             self.lose(shared);
             return None;
         };
@@ -84,7 +84,7 @@ impl Planner {
         if live > self.hot.room {
             self.note_use(shared);
         }
-        self.note(shared, &mut record, request);
+        self.note(&mut record, request);
         Some(record)
     }
 
@@ -162,6 +162,7 @@ impl Planner {
             Answer::Beside(deviation) => {
                 self.note_deviation(deviation, request, expected);
                 self.noted.beside += u64::from(deviation.is_some());
+                self.note_stray();
                 Resolved::Nothing
             }
         }

@@ -8,15 +8,16 @@
 use hashbrown::HashMap;
 
 use super::Planner;
-use crate::home::{Alive, Counter, Sample, Shared};
+use crate::home::{Alive, Sample, Shared};
 use crate::record::{Record, Request};
 
 /// The watched arrays that are alive.
 #[derive(Default)]
 pub(super) struct Watch {
-    /// By the address of the record, which belongs to the array until its drop. The number says how often the scope had been
-    /// entered.
+    /// By the address of the record, which belongs to the array until its drop. The number is that of the entry.
     alive: HashMap<usize, (Sample, u64)>,
+    /// How many entries and iterations of loops began, under any policy.
+    begun: u64,
 }
 
 /// The most arrays that are watched at once, so that memory is bounded. Few entries have more alive at once.
@@ -55,8 +56,8 @@ impl Watch {
     }
 
     /// The same of arrays that this entry allocated, and that are alive as it ends.
-    pub(super) fn escaped(&self, entry: u64) -> Vec<Sample> {
-        Watch::lines(self.alive.values().filter(|(_, since)| *since == entry))
+    pub(super) fn escaped(&self) -> Vec<Sample> {
+        Watch::lines(self.alive.values().filter(|(_, since)| *since == self.begun))
     }
 
     fn lines<'w>(watched: impl Iterator<Item = &'w (Sample, u64)>) -> Vec<Sample> {
@@ -73,10 +74,15 @@ impl Watch {
 }
 
 impl Planner {
+    /// Notes that an entry or an iteration begins, under any policy.
+    pub(crate) fn count_begun(&mut self) {
+        self.watch.begun += 1;
+    }
+
     /// Watches an array of a watched entry.
-    pub(super) fn watch(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
+    pub(super) fn watch(&mut self, record: &mut Record, request: &Request<'_>) {
         if request.bytes > 0 {
-            self.watch.add(record, request, shared.counters.get(Counter::Entries));
+            self.watch.add(record, request, self.watch.begun);
         }
     }
 
@@ -88,8 +94,8 @@ impl Planner {
     }
 
     /// Arrays outlive their entry and the ring has grown. Watches the next entries of a young scope until the next look.
-    pub(crate) fn watch_while_young(&mut self, shared: &Shared) {
-        if shared.counters.get(Counter::Entries) < YOUNG {
+    pub(crate) fn watch_while_young(&mut self) {
+        if self.watch.begun < YOUNG {
             self.learning.watch(true);
         }
     }
@@ -98,7 +104,7 @@ impl Planner {
     /// the next look.
     #[cold]
     pub(crate) fn look_at_alive(&mut self, shared: &Shared) -> u32 {
-        let (counts, entry) = (shared.counts(), shared.counters.get(Counter::Entries));
+        let (counts, entry) = (shared.counts(), self.watch.begun);
         let facts = &mut *shared.facts();
         let next = facts.alive.note(Alive { arrays: counts.busy_blocks(), bytes: counts.busy_bytes() });
         let grows = facts.alive.growth(SUSPECT).is_some();
@@ -107,7 +113,7 @@ impl Planner {
             facts.kept = samples;
         }
         if !grows {
-            self.watch = Watch::default();
+            self.watch.alive.clear();
         }
         self.learning.watch(grows && self.watch.oldest(entry).count() < ENOUGH);
         next
@@ -115,19 +121,19 @@ impl Planner {
 
     /// Records an allocation if its entry is recorded, and watches its array if the entry is watched.
     #[inline]
-    pub(crate) fn note(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
+    pub(crate) fn note(&mut self, record: &mut Record, request: &Request<'_>) {
         if self.learning.notes {
-            self.note_closely(shared, record, request);
+            self.note_closely(record, request);
         }
     }
 
     #[inline(never)]
-    fn note_closely(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
+    fn note_closely(&mut self, record: &mut Record, request: &Request<'_>) {
         if self.learning.is_recording {
             self.record(record, request);
         }
         if self.learning.is_watching {
-            self.watch(shared, record, request);
+            self.watch(record, request);
         }
     }
 
@@ -147,6 +153,9 @@ impl Planner {
         }
         // No entry has the number 0.
         record.recorded = number.map_or((0, 0), |number| (mark(self.entry.number), number));
+        if number.is_some() || self.learning.learner.log.is_too_long() {
+            self.search();
+        }
     }
 
     /// Records a drop if the entry is recorded.
@@ -159,9 +168,12 @@ impl Planner {
         let log = &mut self.learning.learner.log;
         if entry == mark(self.entry.number) {
             log.dropped(number);
-        } else if entry == mark(self.entry.number - 1) {
-            log.dropped_of_before(number);
+            return self.search_drop(Some(number));
         }
+        if entry == mark(self.entry.number - 1) {
+            log.dropped_of_before(number.wrapping_sub(self.learning.learner.first_before));
+        }
+        self.search_drop(None);
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct RingGrowth {
 /// prompts of 512 tokens, of random length and batch, one in 36 entries calls the device; with 1/40 it is one in 27. On average,
 /// half of the step is idle.
 const STEP: u64 = 20;
+/// A step is at most this long: four pages of a GPU. Mapping them takes as long as some tokens of a text whose ring is that large.
+const LARGEST_STEP: u64 = 4 << 20;
 /// The room of a ring is this many times the size of its first block, but at least [`LEAST_ROOM`]. Addresses cost nothing.
 const ROOM: u64 = 256;
 /// 1 GiB, since rings of small arrays grow as well.
@@ -71,7 +73,7 @@ impl Planner {
         let left_at_most = most(in_use, self.plans.grows()).saturating_sub(all);
         let Carry { ring, plan, worth, .. } = &mut self.carry;
         let held = ring.bytes();
-        let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (held / STEP).min(left));
+        let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (held / STEP).min(LARGEST_STEP).min(left));
         let lacks = ring.lacks(wanted);
         if lacks > left && (lacks > wanted / 2 || lacks > left_at_most) {
             worth.note_shortage();

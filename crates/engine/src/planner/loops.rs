@@ -1,0 +1,300 @@
+//! Loops inside an entry. Each iteration of a loop is planned like an entry of its own.
+//!
+//! While an entry is recorded and has no plan, a [`Search`] hears of its allocations and drops. Once it finds a loop, the last two
+//! iterations are learned as two entries would be. Then a *boundary* is due before the next allocation: the cache ends one iteration, and
+//! begins the next one ([`end_iteration`](Planner::end_iteration), then [`begin`](Planner::begin)). From then on, a boundary is due at the end of
+//! the plan. Nothing is searched meanwhile, so the loop costs as much as entries do.
+//!
+//! If many allocations in a row do not fit, the program has left the loop, and the search begins anew. It knows the loops that have plans,
+//! and at which positions the program may be in them.
+
+mod searching;
+
+use super::Planner;
+use crate::home::{Counter, Shared};
+use gpucache_plan::loops::{Known, Search};
+
+use super::effects::Effects;
+
+/// The loop that the entry is in, and the search for one.
+#[derive(Default)]
+pub(super) struct Loops {
+    search: Search,
+    is_searching: bool,
+    /// Whether the search has not begun yet, since nothing was allocated. Below: whether it is for new loops alone.
+    is_new: bool,
+    is_afresh: bool,
+    /// Whether the entry searched, or was in a loop. Below: whether a plan is that of a loop. An entry without either takes no further step.
+    is_used: bool,
+    are_known: bool,
+    /// The allocations of an iteration, if the entry is in a loop.
+    length: Option<u32>,
+    due: Option<Boundary>,
+    /// The position at which the iteration that begins goes on.
+    start: u32,
+    /// Allocations of the iteration that are left, if it goes without a plan.
+    left: u32,
+    /// How many iterations of the entry have ended.
+    ended: u64,
+    /// The position that is expected, and how many allocations in a row came that the plan does not know.
+    stray: (usize, u32),
+    /// The plan that the next iteration follows, if that is known.
+    next: Option<usize>,
+    /// The plan that the last recorded entry taught.
+    learned: Option<usize>,
+    /// Whether the entry began with something else than the loop.
+    is_astray: bool,
+    /// Iterations in a row for which the plan found no arena, and how many of them lead to a search for another plan.
+    unplanned: u32,
+    most_unplanned: u32,
+    /// Whether the entry is recorded as a whole. Below: how many more entries will be, and whether that was tried before.
+    is_whole: bool,
+    trials: u32,
+    has_tried: bool,
+    /// Allocations of the scope at the end of the last entry with loops, and how many more these were than at the one before.
+    allocations: u64,
+    made: u64,
+}
+
+/// What the next allocation of the recorded stream begins.
+#[derive(Clone, Copy)]
+enum Boundary {
+    /// The first planned iteration of a loop that was found, whose iterations have this length.
+    First { length: u32 },
+    /// The rest of an iteration of a known loop, from this position on.
+    Rest { plan: usize, start: u32 },
+    /// The next iteration of the same loop.
+    Next,
+}
+
+/// After so many iterations without an arena, another plan is searched for; then after twice as many, and so on.
+const UNPLANNED: u32 = 2;
+/// Entries with more allocations than this are not tried as a whole. Their plan would not stay in the processor's cache.
+const LONG: u64 = 1 << 14;
+/// A plan is made from two entries that are recorded.
+const TRIALS: u32 = 2;
+
+impl Loops {
+    /// Begins an entry, which is in no loop yet. Returns whether the entry before began with something else than its loop.
+    pub(super) fn begin_entry(&mut self) -> bool {
+        (self.length, self.due, self.start, self.left, self.ended, self.next) = (None, None, 0, 0, 0, None);
+        (self.unplanned, self.most_unplanned, self.is_used) = (0, UNPLANNED, false);
+        std::mem::take(&mut self.is_astray)
+    }
+
+    /// Whether the entry before searched, or was in a loop.
+    #[inline]
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used
+    }
+
+    /// Whether the loop keeps its plan, although another iteration goes without it.
+    fn bears_with_plan(&mut self) -> bool {
+        self.unplanned += 1;
+        let bears = self.unplanned <= self.most_unplanned;
+        if !bears {
+            (self.unplanned, self.most_unplanned) = (0, self.most_unplanned.saturating_mul(2));
+        }
+        bears
+    }
+
+    /// Whether the entry that begins is recorded as a whole, without a search for loops in it.
+    pub(super) fn begin_whole(&mut self) -> bool {
+        self.is_whole = self.trials > 0;
+        self.trials = self.trials.saturating_sub(1);
+        self.is_used |= self.is_whole;
+        self.is_whole
+    }
+
+    /// Notes the end of an entry with loops, and how many allocations the scope has made by then. If entries with loops are equally long, and not very
+    /// long, they may repeat as a whole: a plan for the entry has fewer gaps than one for each loop in it.
+    fn count_entry(&mut self, allocations: u64) {
+        let made = allocations.wrapping_sub(std::mem::replace(&mut self.allocations, allocations));
+        let is_again = made == std::mem::replace(&mut self.made, made);
+        if is_again && made < LONG && !self.has_tried {
+            (self.trials, self.has_tried) = (TRIALS, true);
+        }
+    }
+
+    /// Ends the loop that the entry is in.
+    pub(super) fn leave(&mut self) {
+        (self.length, self.due, self.is_searching, self.left) = (None, None, false, 0);
+    }
+
+    /// The plan that the iteration follows which begins now, if that is known.
+    pub(super) fn take_next(&mut self) -> Option<usize> {
+        self.next.take()
+    }
+
+    /// Forgets which plan the entry taught, since another plan has its number now.
+    pub(super) fn forget_learned(&mut self) {
+        self.learned = None;
+    }
+
+    /// Notes which plan the entry that ends taught.
+    pub(super) fn note_learned(&mut self, plan: usize) {
+        self.learned = Some(plan);
+    }
+}
+
+impl Planner {
+    /// Whether the last recorded allocation showed that the next one begins an iteration.
+    #[inline]
+    pub(crate) fn has_boundary(&self) -> bool {
+        self.loops.due.is_some()
+    }
+
+    /// Whether the next allocation of this stream begins an iteration.
+    pub(crate) fn is_boundary_due(&self, stream: u64) -> bool {
+        if self.has_boundary() {
+            return self.learning.learner.log.stream() == stream;
+        }
+        let is_served = self.loops.length.is_some() && self.entry.is_planned && self.is_serving(stream);
+        is_served && self.hot.cursor.is_complete()
+    }
+
+    /// Notes that an entry or an iteration begins. Begins to search if no plan serves it from the start.
+    #[inline]
+    pub(crate) fn begun(&mut self) {
+        let Loops { is_used, is_searching, are_known, .. } = self.loops;
+        let is_usual = self.entry.is_planned && !(is_used | is_searching | are_known);
+        if !is_usual {
+            self.begun_unusually();
+        }
+    }
+
+    #[cold]
+    fn begun_unusually(&mut self) {
+        self.loops.is_searching = false;
+        (self.loops.stray, self.loops.left) = ((0, 0), 0);
+        let start = std::mem::take(&mut self.loops.start);
+        match self.loops.length.filter(|_| !self.plans.is_empty()) {
+            _ if self.entry.is_planned => self.begun_planned(start),
+            Some(length) if self.loops.bears_with_plan() => {
+                self.loops.left = length.saturating_sub(start);
+                self.search_anew();
+            }
+            // The plan may be of other sizes than the loop has now.
+            Some(_) => {
+                self.loops.length = None;
+                self.search_afresh();
+            }
+            None => self.begun_without_loop(),
+        }
+    }
+
+    /// An iteration begins at a position of its plan.
+    fn begun_planned(&mut self, start: u32) {
+        self.loops.unplanned = 0;
+        self.loops.length = self.plans.loop_length(self.plans.active()).or(self.loops.length);
+        self.loops.is_used |= self.loops.length.is_some();
+        if start > 0 {
+            self.hot.cursor.skip_to(start as usize);
+            self.learning.learner.is_recording = false;
+        }
+        if self.learning.is_recording && self.loops.ended > 0 {
+            self.begin_search();
+        }
+    }
+
+    /// An entry begins for which no loop is known, or the entry goes on behind one that has no plan any more.
+    fn begun_without_loop(&mut self) {
+        self.loops.length = None;
+        if self.loops.is_whole {
+            return;
+        }
+        if self.plans.begins_with_loop() || !self.learning.is_recording && self.loops.ended > 0 {
+            self.search_anew();
+        } else if self.learning.is_recording {
+            self.begin_search();
+        }
+    }
+
+    /// Notes that the iteration lost its arena, with so many allocations to come.
+    pub(super) fn go_unplanned(&mut self, left: u32) {
+        if self.loops.length.is_none() || self.loops.left > 0 {
+            return;
+        }
+        self.loops.left = left;
+        if !self.learning.is_recording {
+            self.search_anew();
+        }
+    }
+
+    /// Ends an iteration. The next one begins as an entry does.
+    pub(crate) fn end_iteration(&mut self, shared: &Shared) -> Option<Effects> {
+        self.loops.ended += 1;
+        shared.counters.add(Counter::Iterations, 1);
+        self.count_begun();
+        match self.loops.due.take() {
+            Some(Boundary::First { length }) => self.learn_loop(shared, length),
+            Some(Boundary::Rest { plan, start }) => {
+                self.loops.length = self.plans.loop_length(plan);
+                (self.loops.start, self.loops.next) = (start, Some(plan));
+                self.abandon(shared)
+            }
+            Some(Boundary::Next) | None => {
+                self.loops.learned = None;
+                let effects = self.end(shared);
+                // Another order of iterations, which may take turns with the one that was found.
+                if let Some(plan) = self.loops.learned.filter(|&plan| self.plans.loop_length(plan).is_none()) {
+                    self.plans.set_loop(plan, self.learning.learner.log.len(), Known::default());
+                }
+                effects
+            }
+        }
+    }
+
+    /// Learns the last two iterations of a loop, as entries.
+    fn learn_loop(&mut self, shared: &Shared, length: u32) -> Option<Effects> {
+        let known = self.loops.search.known(&self.learning.learner.log, length);
+        // The entry began with something else, unless its allocations are whole iterations.
+        self.loops.is_astray |= self.loops.ended == 1 && !self.learning.learner.log.len().is_multiple_of(length);
+        // The same code with other sizes, as of another batch: its old plan would take the memory of both.
+        if self.plans.has_loop_of(length) {
+            self.forget_plans(shared);
+        }
+        self.learning.learner.split(length);
+        self.learning.is_recording = true;
+        (self.entry.is_planned, self.entry.seen) = (false, Default::default());
+        self.loops.learned = None;
+        let effects = self.end(shared);
+        self.loops.next = self.loops.learned;
+        self.loops.length = self.loops.learned.map(|plan| {
+            self.plans.set_loop(plan, length, known);
+            self.loops.are_known = true;
+            shared.counters.add(Counter::Loops, 1);
+            length
+        });
+        effects
+    }
+
+    /// Ends an entry or iteration that teaches nothing about its plan.
+    fn abandon(&mut self, shared: &Shared) -> Option<Effects> {
+        self.publish(shared);
+        let (positions, bytes) = self.hot.cursor.places();
+        shared.counters.price(positions, bytes);
+        self.learning.learner.forget_entry();
+        self.noted = Default::default();
+        if self.arena.is_some() && shared.lease.is_lost() {
+            self.vacate(shared);
+        }
+        self.tidy_ring(shared);
+        self.effects.is_any().then(|| self.take_effects())
+    }
+
+    /// Ends an entry.
+    #[inline]
+    pub(crate) fn end_entry(&mut self, shared: &Shared) -> Option<Effects> {
+        if self.loops.ended > 0 { self.end_after_loops(shared) } else { self.end(shared) }
+    }
+
+    /// As [`end_entry`](Planner::end_entry), if iterations of a loop have ended.
+    #[cold]
+    fn end_after_loops(&mut self, shared: &Shared) -> Option<Effects> {
+        let is_complete = self.hot.cursor.is_complete();
+        let effects = if is_complete { self.end(shared) } else { self.abandon(shared) };
+        self.loops.count_entry(shared.counters.allocations());
+        effects
+    }
+}

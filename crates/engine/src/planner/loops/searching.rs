@@ -1,0 +1,142 @@
+//! The search for a loop while an entry is recorded: for a new one, or for the place in a known one where the program continues.
+
+use super::{Boundary, Planner};
+use gpucache_plan::loops::Found;
+
+/// After so many allocations in a row that the plan does not know, the program has left the loop. An iteration that does something more
+/// has fewer.
+const ASTRAY: u32 = 32;
+/// After so many of them the plan's next position is not trusted any more.
+const OFF: u32 = 8;
+
+impl Planner {
+    /// Searches from here on. Forgets what the entry recorded so far.
+    pub(crate) fn search_anew(&mut self) {
+        // Arrays whose allocation was recorded before must not be taken for those that are recorded from now on.
+        self.entry.number += 1;
+        self.entry.has_stream = false;
+        self.learning.record_part();
+        self.take_slow_paths();
+        // A loop that was found is in the record that is forgotten.
+        self.loops.due = self.loops.due.filter(|due| !matches!(due, Boundary::First { .. }));
+        self.loops.is_astray |= self.loops.ended == 0;
+        self.begin_search();
+    }
+
+    /// As [`search_anew`](Planner::search_anew), without the loops that are known.
+    pub(super) fn search_afresh(&mut self) {
+        self.search_anew();
+        self.loops.is_afresh = true;
+    }
+
+    pub(super) fn begin_search(&mut self) {
+        let loops = &mut self.loops;
+        (loops.is_searching, loops.is_new, loops.is_afresh) = (true, true, false);
+    }
+
+    /// Notes an allocation that the plan did not serve.
+    pub(in crate::planner) fn note_stray(&mut self) {
+        let (next, loops) = (self.hot.cursor.next(), &mut self.loops);
+        if loops.length.is_none() && loops.is_searching {
+            return;
+        }
+        loops.stray = if loops.stray.0 == next { (next, loops.stray.1 + 1) } else { (next, 1) };
+        let most = match loops.length {
+            Some(_) => ASTRAY,
+            // An entry that goes on behind its plan for as long again may repeat it.
+            None if self.hot.cursor.is_complete() => ASTRAY.max(next as u32),
+            None => return,
+        };
+        if loops.stray.1 >= most {
+            (loops.length, loops.left) = (None, 0);
+            if !loops.is_searching {
+                self.search_anew();
+            }
+        }
+    }
+
+    /// Searches on from an allocation that was recorded.
+    pub(in crate::planner) fn search(&mut self) {
+        if self.loops.left > 0 {
+            self.loops.left -= 1;
+            self.loops.due = (self.loops.left == 0).then_some(Boundary::Next);
+        }
+        if self.loops.is_searching {
+            self.search_on();
+        }
+    }
+
+    fn search_on(&mut self) {
+        if std::mem::take(&mut self.loops.is_new) {
+            self.loops.is_used = true;
+            let known = self.plans.known_loops().filter(|_| !self.loops.is_afresh);
+            self.loops.search.begin(known);
+        }
+        let log = &self.learning.learner.log;
+        if log.is_too_long() {
+            self.noted.is_too_long = true;
+            return self.search_anew();
+        }
+        let found = match self.loops.search.allocated(log) {
+            // An iteration of a known loop that goes without a plan.
+            Some(Found::Loop { .. }) if self.loops.length.is_some() => None,
+            Some(Found::Loop { length }) => Some(Boundary::First { length }),
+            Some(Found::Known { place, position }) => self.rest_of(place as usize, position),
+            None => None,
+        };
+        self.loops.due = found.or(self.loops.due);
+    }
+
+    /// Searches on from a drop that was recorded.
+    #[inline]
+    pub(in crate::planner) fn search_drop(&mut self, number: Option<u32>) {
+        if self.loops.is_searching && !self.loops.is_new {
+            let age = number.map(|number| self.learning.learner.log.len().saturating_sub(number));
+            self.loops.search.dropped(age);
+        }
+    }
+
+    /// The rest of an iteration of a known loop, if the plan does not serve it already.
+    fn rest_of(&mut self, plan: usize, position: u32) -> Option<Boundary> {
+        let length_of = self.plans.loop_length(plan)?;
+        if self.loops.ended == 0 && position == self.learning.learner.log.len() {
+            self.loops.is_astray = false;
+        }
+        if !self.plans.suits(plan, position, &self.learning.learner.log) {
+            return None;
+        }
+        let start = if length_of == position { 0 } else { position };
+        let is_same = plan == self.plans.active() || self.plans.is_variant();
+        match self.loops.length.filter(|_| is_same) {
+            Some(length) if !self.is_next_iteration(position, length) => {
+                self.realign(position, length);
+                None
+            }
+            _ => Some(Boundary::Rest { plan, start }),
+        }
+    }
+
+    /// Whether the iteration's plan serves it.
+    fn is_served(&self) -> bool {
+        self.entry.is_planned && !self.entry.is_dissolved
+    }
+
+    /// Whether the iteration is so far behind `position` that this is the next one. It may have fewer or more allocations than the plan.
+    fn is_next_iteration(&self, position: u32, length: u32) -> bool {
+        let here = match self.is_served() {
+            true if self.loops.stray.1 < OFF => return false,
+            true => self.hot.cursor.next() as u32,
+            false => length.saturating_sub(self.loops.left),
+        };
+        position + length / 2 < here
+    }
+
+    /// Continues at another position of the same iteration.
+    fn realign(&mut self, position: u32, length: u32) {
+        match self.is_served() {
+            true if self.loops.stray.1 < OFF => {}
+            true => self.hot.cursor.skip_to(position as usize),
+            false => self.loops.left = length.saturating_sub(position),
+        }
+    }
+}
