@@ -90,7 +90,9 @@ pub use cudarc;
 pub use array::{Allocate, Array, Element, Shape};
 pub use gpucache_engine::cache::Recycle;
 pub use gpucache_engine::{Error, Limit, Result};
-pub use scope::{OwnedScope, Scope, ScopeGuard, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats};
+pub use scope::{
+    OwnedScope, Scope, ScopeGuard, auto_scope, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats,
+};
 
 /// The parts of an out-of-memory [`Error`].
 ///

@@ -16,6 +16,9 @@ use gpucache_engine::{Error, Result};
 /// Whether the system refused to open the library in front of the driver from memory.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
+/// If this variable is neither empty nor 0, allocations outside of all scopes come from the scope `auto`.
+const AUTO_SCOPE: &str = "GPUCACHE_AUTO_SCOPE";
+
 /// How the allocations of other crates reach the scopes. This makes a call through cudarc, which has to arrive at this crate.
 ///
 /// # Errors
@@ -67,6 +70,9 @@ extern "C" fn open() {
         !table.is_null()
     });
     IS_REFUSED.store(!is_open, Relaxed);
+    if std::env::var_os(AUTO_SCOPE).is_some_and(|value| !value.is_empty() && value != "0") {
+        crate::scope::auto_scope();
+    }
 }
 
 /// Opens a library whose file has these bytes. It stays open as long as the process lives.

@@ -1,5 +1,6 @@
 //! Scopes by name: as values, which the macros expand to, and functions that take a name.
 
+mod auto;
 mod families;
 mod name;
 #[cfg(feature = "tracing")]
@@ -8,6 +9,7 @@ mod stack;
 mod unknown;
 mod value;
 
+pub use auto::auto_scope;
 pub use name::{AsName, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats};
 pub use stack::ScopeGuard;
 pub use value::{OwnedScope, Scope};

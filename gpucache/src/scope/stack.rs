@@ -139,6 +139,11 @@ impl ScopeGuard {
         ScopeGuard::of(|stack| stack.push(None, None))
     }
 
+    /// Whether the thread has any open entry, inside or outside of scopes, or cannot have one because it is ending.
+    pub(super) fn is_any() -> bool {
+        STACK.try_with(|stack| stack.open.try_borrow().is_ok_and(|open| open.entries.is_empty())) != Ok(true)
+    }
+
     fn of(push: impl FnOnce(&Stack) -> usize) -> ScopeGuard {
         ScopeGuard {
             entry: STACK.try_with(push).ok(),
