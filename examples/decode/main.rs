@@ -38,6 +38,9 @@ struct Options {
     /// Seed of the random prompt lengths and batch sizes.
     #[arg(long, default_value = "1")]
     seed: u64,
+    /// Limit of the device's memory, as a multiple of the peak of live memory: 1.02. The run fails if an allocation finds no memory.
+    #[arg(long)]
+    limit: Option<f64>,
     /// Print one JSON object instead of a summary.
     #[arg(long)]
     json: bool,
@@ -123,8 +126,9 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-fn measure(options: &Options) -> gpucache::Result<Report> {
-    let device = Virtual::new(1 << 40);
+/// The memory use of the answers on a device with so many bytes.
+fn measure(options: &Options, bytes: u64) -> gpucache::Result<Report> {
+    let device = Virtual::new(bytes as usize);
     let scope = Scope::new("answer");
     let mut random = fastrand::Rng::with_seed(options.seed);
     let (mut report, mut served) = (Report { answers: options.answers.get(), ..Report::default() }, [0; 2]);
@@ -153,7 +157,16 @@ fn measure(options: &Options) -> gpucache::Result<Report> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match measure(&options) {
+    let unlimited = measure(&options, 1 << 40);
+    let limited = |limit: f64| {
+        gpucache::invalidate("answer");
+        measure(&options, (unlimited.as_ref().map_or(0, |report| report.peak_live_bytes) as f64 * limit) as u64)
+    };
+    let report = match options.limit {
+        Some(limit) => limited(limit),
+        None => unlimited,
+    };
+    match report {
         Ok(report) if options.json => println!("{}", serde_json::to_string(&report).unwrap_or_default()),
         Ok(report) => println!(
             "{} answers: reserved / live memory {:.4}, once warm {:.4}; share of planned arrays {:.4}",

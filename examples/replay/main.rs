@@ -64,6 +64,9 @@ struct Options {
     /// How often to replay each trace. If more than once, the first pass is not timed.
     #[arg(long, default_value = "5")]
     passes: NonZeroUsize,
+    /// Replay all steps of all passes in one entry of one scope, as of a program that has a scope around `main`.
+    #[arg(long)]
+    one_entry: bool,
     /// Print one JSON object for each trace instead of a table.
     #[arg(long)]
     json: bool,
@@ -88,6 +91,7 @@ fn run(options: &Options) -> Result<()> {
     let mut failed = 0;
     for (index, path) in options.traces.iter().enumerate() {
         let history = History::read(path)?;
+        let history = if options.one_entry { history.in_one_entry() } else { history };
         let report = target::replay(options, &history)?;
         failed += report.out_of_memory;
         if index == 0 && !options.json {

@@ -143,7 +143,7 @@ impl Builder {
         }
         let Self { steps, slots, scopes, peak_live_bytes, page_bytes, .. } = self;
         let page_bytes = if page_bytes > 0 { page_bytes } else { PAGE };
-        Ok(History { name, steps, scopes, slots: slots as usize, peak_live_bytes, page_bytes })
+        Ok(History { name, steps, scopes, slots: slots as usize, peak_live_bytes, page_bytes, is_one_entry: false })
     }
 }
 

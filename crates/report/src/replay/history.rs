@@ -35,6 +35,7 @@ pub struct History {
     pub(super) slots: usize,
     pub(super) peak_live_bytes: u64,
     pub(super) page_bytes: u64,
+    pub(super) is_one_entry: bool,
 }
 
 /// An operation of the program.
@@ -126,6 +127,20 @@ impl History {
     /// ```
     pub fn with_page_bytes(self, page_bytes: u64) -> History {
         History { page_bytes, ..self }
+    }
+
+    /// Lets all steps of all passes be one entry of one scope, as of a program that has a scope around `main`.
+    ///
+    /// ```
+    /// # use gpucache_report::replay::History;
+    /// # let path = std::env::temp_dir().join("gpucache-history-one-entry.csv");
+    /// # std::fs::write(&path, "step,op,id,bytes,stream\n0,a,0,512,0\n")?;
+    /// let history = History::read(&path)?.in_one_entry();
+    /// # assert_eq!(history.operations(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_one_entry(self) -> History {
+        History { is_one_entry: true, scopes: Vec::new(), ..self }
     }
 
     /// The steps before the steady state, and those in it.

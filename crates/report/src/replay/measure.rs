@@ -128,6 +128,7 @@ fn watched_run<D: Contents>(device: &D, history: &History, policy: Policy, passe
         replay.pass(&mut watched)?;
     }
     let out_of_memory = replay.failed();
+    drop(replay);
     drop(scopes);
     device.synchronize()?;
     let Served { steady, deviations, planning } = Served::default();
@@ -150,6 +151,7 @@ fn timed_run<D: Device>(device: &D, history: &History, policy: Policy, passes: u
     let mut replay = Replay::new(device, history, policy, &scopes.0);
     let times = (0..passes).map(|_| Ok(replay.pass(&mut counted)?.as_nanos() as f64)).collect::<Result<Vec<f64>>>()?;
     let (failed, served) = (replay.failed(), counted.served());
+    drop(replay);
     drop(scopes);
     device.synchronize()?;
     // The cache fills in the first pass.

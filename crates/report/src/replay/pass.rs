@@ -47,13 +47,16 @@ pub(super) struct Replay<'t, D: Device> {
     entered: Vec<(Option<u32>, ScopeGuard)>,
     slots: Vec<Option<Array<u8, D>>>,
     failed: u64,
+    /// The entry of all steps, if they have one in common.
+    whole: Option<ScopeGuard>,
 }
 
 impl<'t, D: Device> Replay<'t, D> {
     /// `scopes` are names for the history's scopes, or one name if it has none.
     pub(super) fn new(device: &'t D, history: &'t History, policy: Policy, scopes: &'t [String]) -> Self {
         let slots = (0..history.slots).map(|_| None).collect();
-        Self { device, history, policy, scopes, entered: Vec::new(), slots, failed: 0 }
+        let whole = history.is_one_entry.then(|| policy.enter(&scopes[0]));
+        Self { device, history, policy, scopes, entered: Vec::new(), slots, failed: 0, whole }
     }
 
     /// The number of allocations that found no memory. They and their frees were skipped.
@@ -81,11 +84,13 @@ impl<'t, D: Device> Replay<'t, D> {
     }
 
     fn step(&mut self, ops: &[Op], watch: &mut impl Watch<D>) -> Outcome {
-        let _scope = self.history.scopes.is_empty().then(|| self.policy.enter(&self.scopes[0]));
+        let is_entry = self.history.scopes.is_empty() && self.whole.is_none();
+        let _scope = is_entry.then(|| self.policy.enter(&self.scopes[0]));
         for &op in ops {
             match op {
                 Op::Allocate { slot, bytes } => self.allocate(slot, bytes, watch)?,
                 Op::Free { slot } => self.free(slot, watch)?,
+                Op::Enter { .. } | Op::Leave { .. } if self.whole.is_some() => {}
                 Op::Enter { .. } | Op::Leave { .. } => self.turn(op),
             }
         }
