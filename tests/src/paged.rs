@@ -5,7 +5,7 @@
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::fmt;
 use std::ptr::{copy_nonoverlapping, from_ref, with_exposed_provenance, with_exposed_provenance_mut};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError};
 
 use gpucache::device::{
@@ -31,6 +31,7 @@ pub struct Paged(Stream);
 struct Pages {
     limit: u64,
     mapped: AtomicU64,
+    captures: AtomicBool,
     fault: Mutex<Option<PageFault>>,
 }
 
@@ -56,10 +57,21 @@ struct Contents(Arc<Pages>);
 impl Paged {
     /// A new device that is out of memory beyond `pages` pages. Its addresses are never given back.
     pub fn new(pages: u64) -> Paged {
-        let pages = Arc::new(Pages { limit: pages * PAGE, mapped: AtomicU64::new(0), fault: Mutex::new(None) });
+        let pages = Arc::new(Pages {
+            limit: pages * PAGE,
+            mapped: AtomicU64::new(0),
+            captures: AtomicBool::new(false),
+            fault: Mutex::new(None),
+        });
         let memory = Memory::with_pages(SharedPages(pages.clone()));
         // SAFETY: both are memory of this process.
         Paged(unsafe { Stream::new(memory.into(), Contents(pages)) })
+    }
+
+    /// Says from now on whether a graph is captured on the stream.
+    pub fn set_capturing(&self, captures: bool) {
+        let Contents(pages) = self.0.backend().expect("a Paged is made around Contents");
+        pages.captures.store(captures, SeqCst);
     }
 
     /// Makes calls fail from now on, or stops that.
@@ -183,6 +195,10 @@ unsafe impl Backend for Contents {
 
     fn synchronize(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn is_capturing(&self) -> bool {
+        self.0.captures.load(SeqCst)
     }
 }
 

@@ -6,6 +6,8 @@
 mod checked;
 pub mod deviation;
 pub mod entries;
+pub mod loop_programs;
+pub mod loops;
 mod model;
 pub mod programs;
 
@@ -23,6 +25,13 @@ use model::Scope as Expected;
 pub enum Op {
     /// Allocates, into an empty slot.
     Allocate {
+        /// The slot of the array.
+        slot: u32,
+        /// The size of the array.
+        bytes: usize,
+    },
+    /// As `Allocate`, on the player's other stream if it has one.
+    AllocateBeside {
         /// The slot of the array.
         slot: u32,
         /// The size of the array.
@@ -46,6 +55,10 @@ pub enum Op {
     Leave,
     /// Invalidates a scope.
     Invalidate(usize),
+    /// Invalidates a scope on another thread, and waits for that.
+    InvalidateElsewhere(usize),
+    /// Gives idle memory of the device back.
+    Trim,
     /// Ends the entry as `return` and `?` do.
     Return,
     /// Ends the entry by a panic.
@@ -56,7 +69,7 @@ impl Op {
     /// The slot that the operation allocates into, if it allocates.
     pub fn allocated(&self) -> Option<u32> {
         match *self {
-            Op::Allocate { slot, .. } => Some(slot),
+            Op::Allocate { slot, .. } | Op::AllocateBeside { slot, .. } => Some(slot),
             _ => None,
         }
     }
@@ -76,6 +89,8 @@ struct Held<D: Checked> {
 /// Plays entries on one device, on one thread.
 pub struct Player<D: Checked> {
     device: D,
+    /// Another stream. Its device has to count its own memory, or be the first one's.
+    pub beside: Option<D>,
     model: Vec<Expected>,
     /// The open entries, the outermost first.
     open: Vec<(ScopeGuard, Option<usize>)>,
@@ -90,6 +105,10 @@ pub struct Player<D: Checked> {
     plain_bytes: u64,
     /// Whether an entry goes on after a failed allocation, without that array.
     pub skips_failures: bool,
+    /// Whether other threads and handlers allocate in the scopes or reset peaks. Then only what is in use is compared with the model.
+    pub is_disturbed: bool,
+    /// The limit of the scopes.
+    pub limit: Option<u64>,
     /// The errors after which entries went on.
     pub skipped: Vec<Error>,
     /// The fewest bytes, in whole pages, that would have been in use if a refused allocation had succeeded.
@@ -104,6 +123,7 @@ impl<D: Checked> Player<D> {
     pub fn new(device: D, names: impl IntoIterator<Item = String>) -> Player<D> {
         Player {
             device,
+            beside: None,
             model: names.into_iter().map(Expected::new).collect(),
             open: Vec::new(),
             slots: HashMap::new(),
@@ -114,6 +134,8 @@ impl<D: Checked> Player<D> {
             allocations: 0,
             plain_bytes: 0,
             skips_failures: false,
+            is_disturbed: false,
+            limit: None,
             skipped: Vec::new(),
             least_refused: None,
             peaks: (0, 0),
@@ -153,14 +175,8 @@ impl<D: Checked> Player<D> {
 
     fn step(&mut self, op: Op) -> Result<()> {
         match op {
-            Op::Allocate { slot, bytes } => match self.allocate(bytes) {
-                Ok(held) => {
-                    let before = self.slots.insert(slot, held);
-                    self.drop_all(before);
-                }
-                Err(error) if self.skips_failures => self.skipped.push(error),
-                Err(error) => return Err(error),
-            },
+            Op::Allocate { slot, bytes } => return self.fill(slot, bytes, false),
+            Op::AllocateBeside { slot, bytes } => return self.fill(slot, bytes, true),
             Op::Drop(slot) => {
                 let held = self.slots.remove(&slot);
                 self.drop_all(held);
@@ -179,24 +195,44 @@ impl<D: Checked> Player<D> {
             Op::Uncached => self.open.push((ScopeGuard::outside(), None)),
             Op::Leave => self.leave(),
             Op::Invalidate(scope) => self.invalidate(scope),
+            Op::InvalidateElsewhere(scope) => {
+                let name = &self.model[scope].name;
+                std::thread::scope(|threads| _ = threads.spawn(|| invalidate(name)));
+            }
+            Op::Trim => _ = self.device.trim(),
             Op::Return => {}
             Op::Panic => self.panic(),
         }
         Ok(())
     }
 
+    fn fill(&mut self, slot: u32, bytes: usize, is_beside: bool) -> Result<()> {
+        match self.allocate(bytes, is_beside) {
+            Ok(held) => {
+                let before = self.slots.insert(slot, held);
+                self.drop_all(before);
+            }
+            Err(error) if self.skips_failures => self.skipped.push(error),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
     fn enter(&mut self, scope: usize, recycle: Recycle) {
-        self.open.push((Scope::new(&self.model[scope].name).recycle(recycle).enter(), Some(scope)));
+        let entered = Scope::new(&self.model[scope].name).recycle(recycle);
+        let entered = self.limit.map_or(entered, |limit| entered.limit(limit));
+        self.open.push((entered.enter(), Some(scope)));
     }
 
     fn leave(&mut self) {
         drop(self.open.pop());
     }
 
-    fn allocate(&mut self, bytes: usize) -> Result<Held<D>> {
+    fn allocate(&mut self, bytes: usize, is_beside: bool) -> Result<Held<D>> {
         let scope = self.open.last().and_then(|(_, scope)| *scope);
         let mark = (self.allocations % 251) as u8;
-        let made = self.device.make(bytes, mark);
+        let device = self.beside.as_ref().filter(|_| is_beside).unwrap_or(&self.device);
+        let made = device.make(bytes, mark);
         if let (Err(_), true, Some(scope)) = (&made, D::FAILS, scope) {
             self.model[scope].allocated_and_failed();
         }
@@ -304,6 +340,15 @@ impl<D: Checked> Player<D> {
         stats(&self.model[scope].name).unwrap_or_default().served.planned.allocations
     }
 
+    /// # Panics
+    /// If the allocations of a scope, by what served them, are not all of its allocations.
+    pub fn verify_served(&self) {
+        for Expected { name, .. } in &self.model {
+            let now = stats(name).unwrap_or_default();
+            assert_eq!(now.served.all().allocations, now.allocations(), "{name}: {now}");
+        }
+    }
+
     /// The plan statistics of a scope.
     pub fn plan_stats(&self, scope: usize) -> PlanStats {
         stats(&self.model[scope].name).unwrap_or_default().plan
@@ -312,14 +357,16 @@ impl<D: Checked> Player<D> {
     /// # Panics
     /// If the statistics of a scope differ from the model's.
     pub fn verify(&self) {
-        self.model.iter().for_each(Expected::verify);
+        self.model.iter().for_each(|scope| scope.verify(self.is_disturbed));
     }
 
     /// # Panics
     /// If a rule was broken. A device that fails reports a failure of drops once, on whatever thread they were.
     fn synchronize(&self) {
-        while let Err(error) = self.device.synchronize() {
-            assert!(D::FAILS && error.is_deferred(), "a rule was broken: {error}");
+        for device in std::iter::once(&self.device).chain(&self.beside) {
+            while let Err(error) = device.synchronize() {
+                assert!(D::FAILS && error.is_deferred(), "a rule was broken: {error}");
+            }
         }
     }
 
@@ -334,9 +381,11 @@ impl<D: Checked> Player<D> {
         self.synchronize();
         (0..self.model.len()).for_each(|scope| self.invalidate(scope));
         self.device.trim();
+        self.beside.iter().for_each(|beside| _ = beside.trim());
         self.synchronize();
         if D::TELLS_ALL {
-            assert_eq!(self.device.memory().bytes, 0, "the device holds memory that nobody uses");
+            let devices = std::iter::once(&self.device).chain(&self.beside);
+            devices.for_each(|device| assert_eq!(device.memory().bytes, 0, "the device holds memory that nobody uses"));
         }
         self.verify();
     }

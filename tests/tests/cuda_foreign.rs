@@ -73,6 +73,27 @@ fn a_warm_scope_serves_the_slices_of_cudarc() {
 }
 
 #[test]
+fn slices_outside_of_scopes_are_planned_in_the_scope_of_the_program() {
+    alone(120, || {
+        let Some((gpu, kernels, context)) = gpu() else { return };
+        gpucache::auto_scope();
+        let stream = context.new_stream().unwrap();
+        let mut misses = 0;
+        for step in 0..100 {
+            let slices: Vec<_> = (0..20).map(|n| filled(&kernels, &stream, step * 100 + n, 0)).collect();
+            slices.iter().zip(0..).for_each(|(slice, n)| assert_all(slice, step * 100 + n));
+            if step == 60 {
+                misses = gpucache::stats("auto").unwrap().misses;
+            }
+        }
+        let stats = gpucache::stats("auto").unwrap();
+        assert!(stats.foreign.served >= 2000 && stats.served.planned.allocations > 1000, "{stats}");
+        assert_eq!((stats.plan.loops, stats.misses), (1, misses), "{stats}");
+        drop(gpu);
+    });
+}
+
+#[test]
 fn what_another_stream_frees_waits_for_its_work() {
     alone(120, || {
         let Some((_gpu, kernels, context)) = gpu() else { return };

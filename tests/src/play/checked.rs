@@ -4,6 +4,7 @@ use gpucache::device::{Device, Host, Virtual};
 use gpucache::{Array, Result};
 
 use crate::Faulty;
+use crate::paged::Paged;
 
 /// A device whose arrays can be marked, if it has contents.
 pub trait Checked: Device {
@@ -70,6 +71,18 @@ impl Checked for Faulty {
     }
 
     fn place(_: &Array<u8, Faulty>) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+impl Checked for Paged {
+    const TELLS_ALL: bool = true;
+
+    fn check(array: &Array<u8, Paged>, mark: u8) {
+        assert_all(&array.to_vec().expect("a paged device copies"), mark);
+    }
+
+    fn place(_: &Array<u8, Paged>) -> Option<(u64, u64)> {
         None
     }
 }

@@ -1,0 +1,74 @@
+//! The scope `auto` serves allocations outside of all scopes, on every thread, and plans the loops of the program. The scope is of the
+//! whole process, so this file has one test.
+#![allow(clippy::unwrap_used)]
+
+use gpucache::device::Virtual;
+use gpucache::{ScopeGuard, cache_scope, prelude::*, stats, uncached};
+
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// A training step of 64 layers, whose activations wait for the way back.
+fn step(device: &Virtual, scale: usize) -> gpucache::Result<()> {
+    let forward = |layer: usize| device.zeros::<u8>((1 + layer % 7) * scale);
+    let mut activations = (0..64).map(forward).collect::<gpucache::Result<Vec<_>>>()?;
+    while let Some(activation) = activations.pop() {
+        let gradient = device.zeros::<u8>(activation.len() * 2)?;
+        drop((activation, gradient));
+    }
+    Ok(())
+}
+
+fn allocations() -> u64 {
+    stats("auto").map_or(0, |stats| stats.allocations())
+}
+
+/// The share of a plan in these steps.
+fn planned(device: &Virtual, steps: usize, scale: usize) -> gpucache::Result<f64> {
+    let before = stats("auto").unwrap_or_default();
+    (0..steps).try_for_each(|_| step(device, scale))?;
+    let since = stats("auto").unwrap().since(&before);
+    Ok(since.served.planned.allocations as f64 / since.allocations() as f64)
+}
+
+#[test]
+fn a_program_without_scopes_is_planned() -> Result {
+    let device = Virtual::new(1 << 40);
+    step(&device, 1 << 20)?;
+    assert_eq!(allocations(), 0, "nobody asked for the scope yet");
+
+    gpucache::auto_scope();
+    gpucache::auto_scope();
+    let weights = (0..20).map(|_| device.zeros::<u8>(3 << 20)).collect::<gpucache::Result<Vec<_>>>()?;
+    assert_eq!(allocations(), 20);
+    planned(&device, 6, 1 << 20)?;
+    // The last iteration is counted when the next one begins.
+    let share = planned(&device, 40, 1 << 20)?;
+    assert!(share > 0.97, "{share} of the steps is planned");
+    planned(&device, 60, 3 << 20)?;
+    let other = planned(&device, 40, 3 << 20)?;
+    assert!(other > 0.97, "{other} of the steps with other sizes is planned");
+    let plan = stats("auto").unwrap().plan;
+    assert!((1..=3).contains(&plan.loops) && plan.iterations > 100, "{plan:?}");
+
+    let before = allocations();
+    uncached!({ step(&device, 1 << 20)? });
+    drop((ScopeGuard::outside(), device.zeros::<u8>(5)?));
+    cache_scope!(own, { step(&device, 1 << 20)? });
+    assert_eq!((allocations(), stats("own").unwrap().allocations()), (before, 128));
+
+    // Memory goes back in the middle of the entry, and the loop is found again.
+    gpucache::invalidate("auto");
+    planned(&device, 8, 1 << 20)?;
+    let again = planned(&device, 40, 1 << 20)?;
+    assert!(again > 0.97, "{again} of the steps after an invalidation is planned");
+
+    let thread = std::thread::spawn(move || -> gpucache::Result<f64> {
+        planned(&device, 6, 1 << 20)?;
+        planned(&device, 40, 1 << 20)
+    });
+    assert!(thread.join().unwrap()? > 0.97, "each thread has its own loops");
+    drop(weights);
+    gpucache::invalidate("auto");
+    assert_eq!(stats("auto").unwrap().busy_bytes, 0);
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! One entry around a whole run: the loops of recorded programs are planned like entries of a scope around the step.
+#![allow(clippy::unwrap_used)]
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use gpucache_report::replay::{Figures, History, Policy, dry_run};
+
+/// The figures of six passes of a trace.
+fn replayed(trace: &str, is_one_entry: bool) -> Figures {
+    let path = Path::new("../examples/traces").join(trace).with_extension("csv.gz");
+    let history = History::read(&path).unwrap();
+    let history = if is_one_entry { history.in_one_entry() } else { history };
+    dry_run(&history, Policy::Auto, None, NonZeroUsize::new(6).unwrap()).unwrap()
+}
+
+#[test]
+fn steps_that_repeat_are_planned_without_a_scope_of_their_own() {
+    // The most that the whole run may reserve, as a multiple of a run with a scope around the step.
+    let traces = [("gpt2", 1.0), ("mixtral", 1.0), ("resnet50", 1.02), ("vit_b_16", 1.02), ("gcn_sampled", 1.01)];
+    for (trace, most) in traces {
+        let (one, step) = (replayed(trace, true), replayed(trace, false));
+        assert!(one.steady.planned >= 0.97, "{trace}: {one:?}");
+        assert_eq!((one.out_of_memory, one.steady_device_calls), (0, 0), "{trace}: {one:?}");
+        let ratio = one.peak_reserved_bytes as f64 / step.peak_reserved_bytes as f64;
+        assert!(ratio <= most, "{trace}: the run reserved {ratio} of one with a scope around the step");
+        let live = one.peak_live_bytes as f64;
+        assert!(one.steady_reserved_bytes as f64 <= 1.03 * live, "{trace}: {one:?}");
+    }
+}
+
+#[test]
+fn steps_whose_sizes_all_change_are_planned_too() {
+    let one = replayed("gpt2_varlen", true);
+    assert!(one.steady.planned >= 0.97 && one.out_of_memory == 0, "{one:?}");
+}
