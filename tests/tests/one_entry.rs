@@ -4,6 +4,9 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use gpucache::device::Virtual;
+use gpucache::stats::ScopeStats;
+use gpucache::{Allocate, Scope};
 use gpucache_report::replay::{Figures, History, Policy, dry_run};
 
 /// The figures of six passes of a trace.
@@ -27,6 +30,25 @@ fn steps_that_repeat_are_planned_without_a_scope_of_their_own() {
         let live = one.peak_live_bytes as f64;
         assert!(one.steady_reserved_bytes as f64 <= 1.03 * live, "{trace}: {one:?}");
     }
+}
+
+/// The share of the last of `entries` entries that plans serve. Each entry makes and drops this many arrays.
+fn planned_share(scope: &Scope<'_>, device: &Virtual, entries: usize, arrays: usize) -> f64 {
+    let mut before = ScopeStats::default();
+    for _ in 0..entries {
+        before = scope.stats().unwrap_or_default();
+        scope.run(|| (0..arrays).for_each(|number| drop(device.zeros::<u8>(4096 * (1 + number)).unwrap())));
+    }
+    let since = scope.stats().unwrap().since(&before);
+    since.served.planned.allocations as f64 / since.allocations() as f64
+}
+
+#[test]
+fn entries_that_become_longer_than_their_plan_get_a_longer_one() {
+    let (device, scope) = (Virtual::new(1 << 40), Scope::new("longer"));
+    assert_eq!(planned_share(&scope, &device, 60, 100), 1.0);
+    assert_eq!(planned_share(&scope, &device, 120, 350), 1.0);
+    assert_eq!(scope.stats().unwrap().plan.loops, 0);
 }
 
 #[test]

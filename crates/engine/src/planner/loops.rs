@@ -106,8 +106,8 @@ impl Loops {
         self.is_whole
     }
 
-    /// Notes the end of an entry with loops, and how many allocations the scope has made by then. If entries with loops are equally long, and not very
-    /// long, they may repeat as a whole: a plan for the entry has fewer gaps than one for each loop in it.
+    /// Notes the end of an entry with loops, and how many allocations the scope has made by then. If entries with loops are equally
+    /// long, and not very long, they may repeat as a whole: a plan for the entry has fewer gaps than one for each loop in it.
     fn count_entry(&mut self, allocations: u64) {
         let made = allocations.wrapping_sub(std::mem::replace(&mut self.allocations, allocations));
         let is_again = made == std::mem::replace(&mut self.made, made);

@@ -37,7 +37,9 @@ impl Planner {
     /// Notes an allocation that the plan did not serve.
     pub(in crate::planner) fn note_stray(&mut self) {
         let (next, loops) = (self.hot.cursor.next(), &mut self.loops);
-        if loops.length.is_none() && loops.is_searching {
+        // A record of the whole entry may show a longer order.
+        let is_whole = self.learning.learner.recorded().is_some();
+        if loops.length.is_none() && (loops.is_searching || is_whole) {
             return;
         }
         loops.stray = if loops.stray.0 == next { (next, loops.stray.1 + 1) } else { (next, 1) };
