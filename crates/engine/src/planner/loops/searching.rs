@@ -36,24 +36,26 @@ impl Planner {
 
     /// Notes an allocation that the plan did not serve.
     pub(in crate::planner) fn note_stray(&mut self) {
-        let (next, loops) = (self.hot.cursor.next(), &mut self.loops);
-        // A record of the whole entry may show a longer order.
-        let is_whole = self.learning.learner.recorded().is_some();
-        if loops.length.is_none() && (loops.is_searching || is_whole) {
-            return;
-        }
-        loops.stray = if loops.stray.0 == next { (next, loops.stray.1 + 1) } else { (next, 1) };
-        let most = match loops.length {
-            Some(_) => ASTRAY,
-            // An entry that goes on behind its plan for as long again may repeat it.
-            None if self.hot.cursor.is_complete() => ASTRAY.max(next as u32),
-            None => return,
-        };
+        let (next, most) = (self.hot.cursor.next(), self.most_stray());
+        let loops = &mut self.loops;
+        loops.stray = if loops.stray.0 == next { (next, loops.stray.1.saturating_add(1)) } else { (next, 1) };
         if loops.stray.1 >= most {
             (loops.length, loops.left) = (None, 0);
             if !loops.is_searching {
                 self.search_anew();
             }
+        }
+    }
+
+    /// How many allocations in a row that the plan does not know lead to a search.
+    fn most_stray(&self) -> u32 {
+        // A record of the whole entry may show a longer order.
+        let is_known = self.loops.is_searching || self.learning.learner.recorded().is_some();
+        match self.loops.length {
+            Some(_) => ASTRAY,
+            // An entry that goes on behind its plan for as long again may repeat it.
+            None if self.hot.cursor.is_complete() && !is_known => ASTRAY.max(self.hot.cursor.next() as u32),
+            None => u32::MAX,
         }
     }
 
