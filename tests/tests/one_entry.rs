@@ -9,12 +9,12 @@ use gpucache::stats::ScopeStats;
 use gpucache::{Allocate, Scope};
 use gpucache_report::replay::{Figures, History, Policy, dry_run};
 
-/// The figures of six passes of a trace.
+/// The figures of twelve passes of a trace.
 fn replayed(trace: &str, is_one_entry: bool) -> Figures {
     let path = Path::new("../examples/traces").join(trace).with_extension("csv.gz");
     let history = History::read(&path).unwrap();
     let history = if is_one_entry { history.in_one_entry() } else { history };
-    dry_run(&history, Policy::Auto, None, NonZeroUsize::new(6).unwrap()).unwrap()
+    dry_run(&history, Policy::Auto, None, NonZeroUsize::new(12).unwrap()).unwrap()
 }
 
 #[test]

@@ -44,7 +44,8 @@ pub(super) struct Loops {
     learned: Option<usize>,
     /// Whether the entry began with something else than the loop.
     is_astray: bool,
-    /// Iterations in a row for which the plan found no arena, and how many of them lead to a search for another plan.
+    /// Iterations in a row for which the plan found no arena, and how many of them, but at least [`UNPLANNED`], lead to a search for
+    /// another plan.
     unplanned: u32,
     most_unplanned: u32,
     /// Whether the entry is recorded as a whole. Below: how many more entries will be, and whether that was tried before.
@@ -78,7 +79,7 @@ impl Loops {
     /// Begins an entry, which is in no loop yet. Returns whether the entry before began with something else than its loop.
     pub(super) fn begin_entry(&mut self) -> bool {
         (self.length, self.due, self.start, self.left, self.ended, self.next) = (None, None, 0, 0, 0, None);
-        (self.unplanned, self.most_unplanned, self.is_used) = (0, UNPLANNED, false);
+        (self.unplanned, self.most_unplanned, self.is_used) = (0, 0, false);
         std::mem::take(&mut self.is_astray)
     }
 
@@ -91,9 +92,10 @@ impl Loops {
     /// Whether the loop keeps its plan, although another iteration goes without it.
     fn bears_with_plan(&mut self) -> bool {
         self.unplanned += 1;
-        let bears = self.unplanned <= self.most_unplanned;
+        let most = self.most_unplanned.max(UNPLANNED);
+        let bears = self.unplanned <= most;
         if !bears {
-            (self.unplanned, self.most_unplanned) = (0, self.most_unplanned.saturating_mul(2));
+            (self.unplanned, self.most_unplanned) = (0, most.saturating_mul(2));
         }
         bears
     }
