@@ -23,7 +23,7 @@ pub struct Entry {
     pub invalidates: bool,
 }
 
-/// What the loops of a program have in common, whose arrays have between `bytes.0` and `bytes.1` bytes.
+/// The properties that all loops of a program share. Its arrays have between `bytes.0` and `bytes.1` bytes.
 pub fn kind(rng: &mut Rng, bytes: (usize, usize)) -> Kind {
     let style = Style { allocations: (0, 0), bytes, escapes: (usize::MAX, 1) };
     Kind {

@@ -68,7 +68,7 @@ pub struct Loop {
     deviates: usize,
 }
 
-/// What the loops of a program have in common.
+/// The properties that all loops of a program share.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// The sizes of arrays. Only its `bytes` count.

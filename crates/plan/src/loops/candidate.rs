@@ -26,7 +26,7 @@ pub(super) struct Candidate {
     pub(super) wanted: u32,
 }
 
-/// What an entry has allocated so far, in order.
+/// The allocations of an entry so far, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past<'a> {
     pub(super) log: &'a Log,
