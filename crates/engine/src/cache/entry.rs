@@ -6,7 +6,7 @@ use super::owner::Owner;
 use super::supply;
 use crate::device::{Stream, softly};
 use crate::home::{Fact, Shared};
-use crate::planner::{Begin, Effects, Planner, Refused, Vacated};
+use crate::planner::{Begin, Effects, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim::{self, Releaser};
@@ -46,9 +46,9 @@ impl Owner {
         }
         self.take_deferred();
         self.attend_stream();
-        self.end_with(Planner::end_iteration);
+        self.end_with(|local, shared| local.planner.end_iteration(shared));
         self.tell_demand();
-        self.follow(self.with(|local, shared| local.planner.begin(shared)));
+        self.follow(self.with(|local, shared| local.planner.begin_iteration(shared)));
     }
 
     /// Does what planning needs before an entry or an iteration begins.
@@ -121,8 +121,16 @@ impl Owner {
 
     /// Ends the epoch of the plan's stream if another thread asked for that. A scope that follows its plan makes no other call that
     /// would notice.
+    #[inline]
     pub(super) fn attend_stream(&self) {
-        let wanted = self.with(|local, _| local.planner.wanted_stream());
+        if self.with(|local, _| local.planner.wanted_stream().is_some()) {
+            self.attend_wanted_stream();
+        }
+    }
+
+    #[cold]
+    fn attend_wanted_stream(&self) {
+        let wanted = self.with(|local, _| local.planner.wanted_stream().cloned());
         if let Some(stream) = wanted
             && let Some(range) = DeviceRange::of(&stream)
         {
@@ -132,12 +140,12 @@ impl Owner {
 
     /// Ends an entry. This thread is about to leave it.
     pub(super) fn end(&self) {
-        self.end_with(Planner::end_entry);
+        self.end_with(Local::end);
     }
 
     #[inline(always)]
-    fn end_with(&self, end: impl FnOnce(&mut Planner, &Shared) -> Option<Effects>) {
-        let effects = self.with(|local, shared| end(&mut local.planner, shared));
+    fn end_with(&self, end: impl FnOnce(&mut Local, &Shared) -> Option<Effects>) {
+        let effects = self.with(end);
         if self.with(|local, _| local.is_look_due()) && self.with(Local::look) {
             while let Some(record) = self.with(|local, _| local.take_unneeded()) {
                 drop(record);

@@ -13,7 +13,7 @@ use super::scope_limit::ScopeLimit;
 use super::supply::{Moves, Supplied};
 use crate::device::{Stream, WeakStream};
 use crate::home::{Counter, Counts, FIRST_SPACING, Shared};
-use crate::planner::{Begin, Planner, Resolved};
+use crate::planner::{Begin, Effects, Planner, Resolved};
 use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
 use crate::record::{Door, Generation, ListPlace, Origin, Record, Request};
@@ -99,6 +99,13 @@ impl Local {
             }
             false => Begin::Ready,
         }
+    }
+
+    /// Ends an outermost entry. Returns what planning asks for. A scope that does not plan has nothing to end.
+    #[inline]
+    pub(super) fn end(&mut self, shared: &Shared) -> Option<Effects> {
+        let has_end = self.recycle == Recycle::Auto || self.planner.has_more_to_do();
+        if has_end { self.planner.end_entry(shared) } else { None }
     }
 
     /// A block from the lists, if there is no plan to follow and the cache was not invalidated meanwhile.

@@ -74,7 +74,8 @@ impl Learning {
 
 impl Planner {
     /// Ends an entry, and learns from it.
-    pub(crate) fn end(&mut self, shared: &Shared) -> Option<Effects> {
+    #[inline(always)]
+    pub(super) fn end(&mut self, shared: &Shared) -> Option<Effects> {
         self.publish(shared);
         let (positions, bytes) = self.hot.cursor.places();
         shared.counters.price(positions, bytes);
@@ -120,6 +121,7 @@ impl Planner {
     }
 
     /// Counts an entry that went by the active plan.
+    #[inline(always)]
     fn end_as_planned(&mut self) {
         self.learning.learner.went_well();
         self.learning.curiosity.ended(self.entry.number, false);

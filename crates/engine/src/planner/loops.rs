@@ -20,10 +20,7 @@ use super::effects::Effects;
 #[derive(Default)]
 pub(super) struct Loops {
     search: Search,
-    is_searching: bool,
-    /// Whether the search has not begun yet, since nothing was allocated. Below: whether it is for new loops alone.
-    is_new: bool,
-    is_afresh: bool,
+    stage: Stage,
     /// Whether the entry searched, or was in a loop. Below: whether a plan is that of a loop. An entry without either takes no further step.
     is_used: bool,
     are_known: bool,
@@ -55,6 +52,17 @@ pub(super) struct Loops {
     /// Allocations of the scope at the end of the last entry with loops, and how many more these were than at the one before.
     allocations: u64,
     made: u64,
+}
+
+/// The stage of the search for a loop.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Off,
+    /// It begins with the next recorded allocation. Below: it does, for new loops alone.
+    Wanted,
+    WantedAfresh,
+    On,
 }
 
 /// What the next allocation of the recorded stream begins.
@@ -120,7 +128,7 @@ impl Loops {
 
     /// Ends the loop that the entry is in.
     pub(super) fn leave(&mut self) {
-        (self.length, self.due, self.is_searching, self.left) = (None, None, false, 0);
+        (self.length, self.due, self.stage, self.left) = (None, None, Stage::Off, 0);
     }
 
     /// The plan that the iteration follows which begins now, if that is known.
@@ -158,16 +166,16 @@ impl Planner {
     /// Notes that an entry or an iteration begins. Begins to search if no plan serves it from the start.
     #[inline]
     pub(crate) fn begun(&mut self) {
-        let Loops { is_used, is_searching, are_known, .. } = self.loops;
-        let is_usual = self.entry.is_planned && !(is_used | is_searching | are_known);
-        if !is_usual {
-            self.begun_unusually();
+        if self.loops.is_used | self.loops.are_known {
+            return self.begun_with_loops();
         }
+        let is_wanted = self.learning.is_recording & !self.entry.is_planned;
+        self.loops.stage = if is_wanted { Stage::Wanted } else { Stage::Off };
     }
 
     #[cold]
-    fn begun_unusually(&mut self) {
-        self.loops.is_searching = false;
+    fn begun_with_loops(&mut self) {
+        self.loops.stage = Stage::Off;
         (self.loops.stray, self.loops.left) = ((0, 0), 0);
         let start = std::mem::take(&mut self.loops.start);
         match self.loops.length.filter(|_| !self.plans.is_empty()) {
@@ -237,7 +245,7 @@ impl Planner {
             }
             Some(Boundary::Next) | None => {
                 self.loops.learned = None;
-                let effects = self.end(shared);
+                let effects = self.end_part(shared);
                 // Another order of iterations, which may take turns with the one that was found.
                 if let Some(plan) = self.loops.learned.filter(|&plan| self.plans.loop_length(plan).is_none()) {
                     self.plans.set_loop(plan, self.learning.learner.log.len(), Known::default());
@@ -260,7 +268,7 @@ impl Planner {
         self.learning.is_recording = true;
         (self.entry.is_planned, self.entry.seen) = (false, Default::default());
         self.loops.learned = None;
-        let effects = self.end(shared);
+        let effects = self.end_part(shared);
         self.loops.next = self.loops.learned;
         self.loops.length = self.loops.learned.map(|plan| {
             self.plans.set_loop(plan, length, known);
@@ -269,6 +277,12 @@ impl Planner {
             length
         });
         effects
+    }
+
+    /// As [`end`](Planner::end), for an iteration or an entry that ends in a loop.
+    #[cold]
+    fn end_part(&mut self, shared: &Shared) -> Option<Effects> {
+        self.end(shared)
     }
 
     /// Ends an entry or iteration that teaches nothing about its plan.
@@ -295,7 +309,7 @@ impl Planner {
     #[cold]
     fn end_after_loops(&mut self, shared: &Shared) -> Option<Effects> {
         let is_complete = self.hot.cursor.is_complete();
-        let effects = if is_complete { self.end(shared) } else { self.abandon(shared) };
+        let effects = if is_complete { self.end_part(shared) } else { self.abandon(shared) };
         self.loops.count_entry(shared.counters.allocations());
         effects
     }

@@ -154,7 +154,7 @@ impl Planner {
     /// Begins an entry of the scope. Returns what the caller has to do first.
     #[inline]
     pub(crate) fn begin_entry(&mut self, shared: &Shared) -> Begin {
-        if self.loops.is_used() { self.begin_after_loops(shared) } else { self.begin(shared) }
+        if self.loops.is_used() { self.begin_after_loops(shared) } else { self.begin(shared, None) }
     }
 
     /// As [`begin_entry`](Planner::begin_entry), after an entry with loops.
@@ -164,7 +164,7 @@ impl Planner {
         if self.loops.begin_whole() {
             self.forget_plans(shared);
         } else if !was_astray || !self.plans.begins_with_loop() {
-            return self.begin(shared);
+            return self.begin_iteration(shared);
         }
         self.begin_astray(shared)
     }
@@ -178,13 +178,20 @@ impl Planner {
         Begin::Clear
     }
 
-    /// Begins an entry, or an iteration of a loop. Returns what the caller has to do, if anything, before it calls
-    /// [`begun`](Planner::begun).
-    pub(crate) fn begin(&mut self, shared: &Shared) -> Begin {
+    /// Begins an iteration of a loop, as an entry does.
+    #[cold]
+    pub(crate) fn begin_iteration(&mut self, shared: &Shared) -> Begin {
+        let next = self.loops.take_next();
+        self.begin(shared, next)
+    }
+
+    /// Begins an entry, or an iteration of a loop whose `next` plan may be known. Returns what the caller has to do, if anything, before it
+    /// calls [`begun`](Planner::begun).
+    #[inline(always)]
+    fn begin(&mut self, shared: &Shared, next: Option<usize>) -> Begin {
         let number = self.entry.number + 1;
         self.entry = EntryState { number, ..EntryState::default() };
         self.learning.begin(self.plans.is_empty());
-        let next = self.loops.take_next();
         if shared.lease.live() == 0 {
             match next {
                 Some(known) => self.plans.choose(known, &mut self.hot.cursor),
@@ -240,6 +247,12 @@ impl Planner {
         self.learning.is_recording || !self.plans.is_empty()
     }
 
+    /// Whether an entry that it did not begin has an end for it: there is more to do for plans that were given up.
+    #[inline]
+    pub(crate) fn has_more_to_do(&self) -> bool {
+        self.is_at_work() || self.trimming.has_spare()
+    }
+
     /// Whether it has plans but no arena for them.
     #[inline]
     pub(crate) fn lacks_arena(&self) -> bool {
@@ -254,8 +267,8 @@ impl Planner {
 
     /// The plans' stream, if another thread wants the stream's open epoch to end.
     #[inline]
-    pub(crate) fn wanted_stream(&self) -> Option<Stream> {
-        self.arena.as_ref().map(|arena| &arena.stream).filter(|stream| stream.is_wanted()).cloned()
+    pub(crate) fn wanted_stream(&self) -> Option<&Stream> {
+        self.arena.as_ref().map(|arena| &arena.stream).filter(|stream| stream.is_wanted())
     }
 
     /// The queue of the plans' stream.

@@ -93,7 +93,7 @@ impl Planner {
     }
 
     /// Notes what did not go as planned in an entry that ends.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note_entry(&mut self, shared: &Shared, course: Course) {
         let unplanned = shared.counters.unplanned();
         let more = unplanned.wrapping_sub(std::mem::replace(&mut self.unplanned, unplanned));

@@ -131,7 +131,14 @@ impl Plans {
     }
 
     /// Makes the plan active that the next entry will most likely follow.
+    #[inline]
     pub(super) fn predict(&mut self, cursor: &mut Cursor) {
+        if self.plans.len() > 1 {
+            self.predict_of_several(cursor);
+        }
+    }
+
+    fn predict_of_several(&mut self, cursor: &mut Cursor) {
         let Some(last) = self.plans.get(self.last) else { return };
         // Among equally likely plans, prefers the active one, which needs no switch.
         let likely = (0..self.plans.len()).max_by_key(|&place| (last.next[place], place == self.active));

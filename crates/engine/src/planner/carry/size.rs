@@ -244,10 +244,14 @@ impl Planner {
 
     /// At the end of an entry: gives the ring up if it was taken away or nothing is carried any more. Otherwise gives back the free
     /// end that the ring does not need.
+    #[inline]
     pub(in crate::planner) fn tidy_ring(&mut self, shared: &Shared) {
-        if self.carry.id.is_none() {
-            return;
+        if self.carry.is_there() {
+            self.tidy_ring_in_use(shared);
         }
+    }
+
+    fn tidy_ring_in_use(&mut self, shared: &Shared) {
         if shared.ring.is_lost() || !self.needs_ring(shared.ring.live()) {
             return self.lose_ring(shared);
         }

@@ -1,6 +1,6 @@
 //! The search for a loop while an entry is recorded: for a new one, or for the place in a known one where the program continues.
 
-use super::{Boundary, Planner};
+use super::{Boundary, Planner, Stage};
 use gpucache_plan::loops::Found;
 
 /// After so many allocations in a row that the plan does not know, the program has left the loop. An iteration that does something more
@@ -20,18 +20,18 @@ impl Planner {
         // A loop that was found is in the record that is forgotten.
         self.loops.due = self.loops.due.filter(|due| !matches!(due, Boundary::First { .. }));
         self.loops.is_astray |= self.loops.ended == 0;
+        self.loops.is_used = true;
         self.begin_search();
     }
 
     /// As [`search_anew`](Planner::search_anew), without the loops that are known.
     pub(super) fn search_afresh(&mut self) {
         self.search_anew();
-        self.loops.is_afresh = true;
+        self.loops.stage = Stage::WantedAfresh;
     }
 
     pub(super) fn begin_search(&mut self) {
-        let loops = &mut self.loops;
-        (loops.is_searching, loops.is_new, loops.is_afresh) = (true, true, false);
+        self.loops.stage = Stage::Wanted;
     }
 
     /// Notes an allocation that the plan did not serve.
@@ -41,7 +41,7 @@ impl Planner {
         loops.stray = if loops.stray.0 == next { (next, loops.stray.1.saturating_add(1)) } else { (next, 1) };
         if loops.stray.1 >= most {
             (loops.length, loops.left) = (None, 0);
-            if !loops.is_searching {
+            if loops.stage == Stage::Off {
                 self.search_anew();
             }
         }
@@ -50,7 +50,7 @@ impl Planner {
     /// How many allocations in a row that the plan does not know lead to a search.
     fn most_stray(&self) -> u32 {
         // A record of the whole entry may show a longer order.
-        let is_known = self.loops.is_searching || self.learning.learner.recorded().is_some();
+        let is_known = self.loops.stage != Stage::Off || self.learning.learner.recorded().is_some();
         match self.loops.length {
             Some(_) => ASTRAY,
             // An entry that goes on behind its plan for as long again may repeat it.
@@ -65,16 +65,17 @@ impl Planner {
             self.loops.left -= 1;
             self.loops.due = (self.loops.left == 0).then_some(Boundary::Next);
         }
-        if self.loops.is_searching {
+        if self.loops.stage != Stage::Off {
             self.search_on();
         }
     }
 
     fn search_on(&mut self) {
-        if std::mem::take(&mut self.loops.is_new) {
+        if self.loops.stage != Stage::On {
             self.loops.is_used = true;
-            let known = self.plans.known_loops().filter(|_| !self.loops.is_afresh);
+            let known = self.plans.known_loops().filter(|_| self.loops.stage == Stage::Wanted);
             self.loops.search.begin(known);
+            self.loops.stage = Stage::On;
         }
         let log = &self.learning.learner.log;
         if log.is_too_long() {
@@ -94,7 +95,7 @@ impl Planner {
     /// Searches on from a drop that was recorded.
     #[inline]
     pub(in crate::planner) fn search_drop(&mut self, number: Option<u32>) {
-        if self.loops.is_searching && !self.loops.is_new {
+        if self.loops.stage == Stage::On {
             let age = number.map(|number| self.learning.learner.log.len().saturating_sub(number));
             self.loops.search.dropped(age);
         }
