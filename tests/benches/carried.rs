@@ -178,17 +178,18 @@ impl Program<Virtual> {
     fn take(&mut self) -> Result<Taken> {
         self.entries(WARM)?;
         (self.most_alive, self.alive) = (self.alive, self.alive);
-        let (heap, before, plans) = (allocations(), self.stats(), self.plans());
-        let calls = self.device.memory().allocations;
-        let mut reserved = 0;
+        let (before, plans, calls) = (self.stats(), self.plans(), self.device.memory().allocations);
+        // Statistics take memory of the heap, so they are read outside of what is counted.
+        let (heap, mut reserved) = (allocations(), 0);
         for _ in 0..COUNTED {
             self.entry()?;
             reserved = reserved.max(self.device.memory().bytes);
         }
+        let heap = allocations() - heap;
         let (after, now) = (self.stats(), self.plans());
         Ok(Taken {
             reserved: reserved as f64 / self.most_alive as f64,
-            heap: allocations() - heap,
+            heap,
             calls: self.device.memory().allocations - calls,
             misses: after.misses - before.misses,
             carried: (now.carried - plans.carried) as f64 / (COUNTED * self.arrays.len()) as f64,

@@ -108,6 +108,31 @@ fn on_the_host() {
     warm_entries_allocate_nothing(&Host::new(), &["warm on the host", "below warm on the host"]);
 }
 
+/// Each iteration has 120 layers, whose arrays wait for the way back.
+#[test]
+fn iterations_of_a_loop_in_one_entry() {
+    const LAYERS: usize = 120;
+    let (device, name) = (Host::new(), "warm loop");
+    let mut kept: Vec<Array<u8, Host>> = Vec::with_capacity(LAYERS);
+    let mut iteration = || {
+        for layer in 0..LAYERS {
+            kept.push(Array::zeros(&device, 1000 + layer).unwrap());
+            drop(Array::<u8, _>::zeros(&device, 300).unwrap());
+        }
+        while let Some(layer) = kept.pop() {
+            drop(Array::<u8, _>::zeros(&device, 400).unwrap());
+            drop(layer);
+        }
+    };
+    let made = cache_scope!(name = name, {
+        (0..40).for_each(|_| iteration());
+        allocations_of(|| (0..ENTRIES).for_each(|_| iteration()))
+    });
+    let stats = stats(name).unwrap();
+    assert!(stats.plan.iterations > ENTRIES && stats.plan.loops == 1, "{stats}");
+    assert_eq!(made, 0, "on the host's heap");
+}
+
 #[test]
 fn on_a_device_that_counts_all_calls() {
     let device = Faulty::new();
