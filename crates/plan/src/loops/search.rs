@@ -2,7 +2,7 @@
 
 use super::candidate::{Candidate, Past};
 use super::iteration::{self, Iteration, Verdict};
-use super::windows::{Known, Place, Token, WINDOW, Windows};
+use super::windows::{Known, Place, Seen, Token, WINDOW, Windows};
 use crate::entries::Log;
 
 /// Looks for a loop in the allocations of an entry. The caller logs them ([`Log`]).
@@ -15,11 +15,17 @@ pub struct Search {
     old: u32,
     windows: Windows,
     candidates: [Option<Candidate>; CANDIDATES],
+    /// Whether there is a candidate.
+    follows: bool,
+    /// Whether nothing is noted for now, and the allocation at which this may change. Below: whether the search may rest at all.
+    pub(super) rests: bool,
+    turn: u32,
+    may_rest: bool,
     /// Periods that are no loops, with the allocation from which on they may be tried again.
     refused: [(u32, u32); REFUSED],
     next_refused: usize,
-    /// Steps that looking back may take: one for each allocation so far.
-    credit: u32,
+    /// Steps that looking back took: at most one for each allocation so far.
+    spent: u32,
     /// A loop, and the period of its candidate.
     found: Option<(u32, Iteration)>,
 }
@@ -50,22 +56,31 @@ const AGAIN: u32 = 64;
 /// A loop has to have this many allocations so far. The layers of one step are a loop too, but a step that is an entry has a plan as a
 /// whole, with fewer gaps. Most steps are longer than this, and few have layers that together are.
 const LEAST: u32 = 512;
+/// A search that has no candidate after so many allocations rests for as many more, and then searches for a quarter of that, and so on. A
+/// loop that begins meanwhile has to last for as long as all before it anyway. The table finds few loops with longer iterations than this.
+const PATIENCE: u32 = 1 << 14;
+const TURN: u32 = 4;
 
 impl Search {
     /// Begins a search. The loops are known from earlier searches.
     pub fn begin<'k>(&mut self, known: impl Iterator<Item = (u32, &'k Known)>) {
+        let mut known = known.peekable();
         self.tokens.clear();
+        // The place in a known loop has to be found at once.
+        (self.rests, self.turn, self.may_rest) = (false, PATIENCE, known.peek().is_none());
         self.windows.begin(known);
-        (self.drops, self.old, self.credit, self.found) = (0, 0, 0, None);
-        (self.candidates, self.refused) = ([None; CANDIDATES], [(0, 0); REFUSED]);
+        (self.drops, self.old, self.spent, self.found) = (0, 0, 0, None);
+        (self.candidates, self.follows, self.refused) = ([None; CANDIDATES], false, [(0, 0); REFUSED]);
     }
 
     /// Notes the drop of an array, so many allocations after its own; `None` if that is from before the search.
     #[inline]
     pub fn dropped(&mut self, age: Option<u32>) {
+        if self.rests {
+            return;
+        }
         match age {
-            // The sum does not depend on the order of drops, which may change.
-            Some(age) => self.drops = self.drops.wrapping_add((age + 1).wrapping_mul(0x9E37_79B9) ^ age >> 7),
+            Some(age) => self.drops = self.drops.wrapping_add(hash_of(age)),
             None => self.old += 1,
         }
     }
@@ -73,19 +88,61 @@ impl Search {
     /// Notes the allocation that was logged last. Returns what is found, when the next allocation continues it.
     #[inline]
     pub fn allocated(&mut self, log: &Log) -> Option<Found> {
-        let number = log.len().checked_sub(1).filter(|&number| number as usize == self.tokens.len())?;
+        let number = log.len().checked_sub(1)?;
+        if self.rests {
+            if number < self.turn {
+                return None;
+            }
+            self.wake(log, number);
+        }
+        if number as usize != self.tokens.len() {
+            return None;
+        }
         let bytes = log.bytes_at(number)?;
         let token = Token { drops: std::mem::take(&mut self.drops), old: std::mem::take(&mut self.old) };
         self.tokens.push(token);
-        self.credit = self.credit.saturating_add(1);
-        self.follow(log, number);
-        let (mut before, mut known) = ([None; 2], None);
-        self.windows.push(bytes, token, number, |place| match place {
-            Place::Here(place) if before[0].is_none() => before[0] = Some(place),
-            Place::Here(place) => before[1] = Some(place),
+        if self.follows {
+            self.follow(log, number);
+        }
+        let seen = self.windows.push(bytes, token, number);
+        let found = if seen.is_any() || self.found.is_some() { self.look(log, number, seen) } else { None };
+        if number >= self.turn {
+            self.take_turn(number);
+        }
+        found
+    }
+
+    /// Rests, unless there is something to follow.
+    #[cold]
+    fn take_turn(&mut self, number: u32) {
+        self.rests = self.may_rest && !self.follows;
+        self.turn = number.saturating_add(if self.rests { number } else { number / TURN });
+    }
+
+    /// Ends a rest. The log knows which arrays of its own were dropped meanwhile, and when.
+    #[cold]
+    fn wake(&mut self, log: &Log, number: u32) {
+        (self.rests, self.turn) = (false, number.saturating_add(number / TURN));
+        let first = self.tokens.len() as u32;
+        self.tokens.resize(number as usize + 1, Token::default());
+        for (born, _, dropped) in log.lives().filter(|&(_, _, dropped)| dropped >= first) {
+            if let Some(token) = self.tokens.get_mut(dropped as usize) {
+                token.drops = token.drops.wrapping_add(hash_of(dropped - born));
+            }
+        }
+        // The last one is that of the allocation which ends the rest.
+        self.drops = self.tokens.pop().map_or(0, |token| token.drops);
+        // Windows from before the rest are many iterations away.
+        self.windows.begin(std::iter::empty());
+    }
+
+    /// Follows the period of a window that came before. Returns what is found.
+    fn look(&mut self, log: &Log, number: u32, seen: Seen) -> Option<Found> {
+        let mut known = None;
+        seen.places().for_each(|place| match place {
+            Place::Here(place) => self.propose(log, number, number - place),
             Place::Known { place, position } => known = Some(Found::Known { place, position: position + 1 }),
         });
-        before.into_iter().flatten().for_each(|place| self.propose(log, number, number - place));
         known.or_else(|| self.confirmed(number))
     }
 
@@ -100,7 +157,6 @@ impl Search {
     }
 
     /// Compares the allocation with what each candidate expects.
-    #[inline]
     fn follow(&mut self, log: &Log, number: u32) {
         for place in 0..CANDIDATES {
             let Some(candidate) = &mut self.candidates[place] else { continue };
@@ -110,6 +166,7 @@ impl Search {
                 self.judge(log, place, number);
             }
         }
+        self.follows = self.candidates.iter().any(Option::is_some);
     }
 
     /// Decides about a candidate that has held for long enough.
@@ -144,13 +201,14 @@ impl Search {
         if !self.is_new(number, period) {
             return;
         }
-        let (candidate, steps) = Candidate::new(Past { log, tokens: &self.tokens }, number, period, self.credit);
-        self.credit -= steps.min(self.credit);
+        let most = number + 1 - self.spent;
+        let (candidate, steps) = Candidate::new(Past { log, tokens: &self.tokens }, number, period, most);
+        self.spent += steps.min(most);
         let run = |held: &Option<Candidate>| held.map_or(0, |held| held.run(number));
         if let Some(weakest) = self.candidates.iter_mut().min_by_key(|held| run(held))
             && candidate.run(number) > run(weakest)
         {
-            *weakest = Some(candidate);
+            (*weakest, self.follows) = (Some(candidate), true);
         }
     }
 
@@ -168,4 +226,10 @@ impl Search {
         let allocations: Vec<_> = bytes.zip(self.tokens.iter().skip(from as usize).copied()).collect();
         Known::of(allocations.into_iter(), length as usize)
     }
+}
+
+/// A hash of the age of an array that is dropped. A token has the sum, which does not depend on the order of drops.
+#[inline]
+fn hash_of(age: u32) -> u32 {
+    (age + 1).wrapping_mul(0x9E37_79B9) ^ age >> 7
 }

@@ -137,6 +137,41 @@ fn what_is_never_dropped_is_no_loop() {
     assert_eq!(entry.found, []);
 }
 
+/// Allocations of random sizes and lifetimes.
+fn wander(entry: &mut Entry, random: &mut fastrand::Rng, allocations: u32) {
+    for _ in 0..allocations {
+        entry.put((20, random.u32(..64)), random.u64(1..1 << 24));
+    }
+}
+
+#[test]
+fn a_loop_that_begins_while_the_search_rests_is_found_as_soon() {
+    for before in [20_000, 30_000, 36_000, 45_000, 60_000] {
+        let mut entry = Entry::new(None);
+        wander(&mut entry, &mut fastrand::Rng::with_seed(3), before);
+        let mut steps = 0;
+        while entry.first_loop().is_none() {
+            entry.train(1);
+            steps += 1;
+        }
+        let (length, at) = entry.first_loop().unwrap();
+        assert_eq!((length, (at - before) % 600), (600, 0), "after {before}");
+        // The loop has to be half of the entry, and is looked at once in an iteration.
+        assert!(600 * steps <= before + 3 * 600, "{steps} steps after {before}");
+    }
+}
+
+#[test]
+fn a_search_that_finds_nothing_rests_most_of_the_time() {
+    let (mut entry, mut random) = (Entry::new(None), fastrand::Rng::with_seed(3));
+    let mut rests = 0;
+    for _ in 0..100_000 {
+        wander(&mut entry, &mut random, 1);
+        rests += u32::from(entry.search.rests);
+    }
+    assert!(rests > 55_000, "{rests}");
+}
+
 #[test]
 fn a_short_loop_is_taken_several_times_at_once() {
     let mut entry = Entry::new(None);

@@ -33,13 +33,20 @@ pub(super) enum Place {
 #[derive(Clone, Debug, Default)]
 pub struct Known(Vec<(u64, u32)>);
 
-/// The table, and hashes of the last window: one by sizes and drops, and one by drops alone, which stays if all sizes change.
-#[derive(Debug)]
+/// The table, and hashes of the last window: one by sizes and drops, and one by drops alone, which stays if all sizes change. Each is a
+/// polynomial in [`MIX`].
+#[derive(Debug, Default)]
 pub(super) struct Windows {
-    by_size: Rolling,
-    by_drops: Rolling,
+    by_size: u64,
+    by_drops: u64,
+    /// The allocations of the window: the drops in the lower half of the bits, and the size's class in the upper one.
+    last: [u64; WINDOW],
     slots: Vec<Slot>,
 }
+
+/// Where a window came before, by sizes and by drops.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen([u32; 2]);
 
 /// The power of two of a size, in halves of an octave: a size that grows by steps seldom leaves its class.
 fn class(bytes: u64) -> u64 {
@@ -59,43 +66,20 @@ const IS_KNOWN: u32 = 1 << 31;
 /// A known window has its loop's number in the bits from this one on. An entry that is logged is shorter.
 const POSITION_BITS: u32 = 24;
 
-/// A hash of the last [`WINDOW`] numbers: a polynomial in [`MIX`].
-#[derive(Clone, Copy, Debug)]
-struct Rolling {
-    hash: u64,
-    numbers: [u64; WINDOW],
-    /// The place of the oldest number.
-    oldest: usize,
-}
-
-impl Rolling {
-    /// `MIX` to the power of the window's length: the factor of the number that leaves.
-    const LEAVING: u64 = {
-        let (mut power, mut left) = (1u64, WINDOW);
-        while left > 0 {
-            power = power.wrapping_mul(MIX);
-            left -= 1;
-        }
-        power
-    };
-
-    /// The hash of a window that has only zeros.
-    const ZEROS: Rolling = Rolling { hash: 0, numbers: [0; WINDOW], oldest: 0 };
-
-    #[inline]
-    fn push(&mut self, number: u64) -> u64 {
-        let leaving = std::mem::replace(&mut self.numbers[self.oldest], number);
-        self.oldest = (self.oldest + 1) % WINDOW;
-        self.hash =
-            self.hash.wrapping_mul(MIX).wrapping_add(number).wrapping_sub(leaving.wrapping_mul(Rolling::LEAVING));
-        self.hash
+/// `MIX` to the power of the window's length: the factor of the number that leaves.
+const LEAVING: u64 = {
+    let (mut power, mut left) = (1u64, WINDOW);
+    while left > 0 {
+        power = power.wrapping_mul(MIX);
+        left -= 1;
     }
-}
+    power
+};
 
-impl Default for Windows {
-    fn default() -> Windows {
-        Windows { by_size: Rolling::ZEROS, by_drops: Rolling::ZEROS, slots: Vec::new() }
-    }
+/// The hash of a window from the one before, the number that comes, and the number that leaves.
+#[inline]
+fn rolled(hash: u64, coming: u64, leaving: u64) -> u64 {
+    hash.wrapping_mul(MIX).wrapping_add(coming).wrapping_sub(leaving.wrapping_mul(LEAVING))
 }
 
 impl Windows {
@@ -113,30 +97,46 @@ impl Windows {
         }
     }
 
-    /// Moves the window on by an allocation of so many bytes, whose number is `number`. Calls `found` with the places where the window came
-    /// before.
+    /// Moves the window on by an allocation of so many bytes, whose number is `number`. Returns where the window came before.
     #[inline]
-    pub(super) fn push(&mut self, bytes: u64, token: Token, number: u32, mut found: impl FnMut(Place)) {
-        for hash in self.advance(bytes, token).into_iter().flatten() {
-            let slot = &mut self.slots[slot_of(hash)];
-            let is_same = slot.tag == hash as u32 && slot.value > 0;
-            if is_same {
-                found(Place::of(slot.value));
-            }
-            if slot.value & IS_KNOWN == 0 {
-                *slot = Slot { tag: hash as u32, value: number + 1 };
-            }
-        }
+    pub(super) fn push(&mut self, bytes: u64, token: Token, number: u32) -> Seen {
+        let hashes = self.advance(bytes, token, number as usize);
+        Seen(hashes.map(|hash| hash.map_or(0, |hash| self.note(hash, number))))
     }
 
-    /// The hashes of the next window.
+    /// Notes a window. Returns the value of its slot if the window came before, and 0 otherwise.
     #[inline]
-    fn advance(&mut self, bytes: u64, token: Token) -> [Option<u64>; 2] {
-        let by_drops = self.by_drops.push(u64::from(token.drops));
-        let by_size = self.by_size.push(u64::from(token.drops) ^ class(bytes) << 32);
+    fn note(&mut self, hash: u64, number: u32) -> u32 {
+        let slot = &mut self.slots[slot_of(hash)];
+        let before = if slot.tag == hash as u32 { slot.value } else { 0 };
+        if slot.value & IS_KNOWN == 0 {
+            *slot = Slot { tag: hash as u32, value: number + 1 };
+        }
+        before
+    }
+
+    /// The hashes of the next window, if it has any.
+    #[inline]
+    fn advance(&mut self, bytes: u64, token: Token, number: usize) -> [Option<u64>; 2] {
+        let coming = u64::from(token.drops) | class(bytes) << u32::BITS;
+        let leaving = std::mem::replace(&mut self.last[number % WINDOW], coming);
+        let drops = |number| number & u64::from(u32::MAX);
+        self.by_size = rolled(self.by_size, coming, leaving);
+        self.by_drops = rolled(self.by_drops, drops(coming), drops(leaving));
         // The windows of both kinds share a table. Their hashes differ by a constant, so none is taken for one of the other kind.
         // A window without drops has no second hash, which would be that of any other.
-        [Some(spread(by_size)), (by_drops != 0).then(|| spread(!by_drops))]
+        [Some(spread(self.by_size)), (self.by_drops != 0).then(|| spread(!self.by_drops))]
+    }
+}
+
+impl Seen {
+    #[inline]
+    pub(super) fn is_any(self) -> bool {
+        self.0 != [0; 2]
+    }
+
+    pub(super) fn places(self) -> impl Iterator<Item = Place> {
+        self.0.into_iter().filter(|&value| value > 0).map(Place::of)
     }
 }
 
@@ -163,7 +163,7 @@ impl Known {
         let (mut windows, first) = (Windows::default(), allocations.len() - length);
         let mut ends: HashMap<u64, Option<u32>> = HashMap::new();
         for (number, (bytes, token)) in allocations.enumerate() {
-            let hashes = windows.advance(bytes, token);
+            let hashes = windows.advance(bytes, token, number);
             if let Some(position) = number.checked_sub(first).filter(|_| number + 1 >= WINDOW) {
                 for hash in hashes.into_iter().flatten() {
                     ends.entry(hash).and_modify(|end| *end = None).or_insert(Some(position as u32));
