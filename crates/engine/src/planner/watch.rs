@@ -153,8 +153,10 @@ impl Planner {
         }
         // No entry has the number 0.
         record.recorded = number.map_or((0, 0), |number| (mark(self.entry.number), number));
-        if number.is_some() || self.learning.learner.log.is_too_long() {
-            self.search();
+        match number {
+            Some(_) => self.search(),
+            None if self.learning.learner.log.is_too_long() => self.search_beyond(),
+            None => {}
         }
     }
 

@@ -101,21 +101,20 @@ impl Search {
         let bytes = log.bytes_at(number)?;
         let token = Token { drops: std::mem::take(&mut self.drops), old: std::mem::take(&mut self.old) };
         self.tokens.push(token);
-        if self.follows {
-            self.follow(log, number);
-        }
         let seen = self.windows.push(bytes, token, number);
-        let found = if seen.is_any() || self.found.is_some() { self.look(log, number, seen) } else { None };
+        if self.follows | seen.is_any() {
+            return self.look(log, number, seen);
+        }
         if number >= self.turn {
             self.take_turn(number);
         }
-        found
+        None
     }
 
-    /// Rests, unless there is something to follow.
+    /// Begins to rest, since there is nothing to follow.
     #[cold]
     fn take_turn(&mut self, number: u32) {
-        self.rests = self.may_rest && !self.follows;
+        self.rests = self.may_rest;
         self.turn = number.saturating_add(if self.rests { number } else { number / TURN });
     }
 
@@ -136,14 +135,17 @@ impl Search {
         self.windows.begin(std::iter::empty());
     }
 
-    /// Follows the period of a window that came before. Returns what is found.
+    /// Follows what there is to follow, and the period of a window that came before. Returns what is found.
+    #[inline(never)]
     fn look(&mut self, log: &Log, number: u32, seen: Seen) -> Option<Found> {
+        self.follow(log, number);
         let mut known = None;
         seen.places().for_each(|place| match place {
             Place::Here(place) => self.propose(log, number, number - place),
             Place::Known { place, position } => known = Some(Found::Known { place, position: position + 1 }),
         });
-        known.or_else(|| self.confirmed(number))
+        let confirmed = self.confirmed(number);
+        known.or(confirmed)
     }
 
     /// The loop that was found, if its next iteration begins now, and it has repeated up to now.

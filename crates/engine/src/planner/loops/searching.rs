@@ -60,36 +60,57 @@ impl Planner {
     }
 
     /// Searches on from an allocation that was recorded.
+    #[inline]
     pub(in crate::planner) fn search(&mut self) {
         if self.loops.left > 0 {
-            self.loops.left -= 1;
-            self.loops.due = (self.loops.left == 0).then_some(Boundary::Next);
+            self.count_down();
         }
-        if self.loops.stage != Stage::Off {
-            self.search_on();
+        match self.loops.stage {
+            Stage::Off => return,
+            Stage::Wanted | Stage::WantedAfresh => self.start(),
+            Stage::On => {}
+        }
+        if let Some(found) = self.loops.search.allocated(&self.learning.learner.log) {
+            self.note_found(found);
         }
     }
 
-    fn search_on(&mut self) {
-        if self.loops.stage != Stage::On {
-            self.loops.is_used = true;
-            let known = self.plans.known_loops().filter(|_| self.loops.stage == Stage::Wanted);
-            self.loops.search.begin(known);
-            self.loops.stage = Stage::On;
+    /// The log is full. Searches from here on, if it searches.
+    #[cold]
+    pub(in crate::planner) fn search_beyond(&mut self) {
+        if self.loops.left > 0 {
+            self.count_down();
         }
-        let log = &self.learning.learner.log;
-        if log.is_too_long() {
+        if self.loops.stage != Stage::Off {
             self.noted.is_too_long = true;
-            return self.search_anew();
+            self.search_anew();
         }
-        let found = match self.loops.search.allocated(log) {
+    }
+
+    /// Counts an allocation of an iteration that goes without a plan.
+    #[cold]
+    fn count_down(&mut self) {
+        self.loops.left -= 1;
+        self.loops.due = (self.loops.left == 0).then_some(Boundary::Next);
+    }
+
+    #[cold]
+    fn start(&mut self) {
+        self.loops.is_used = true;
+        let known = self.plans.known_loops().filter(|_| self.loops.stage == Stage::Wanted);
+        self.loops.search.begin(known);
+        self.loops.stage = Stage::On;
+    }
+
+    #[cold]
+    fn note_found(&mut self, found: Found) {
+        let due = match found {
             // An iteration of a known loop that goes without a plan.
-            Some(Found::Loop { .. }) if self.loops.length.is_some() => None,
-            Some(Found::Loop { length }) => Some(Boundary::First { length }),
-            Some(Found::Known { place, position }) => self.rest_of(place as usize, position),
-            None => None,
+            Found::Loop { .. } if self.loops.length.is_some() => None,
+            Found::Loop { length } => Some(Boundary::First { length }),
+            Found::Known { place, position } => self.rest_of(place as usize, position),
         };
-        self.loops.due = found.or(self.loops.due);
+        self.loops.due = due.or(self.loops.due);
     }
 
     /// Searches on from a drop that was recorded.
