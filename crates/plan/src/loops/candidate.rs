@@ -40,7 +40,7 @@ impl Past<'_> {
         let bytes = |number| self.log.bytes_at(number).unwrap_or(0);
         let (one_bytes, other_bytes) = (bytes(one), bytes(other));
         let is_sized = one_bytes / VARIATION <= other_bytes && other_bytes / VARIATION <= one_bytes;
-        is_sized && self.tokens[one as usize].drops == self.tokens[other as usize].drops
+        is_sized && self.tokens[one as usize].drops() == self.tokens[other as usize].drops()
     }
 }
 

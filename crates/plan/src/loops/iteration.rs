@@ -61,7 +61,7 @@ fn is_closed(log: &Log, from: u32, length: u32) -> bool {
 /// what the forward pass made.
 fn drops_others(past: Past<'_>, length: u32) -> bool {
     let start = past.log.len() - length;
-    let unknown: u32 = past.tokens[start as usize..].iter().map(|token| token.old).sum();
+    let unknown: u32 = past.tokens[start as usize..].iter().map(|token| token.old()).sum();
     let is_old = |&(born, _, dropped): &(u32, u64, u32)| {
         (start..=past.log.len()).contains(&dropped) && dropped - born > OLDEST * length
     };

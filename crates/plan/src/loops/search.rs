@@ -9,10 +9,8 @@ use crate::entries::Log;
 #[derive(Debug, Default)]
 pub struct Search {
     tokens: Vec<Token>,
-    /// Of the arrays that were dropped since the last allocation.
-    drops: u32,
-    /// How many arrays from before the search were dropped since then.
-    old: u32,
+    /// The arrays that were dropped since the last allocation.
+    pending: Token,
     windows: Windows,
     candidates: [Option<Candidate>; CANDIDATES],
     /// Whether there is a candidate.
@@ -69,7 +67,7 @@ impl Search {
         // The place in a known loop has to be found at once.
         (self.rests, self.turn, self.may_rest) = (false, PATIENCE, known.peek().is_none());
         self.windows.begin(known);
-        (self.drops, self.old, self.spent, self.found) = (0, 0, 0, None);
+        (self.pending, self.spent, self.found) = (Token::default(), 0, None);
         (self.candidates, self.follows, self.refused) = ([None; CANDIDATES], false, [(0, 0); REFUSED]);
     }
 
@@ -80,8 +78,8 @@ impl Search {
             return;
         }
         match age {
-            Some(age) => self.drops = self.drops.wrapping_add(hash_of(age)),
-            None => self.old += 1,
+            Some(age) => self.pending.add(age),
+            None => self.pending.add_old(),
         }
     }
 
@@ -99,7 +97,7 @@ impl Search {
             return None;
         }
         let bytes = log.bytes_at(number)?;
-        let token = Token { drops: std::mem::take(&mut self.drops), old: std::mem::take(&mut self.old) };
+        let token = std::mem::take(&mut self.pending);
         self.tokens.push(token);
         let seen = self.windows.push(bytes, token, number);
         if self.follows | seen.is_any() {
@@ -126,11 +124,11 @@ impl Search {
         self.tokens.resize(number as usize + 1, Token::default());
         for (born, _, dropped) in log.lives().filter(|&(_, _, dropped)| dropped >= first) {
             if let Some(token) = self.tokens.get_mut(dropped as usize) {
-                token.drops = token.drops.wrapping_add(hash_of(dropped - born));
+                token.add(dropped - born);
             }
         }
         // The last one is that of the allocation which ends the rest.
-        self.drops = self.tokens.pop().map_or(0, |token| token.drops);
+        self.pending = self.tokens.pop().unwrap_or_default();
         // Windows from before the rest are many iterations away.
         self.windows.begin(std::iter::empty());
     }
@@ -228,10 +226,4 @@ impl Search {
         let allocations: Vec<_> = bytes.zip(self.tokens.iter().skip(from as usize).copied()).collect();
         Known::of(allocations.into_iter(), length as usize)
     }
-}
-
-/// A hash of the age of an array that is dropped. A token has the sum, which does not depend on the order of drops.
-#[inline]
-fn hash_of(age: u32) -> u32 {
-    (age + 1).wrapping_mul(0x9E37_79B9) ^ age >> 7
 }
