@@ -67,12 +67,22 @@ impl Lists {
     /// in a processor's cache.
     #[inline]
     pub(super) fn pop(&mut self, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
-        let place = self.find(request, stream)?;
-        let list = &mut self.lists[place as usize];
+        let guess = self.lists.get(self.last as usize)?.next;
+        let list = match self.lists.get_mut(guess as usize) {
+            Some(list) if list.key.matches(request, stream) => {
+                self.last = guess;
+                list
+            }
+            _ => {
+                self.last = self.search(request, stream)?;
+                self.lists.get_mut(self.last as usize)?
+            }
+        };
         let mut record = list.idle.pop_back()?;
         list.out = list.out.wrapping_add(1);
         record.restore_shape(&list.key.shape);
-        self.count_out(&record);
+        self.idle_bytes -= taken_by(&record);
+        self.idle_blocks -= 1;
         Some(record)
     }
 
@@ -159,18 +169,29 @@ impl Lists {
         }
     }
 
-    /// Takes in a block that its list [`expects`](Lists::expects). If it `ages`, [`pop_oldest`](Lists::pop_oldest) can find it.
+    /// Takes in a block that its list [`expects`](Lists::expects). [`pop_oldest`](Lists::pop_oldest) can find it.
     #[inline(always)]
-    pub(super) fn push(&mut self, mut record: Box<Record>, ages: bool) {
+    pub(super) fn push(&mut self, mut record: Box<Record>) {
         let place = record.place().list;
         self.idle_bytes += taken_by(&record);
         self.idle_blocks += 1;
-        if ages {
-            self.clock += 1;
-            record.seen = self.clock;
-            self.age(place);
-        }
+        self.clock += 1;
+        record.seen = self.clock;
+        self.age(place);
         self.lists[place as usize].idle.push_back(record);
+    }
+
+    /// Takes in a block that does not age. Hands it back if its list is no longer at its place.
+    #[inline(always)]
+    pub(super) fn keep(&mut self, record: Box<Record>) -> Option<Box<Record>> {
+        let place = record.place();
+        let list = self.lists.get_mut(place.list as usize).filter(|list| list.number == place.key);
+        let Some(list) = list else { return Some(record) };
+        list.out = list.out.wrapping_sub(1);
+        self.idle_bytes += taken_by(&record);
+        self.idle_blocks += 1;
+        list.idle.push_back(record);
+        None
     }
 
     /// Lets all idle blocks age from now on, as if they had just returned.

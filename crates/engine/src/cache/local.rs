@@ -257,18 +257,18 @@ impl Local {
         record.end_life();
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
+        if self.recycle == Recycle::Keyed {
+            let unkept = self.lists.keep(record);
+            return unkept.map_or(Put::Kept, |record| self.put_aside(shared, record));
+        }
         if !self.lists.expects(record.place()) {
             return self.put_aside(shared, record);
-        }
-        if self.recycle == Recycle::Keyed {
-            self.lists.push(record, false);
-            return Put::Kept;
         }
         let budget = self.budget(shared);
         if record.bytes() as u64 > budget {
             return self.put_out(shared, record);
         }
-        self.lists.push(record, true);
+        self.lists.push(record);
         if self.lists.idle_bytes() > budget { Put::KeptTooMuch } else { Put::Kept }
     }
 
