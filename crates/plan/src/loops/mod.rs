@@ -8,7 +8,7 @@
 //!
 //! Sizes may change from one iteration to the next, since a batch or a text may be longer. The order has to stay: which arrays are
 //! dropped between two allocations, by the number of allocations since their own. Each allocation takes the same few
-//! steps, however long the entry is.
+//! steps, however long the entry is. A search that finds nothing for long rests most of the time.
 
 mod candidate;
 mod iteration;

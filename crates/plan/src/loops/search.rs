@@ -54,8 +54,9 @@ const AGAIN: u32 = 64;
 /// A loop has to have this many allocations so far. The layers of one step are a loop too, but a step that is an entry has a plan as a
 /// whole, with fewer gaps. Most steps are longer than this, and few have layers that together are.
 const LEAST: u32 = 512;
-/// A search that has no candidate after so many allocations rests for as many more, and then searches for a quarter of that, and so on. A
-/// loop that begins meanwhile has to last for as long as all before it anyway. The table finds few loops with longer iterations than this.
+/// A search that has no candidate after so many allocations rests for as many more, searches for one in [`TURN`] of them all, rests for as
+/// many as there were, and so on. A loop that begins meanwhile has to last for as long as all before it anyway. The table finds few loops
+/// with longer iterations than this.
 const PATIENCE: u32 = 1 << 14;
 const TURN: u32 = 4;
 
