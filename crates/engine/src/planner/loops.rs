@@ -166,6 +166,8 @@ impl Planner {
     /// Notes that an entry or an iteration begins. Begins to search if no plan serves it from the start.
     #[inline]
     pub(crate) fn begun(&mut self) {
+        // An array that goes beside the plan in each entry is no reason to search.
+        self.loops.stray.1 = 0;
         if self.loops.is_used | self.loops.are_known {
             return self.begun_with_loops();
         }
@@ -176,7 +178,7 @@ impl Planner {
     #[cold]
     fn begun_with_loops(&mut self) {
         self.loops.stage = Stage::Off;
-        (self.loops.stray, self.loops.left) = ((0, 0), 0);
+        self.loops.left = 0;
         let start = std::mem::take(&mut self.loops.start);
         match self.loops.length.filter(|_| !self.plans.is_empty()) {
             _ if self.entry.is_planned => self.begun_planned(start),
