@@ -34,7 +34,7 @@ fn nanoseconds(program: &Program) -> [f64; 2] {
         let mut run = || {
             log.begin_entry(None);
             log.begin(1);
-            search.begin(std::iter::empty());
+            search.begin(std::iter::empty(), 0);
             let start = Instant::now();
             for (bytes, drops) in program {
                 for &number in drops {

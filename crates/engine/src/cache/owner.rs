@@ -262,7 +262,9 @@ impl Owner {
     /// As [`allocate`](Owner::allocate), if the lists have nothing or there is a plan to follow.
     #[inline(never)]
     fn supply(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-        if request.bytes > 0 && self.with(|local, _| local.planner.is_boundary_due(stream.id())) {
+        if request.bytes > 0
+            && self.with(|local, shared| local.planner.is_boundary_due(shared, stream.id(), request.bytes as u64))
+        {
             self.begin_iteration(stream);
         }
         match self.resolve(stream, request) {

@@ -152,7 +152,7 @@ impl Planner {
         if course.is_plain() {
             self.learning.learner.went_well();
         }
-        let recorded = self.learn_order(shared);
+        let recorded = self.learn_order(shared, course);
         let has_deviated = self.entry.is_planned && course.has_deviated();
         self.learning.curiosity.ended(self.entry.number, has_deviated);
         let is_of_no_use = self.follow(course, recorded);
@@ -168,24 +168,36 @@ impl Planner {
     }
 
     /// Learns from the recorded entry: which plan it followed, or a new plan, and which of its sizes grow.
-    fn learn_order(&mut self, shared: &Shared) -> Option<usize> {
+    fn learn_order(&mut self, shared: &Shared, course: Course) -> Option<usize> {
+        if self.follows_part(course) {
+            return None;
+        }
         let plan = self.learn_plan(shared)?;
         self.plans.note_growth(plan, &self.learning.learner.growth);
         self.loops.note_learned(plan);
         Some(plan)
     }
 
+    /// Whether the entry followed a partial plan. The rest of such an entry differs each time, and teaches nothing.
+    fn follows_part(&self, course: Course) -> bool {
+        self.entry.is_planned && self.plans.is_partial() && course.goes_by_plan()
+    }
+
     fn learn_plan(&mut self, shared: &Shared) -> Option<usize> {
         let Learning { learner, scratch, curiosity, stream, .. } = &mut self.learning;
         let log = learner.recorded()?;
-        if let Some(known) = self.plans.that_holds(log) {
+        if let Some(known) = self.plans.that_serves(log) {
             return Some(known);
         }
         if let Some(wider) = self.plans.absorb(log, scratch) {
             curiosity.renew();
             return Some(wider);
         }
-        let envelope = learner.end(scratch)?;
+        let may_be_partial = !self.loops.is_inside();
+        let Some(envelope) = learner.end(scratch, may_be_partial && self.plans.is_empty()) else {
+            let latest = learner.latest().filter(|_| learner.is_recording)?;
+            return may_be_partial.then(|| self.plans.become_partial(latest, scratch)).flatten();
+        };
         curiosity.renew();
         let stream = stream.clone()?;
         if self.plans.stream().is_none_or(|other| other.id() != stream.id()) {

@@ -10,6 +10,8 @@ pub(super) struct Course {
     pub(super) seen: Deviations,
     /// Whether the plan served the entry to its end.
     pub(super) is_served_through: bool,
+    /// Whether the entry left out many positions of a partial plan.
+    pub(super) is_off: bool,
 }
 
 /// If more than one of this many allocations deviated, the following entries are worth recording. Rarer deviations cost less than
@@ -18,6 +20,8 @@ const CURIOUS: u64 = 1024;
 /// A plan serves an entry well if at most one of this many allocations went beside it. With more, the range's own best fit reserves
 /// less.
 pub(super) const BESIDE: u64 = 8;
+/// An entry that leaves out more than this share, 1/4, of a partial plan's positions is another one, or the plan lost its position.
+pub(super) const LEFT_OUT: u64 = 4;
 
 impl Course {
     /// Whether the entry had an allocation that a plan served or should have served.
@@ -31,7 +35,7 @@ impl Course {
         let Deviations { extra, blocked, larger, .. } = self.seen;
         let beside = extra + blocked;
         let is_mostly_planned = beside * BESIDE <= self.served + larger + beside;
-        is_mostly_planned && (self.is_served_through || larger > beside)
+        is_mostly_planned && !self.is_off && (self.is_served_through || larger > beside)
     }
 
     /// Whether everything went as planned.
@@ -107,7 +111,12 @@ mod tests {
     use super::*;
 
     fn course(served: u64, [extra, blocked, larger]: [u64; 3], is_served_through: bool) -> Course {
-        Course { served, seen: Deviations { extra, blocked, larger, ..Deviations::default() }, is_served_through }
+        Course {
+            served,
+            seen: Deviations { extra, blocked, larger, ..Deviations::default() },
+            is_served_through,
+            is_off: false,
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::backoff::{Backoff, Pace};
 use super::fate::BESIDE;
 use crate::base::amounts::total;
 use crate::home::{Counter, Shared};
+use gpucache_plan::entries::Wanted;
 
 /// How much of the arena was in use, and how the range grows beside it.
 #[derive(Default)]
@@ -53,6 +54,9 @@ const GROWTH_OFF: u64 = 512;
 /// While a range would grow for an entry that follows its plan throughout, the arena may stay. The limit: arena and memory in use
 /// beside it are at most this share more than the peak in use. Below it, the range would have to grow all the same.
 const KNOWN: u64 = 32;
+/// The same share if only a part of each entry is regular. What comes beside the arena then differs from entry to entry, and each loss of
+/// the arena would leave a part of an entry without a plan. The range alone takes 1/12 more than what is live.
+const KNOWN_PART: u64 = 20;
 /// An arena that served for this many entries was not lost early. The range was looked at eight times meanwhile.
 const LONG: u64 = 256;
 /// A scope that still learns loses fewer arenas in a row. But a scope where a random third of 32 arrays outlives each entry loses
@@ -165,8 +169,7 @@ impl Planner {
         let Some(arena) = self.arena.as_ref().filter(|arena| arena.bytes > negligible) else { return false };
         let seen = self.entry.seen;
         let beside = seen.extra + seen.larger + seen.blocked;
-        // A request that outgrew its place counts as an extra allocation at first.
-        if (beside == 0 || self.plans.grows()) && self.is_enough(shared, arena.bytes, bytes) {
+        if self.may_go_beside(beside) && self.is_enough(shared, arena.bytes, bytes) {
             return false;
         }
         let served = self.hot.cursor.served() + self.carry.served() - self.entry.served_before;
@@ -174,12 +177,28 @@ impl Planner {
         self.entry.grown > arena.bytes / if is_off { GROWTH_OFF } else { GROWTH }
     }
 
+    /// Whether so many allocations beside the plan are expected.
+    fn may_go_beside(&self, beside: u64) -> bool {
+        // A request that outgrew its place counts as an extra allocation at first.
+        beside == 0 || self.plans.grows() || self.plans.is_partial()
+    }
+
+    /// Makes a room larger that was too small, if the arena then still is hardly more than the peak in use.
+    pub(super) fn widen_room(&mut self, shared: &Shared, wanted: Wanted) {
+        let arena = self.plans.bytes().saturating_add(wanted.bytes.saturating_sub(wanted.has));
+        let demand = shared.counters.get(Counter::Demand);
+        if arena <= total([demand, demand / KNOWN_PART]) {
+            self.plans.widen_room(wanted.position, wanted.bytes);
+        }
+    }
+
     /// Whether the arena, the memory in use beside it, and `bytes` more are hardly more than the peak in use. Places for sizes to
     /// come are added to the peak.
-    fn is_enough(&self, shared: &Shared, arena: u64, bytes: u64) -> bool {
+    pub(super) fn is_enough(&self, shared: &Shared, arena: u64, bytes: u64) -> bool {
         let (beside, demand) = (shared.counters.get(Counter::BusyBytes), shared.counters.get(Counter::Demand));
         let ahead = if self.plans.grows() { Footprint::ahead(shared) } else { 0 };
-        arena.saturating_add(beside).saturating_add(bytes) <= total([demand, demand / KNOWN, ahead])
+        let known = demand / if self.plans.is_partial() { KNOWN_PART } else { KNOWN };
+        arena.saturating_add(beside).saturating_add(bytes) <= total([demand, known, ahead])
     }
 
     /// Whether less memory would do than the arena and the memory beside it.
@@ -208,7 +227,9 @@ impl Planner {
     fn is_wasteful(&self, shared: &Shared) -> bool {
         let (idle, demand) = (self.carry.idle_bytes(shared), shared.counters.get(Counter::Demand));
         let needed = shared.counters.expected().saturating_sub(idle);
-        self.arena.is_some() && self.entry.aside > 0 && needed > total([demand, demand / WASTE, LITTLE])
+        self.arena.is_some()
+            && self.entry.aside + self.entry.irregular > 0
+            && needed > total([demand, demand / WASTE, LITTLE])
     }
 }
 

@@ -12,6 +12,8 @@ use gpucache_plan::entries::{Envelope, Growth, Log, Scratch};
 #[derive(Debug, Default)]
 pub(super) struct Learner {
     pub(super) log: Log,
+    /// The first allocations of the next entry, which were recorded with this one.
+    tail: Option<Log>,
     /// Recorded entries that no other entry resembles so far. The latest is last.
     candidates: VecDeque<Log>,
     /// The sizes that grew in the latest recorded entries.
@@ -34,6 +36,9 @@ pub(super) struct Learner {
 /// The number of orders that may alternate and are still recognised, for example those of training, evaluation and a step that
 /// logs. Each recorded entry is compared with this many.
 const ORDERS: usize = 3;
+/// Entries without a common order are compared for a common part once in so many recordings: this entry and all that are kept. With
+/// fewer, allocations would look regular that came again by chance.
+const PARTIAL: u64 = ORDERS as u64 + 1;
 /// Recording pauses after this many recordings that led to nothing: several rounds of alternating orders, after some entries of
 /// warm-up.
 const TRIES: u64 = 16;
@@ -47,9 +52,16 @@ impl Learner {
         self.entry = self.entry.saturating_add(1);
         self.is_recording = is_wanted && !self.has_stopped();
         self.first_before = std::mem::take(&mut self.first);
+        let tail = self.tail.take();
         if self.is_recording {
             self.log.begin_entry(self.before);
+            tail.filter(|_| self.before.is_some()).iter().for_each(|tail| self.log.resume(tail));
         }
+    }
+
+    /// Takes the last `count` allocations for the first ones of the next entry.
+    pub(super) fn end_before(&mut self, count: u32) {
+        self.tail = self.is_recording.then(|| self.log.split_off(count));
     }
 
     /// Records a part of the entry, which is not learned.
@@ -72,7 +84,7 @@ impl Learner {
 
     /// Notes that the entry which ends teaches nothing.
     pub(super) fn forget_entry(&mut self) {
-        (self.before, self.first) = (None, 0);
+        (self.before, self.first, self.tail) = (None, 0, None);
     }
 
     pub(super) fn has_stopped(&self) -> bool {
@@ -110,15 +122,30 @@ impl Learner {
 
     /// Ends the entry. Returns the common envelope of this entry and an earlier one of the same order, if one of them can be laid
     /// out.
-    pub(super) fn end(&mut self, scratch: &mut Scratch) -> Option<Envelope> {
+    ///
+    /// If none has that order, the last entries may have a part in common, which has an envelope if it `may_be_partial`.
+    pub(super) fn end(&mut self, scratch: &mut Scratch, may_be_partial: bool) -> Option<Envelope> {
         let log = self.recorded()?;
         let same = |(place, other): (usize, &Log)| Some((place, Envelope::of(other, log, scratch)?));
-        let Some((place, envelope)) = self.candidates.iter().enumerate().rev().find_map(same) else {
+        if let Some((place, envelope)) = self.candidates.iter().enumerate().rev().find_map(same) {
+            self.candidates.remove(place);
+            self.in_vain = 0;
+            return Some(envelope);
+        }
+        let is_due = may_be_partial && self.in_vain % PARTIAL == PARTIAL - 1;
+        let partial = is_due.then(|| self.regular_part(scratch)).flatten();
+        if partial.is_none() {
             self.keep();
             self.count_in_vain();
-            return None;
-        };
-        self.candidates.remove(place);
+        }
+        partial
+    }
+
+    /// The envelope of what the last entries have in common.
+    fn regular_part(&mut self, scratch: &mut Scratch) -> Option<Envelope> {
+        let logs: Vec<&Log> = self.candidates.iter().chain([&self.log]).collect();
+        let envelope = Envelope::of_regular_part(&logs, scratch)?;
+        self.candidates.clear();
         self.in_vain = 0;
         Some(envelope)
     }
@@ -154,7 +181,7 @@ mod tests {
                 learner.log.dropped(number);
             });
         }
-        learner.end(&mut Scratch::default())
+        learner.end(&mut Scratch::default(), false)
     }
 
     #[test]
@@ -177,7 +204,7 @@ mod tests {
         for is_again in [false, true] {
             learner.begin(true);
             learner.log.allocated(0, 256);
-            assert_eq!(learner.end(&mut Scratch::default()).is_some(), is_again);
+            assert_eq!(learner.end(&mut Scratch::default(), false).is_some(), is_again);
         }
     }
 

@@ -8,6 +8,7 @@
 //! If many allocations in a row do not fit, the program has left the loop, and the search begins anew. It knows the loops that have plans,
 //! and at which positions the program may be in them.
 
+mod behind;
 mod searching;
 
 use super::Planner;
@@ -15,6 +16,7 @@ use crate::home::{Counter, Shared};
 use gpucache_plan::loops::{Known, Search};
 
 use super::effects::Effects;
+use behind::Behind;
 
 /// The loop that the entry is in, and the search for one.
 #[derive(Default)]
@@ -29,6 +31,7 @@ pub(super) struct Loops {
     due: Option<Boundary>,
     /// The position at which the iteration that begins goes on.
     start: u32,
+    behind: Behind,
     /// Allocations of the iteration that are left, if it goes without a plan.
     left: u32,
     /// How many iterations of the entry have ended.
@@ -66,7 +69,7 @@ enum Stage {
 }
 
 /// What the next allocation of the recorded stream begins.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Boundary {
     /// The first planned iteration of a loop that was found, whose iterations have this length.
     First { length: u32 },
@@ -88,7 +91,13 @@ impl Loops {
     pub(super) fn begin_entry(&mut self) -> bool {
         (self.length, self.due, self.start, self.left, self.ended, self.next) = (None, None, 0, 0, 0, None);
         (self.unplanned, self.most_unplanned, self.is_used) = (0, 0, false);
+        self.behind = Behind::default();
         std::mem::take(&mut self.is_astray)
+    }
+
+    /// Whether an iteration of a loop ends or has ended in this entry.
+    pub(super) fn is_inside(&self) -> bool {
+        self.length.is_some() || self.ended > 0
     }
 
     /// Whether the entry before searched, or was in a loop.
@@ -154,15 +163,6 @@ impl Planner {
         self.loops.due.is_some()
     }
 
-    /// Whether the next allocation of this stream begins an iteration.
-    pub(crate) fn is_boundary_due(&self, stream: u64) -> bool {
-        if self.has_boundary() {
-            return self.learning.learner.log.stream() == stream;
-        }
-        let is_served = self.loops.length.is_some() && self.entry.is_planned && self.is_serving(stream);
-        is_served && self.hot.cursor.is_complete()
-    }
-
     /// Notes that an entry or an iteration begins. Begins to search if no plan serves it from the start.
     #[inline]
     pub(crate) fn begun(&mut self) {
@@ -178,7 +178,7 @@ impl Planner {
     #[cold]
     fn begun_with_loops(&mut self) {
         self.loops.stage = Stage::Off;
-        self.loops.left = 0;
+        (self.loops.left, self.loops.behind) = (0, Behind::default());
         let start = std::mem::take(&mut self.loops.start);
         match self.loops.length.filter(|_| !self.plans.is_empty()) {
             _ if self.entry.is_planned => self.begun_planned(start),
@@ -202,7 +202,7 @@ impl Planner {
         self.loops.is_used |= self.loops.length.is_some();
         if start > 0 {
             self.hot.cursor.skip_to(start as usize);
-            self.learning.learner.is_recording = false;
+            self.learning.learner.is_recording &= self.learning.learner.log.len() == start;
         }
         if self.learning.is_recording && self.loops.ended > 0 {
             self.begin_search();
@@ -228,6 +228,7 @@ impl Planner {
             return;
         }
         self.loops.left = left;
+        self.loops.due = self.loops.due.or((left == 0).then_some(Boundary::Next));
         if !self.learning.is_recording {
             self.search_anew();
         }
@@ -240,13 +241,10 @@ impl Planner {
         self.count_begun();
         match self.loops.due.take() {
             Some(Boundary::First { length }) => self.learn_loop(shared, length),
-            Some(Boundary::Rest { plan, start }) => {
-                self.loops.length = self.plans.loop_length(plan);
-                (self.loops.start, self.loops.next) = (start, Some(plan));
-                self.abandon(shared)
-            }
+            Some(Boundary::Rest { plan, start }) => self.end_before_rest(shared, plan, start),
             Some(Boundary::Next) | None => {
                 self.loops.learned = None;
+                self.learning.learner.end_before(self.loops.start);
                 let effects = self.end_part(shared);
                 // Another order of iterations, which may take turns with the one that was found.
                 if let Some(plan) = self.loops.learned.filter(|&plan| self.plans.loop_length(plan).is_none()) {
@@ -255,6 +253,22 @@ impl Planner {
                 effects
             }
         }
+    }
+
+    /// Ends an iteration before the rest of another one. The first allocations of that one were recorded with this one.
+    fn end_before_rest(&mut self, shared: &Shared, plan: usize, start: u32) -> Option<Effects> {
+        (self.loops.start, self.loops.next, self.loops.length) = (start, Some(plan), self.plans.loop_length(plan));
+        // The entry may have begun with something else, or the iteration goes on after some allocations that were not expected.
+        let allocations = self.learning.learner.log.len().saturating_sub(start);
+        if self.loops.ended == 1 || self.loops.length.is_none_or(|length| allocations < length / 2) {
+            return self.abandon(shared);
+        }
+        self.learning.learner.end_before(start);
+        let effects = self.end(shared);
+        if self.plans.loop_length(plan) != self.loops.length {
+            (self.loops.start, self.loops.next, self.loops.length) = (0, None, None);
+        }
+        effects
     }
 
     /// Learns the last two iterations of a loop, as entries.

@@ -20,7 +20,7 @@
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
 //! | `loops` | loops inside an entry, whose iterations are planned like entries; `loops/searching` finds them |
-//! | `plans/repeats` | the plans of loops |
+//! | `plans/repeats`, `plans/partial` | the plans of loops, and of the regular part of entries |
 //! | `noting` | the facts about entries for a diagnosis |
 //! | `ending` | the end of an entry, and what the planner learns from it |
 //! | `fate` | how an entry went, and whether to keep plans, forget one, or forget all: pure functions |
@@ -66,7 +66,7 @@ pub(crate) use carry::RingGrowth;
 pub(crate) use effects::News;
 pub(crate) use effects::{Begin, Effects, Vacated};
 use ending::Learning;
-use fate::Course;
+use fate::{Course, LEFT_OUT};
 use footprint::{Footprint, Trimming};
 use loops::Loops;
 use noting::Noted;
@@ -142,6 +142,8 @@ struct EntryState {
     seen: crate::home::Deviations,
     /// Allocations for which the ring had no room, although their arrays should be carried.
     aside: u64,
+    /// Allocations that are not in the regular part of the entry, and found no room.
+    irregular: u64,
     /// Allocations that the ring served because something alive was in their place. Below: a position whose place its own last
     /// array still had.
     displaced: u64,
@@ -211,8 +213,7 @@ impl Planner {
             Some(stream) if self.plans.are_laid_out() => {
                 self.refused.iter_mut().for_each(Refused::count);
                 let refused = self.refused;
-                // Where sizes grow, the range grows as well, and waiting does not make it find more room.
-                let may_grow = self.plans.grows() || refused.is_some_and(|refused| refused.was_patient());
+                let may_grow = self.may_range_grow(shared, refused);
                 Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused, may_grow }
             }
             _ => {
@@ -220,6 +221,14 @@ impl Planner {
                 Begin::Ready
             }
         }
+    }
+
+    /// Whether the range may grow for the arena.
+    fn may_range_grow(&self, shared: &Shared, refused: Option<Refused>) -> bool {
+        // Where sizes grow, the range grows as well, and waiting does not make it find more room. The same holds where the rest of each
+        // entry differs.
+        let is_patient = refused.is_some_and(|refused| refused.was_patient());
+        is_patient || self.plans.grows() || self.plans.is_partial() && self.is_enough(shared, self.plans.bytes(), 0)
     }
 
     /// Makes the active plan serve the entry from here on.
@@ -295,6 +304,12 @@ impl Planner {
         self.look_again();
     }
 
+    /// Whether the entry left out many positions of its partial plan.
+    #[cold]
+    fn is_off(&self) -> bool {
+        self.entry.is_planned && self.hot.cursor.left_out() * LEFT_OUT > self.hot.cursor.len() as u64
+    }
+
     /// How the entry that ends went.
     fn course(&mut self) -> Course {
         let served = self.hot.cursor.served() + self.carry.served() - self.entry.served_before;
@@ -302,6 +317,7 @@ impl Planner {
         if is_served_through && served > 0 {
             self.entry.seen.missing += self.hot.cursor.left();
         }
-        Course { served, seen: self.entry.seen, is_served_through }
+        let is_off = self.hot.cursor.is_partial() && self.is_off();
+        Course { served, seen: self.entry.seen, is_served_through, is_off }
     }
 }

@@ -142,6 +142,11 @@ impl Planner {
     fn resolve_off_order(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Resolved {
         let (bytes, expected) = (request.bytes as u64, self.hot.cursor.next());
         let Some(envelope) = self.plans.envelope() else { return Resolved::Nothing };
+        if self.may_be_next() {
+            self.note_deviation(Some(Deviation::Extra), request, expected);
+            self.note_stray();
+            return Resolved::Nothing;
+        }
         match self.hot.cursor.serve_off_order(bytes, envelope) {
             Answer::Carried(position) => {
                 self.plans.widen(position, bytes);
@@ -158,6 +163,13 @@ impl Planner {
             }
             Answer::Beside(Some(Deviation::Blocked { position })) if self.carry.is_there() => {
                 self.serve_displaced(position, shared, request, stream)
+            }
+            Answer::Irregular(wanted) => {
+                self.entry.irregular += 1;
+                if let Some(wanted) = wanted {
+                    self.widen_room(shared, wanted);
+                }
+                Resolved::Nothing
             }
             Answer::Beside(deviation) => {
                 self.note_deviation(deviation, request, expected);

@@ -29,12 +29,19 @@
 //!
 //! When the plan's block is given up (`evict`), all positions become idle.
 
+mod extents;
 mod off_order;
+mod partly;
+mod position;
+mod rooms;
 #[cfg(test)]
 mod tests;
 
+pub(super) use extents::Extents;
 use off_order::OffOrder;
-pub use off_order::{Answer, Deviation};
+pub use off_order::{Answer, Deviation, Wanted};
+use position::{CARRIED, Life, NOWHERE, Position, SENTINELS, UNASKED};
+use rooms::Rooms;
 
 use super::envelope::{ALIGN, Envelope, Expected};
 use super::reuse::FirstReusers;
@@ -57,64 +64,14 @@ pub struct Cursor {
     /// Services of earlier entries. Those of this entry are `next` minus `passed_over`.
     served: u64,
     passed_over: u64,
+    /// If only a part of each entry is planned in order. Each entry looks here, as at the counts above.
+    rooms: Option<Box<Rooms>>,
     first_reusers: FirstReusers,
     off_order: OffOrder,
     /// The number of positions that have a place or are carried, and the sum of their largest requests in bytes.
     places: (u64, u64),
 }
 
-/// A position of the plan. It is small, so that the positions of a step stay in the processor's cache.
-#[derive(Clone, Debug)]
-struct Position {
-    /// The position serves from `least` to `least + spread` bytes. No request fits a position that is not planned.
-    least: u64,
-    spread: u64,
-    /// The positions whose first reuser is this one: none of them may be live. [`never_live`](FirstReusers::never_live) fills an
-    /// empty field. [`always_live`](FirstReusers::always_live) stands for displaced positions that this one is the reuser of, or for
-    /// the third and later positions.
-    before: [u32; 2],
-    /// In units of [`ALIGN`].
-    offset: u32,
-    /// The number of displaced positions whose reuser is this one.
-    blockers: u32,
-}
-
-/// Whether a position is live, in one byte, so that the lives of a long entry stay in the processor's first-level cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Life(u8);
-
-impl Life {
-    const IDLE: Life = Life(0);
-    /// The array takes its whole place, and the position's reuser is its first one.
-    const WHOLE: Life = Life(1);
-    /// The array takes less than its place: `sizes` has its bytes.
-    const PARTIAL: u8 = 2;
-    /// The position has another reuser than its first one.
-    const DISPLACED: u8 = 4;
-
-    fn displaced(self) -> Life {
-        Life(self.0 | Life::DISPLACED)
-    }
-
-    #[inline]
-    fn is_displaced(self) -> bool {
-        self.0 & Life::DISPLACED != 0
-    }
-
-    fn is_partial(self) -> bool {
-        self.0 & Life::PARTIAL != 0
-    }
-}
-
-/// The lives of two extra positions behind a plan's own: [`never_live`](FirstReusers::never_live), then
-/// [`always_live`](FirstReusers::always_live). They let the check for blockers treat none, some and many alike.
-const SENTINELS: [Life; 2] = [Life::IDLE, Life::WHOLE];
-/// The offset of a position without a place. No real offset is as large, because a plan's block is at most half as long.
-const NOWHERE: u32 = u32::MAX;
-/// The offset of a position that a ring carries.
-const CARRIED: u32 = NOWHERE - 1;
-/// The bytes of a position that serves nothing: more than any array has.
-const UNASKED: u64 = u64::MAX;
 /// A carried array whose size varies may exceed its largest known size by this fraction, 1/16, and still be in order. So an array
 /// that grows by a row in each entry, such as a cache of keys, deviates in few entries.
 const AHEAD: u64 = 16;
@@ -153,12 +110,16 @@ impl Cursor {
         let mut cursor = Cursor { positions, lives, sizes, next, passed_over, first_reusers, ..Cursor::default() };
         (0..cursor.positions.len()).for_each(|position| cursor.fit_carried(position, envelope));
         cursor.places = envelope.places();
+        cursor.rooms = Rooms::of(envelope, &cursor.positions);
         cursor
     }
 
     /// The number of positions that have a place or are carried, and the sum of their largest requests in bytes.
+    ///
+    /// If only a part of the entry is regular: also the requests that rooms served in this entry.
     pub fn places(&self) -> (u64, u64) {
-        self.places
+        let (number, bytes) = self.places;
+        self.rooms.as_ref().map_or(self.places, |rooms| (number + rooms.served, bytes.saturating_add(rooms.bytes)))
     }
 
     /// Updates a carried position from the envelope.
@@ -191,9 +152,11 @@ impl Cursor {
 
     /// Begins an entry. `has_live` says whether positions are live.
     pub fn begin(&mut self, has_live: bool) {
-        let was_complete = self.is_complete();
+        // A gate that is left may be the reuser of a live position.
+        let was_complete = self.next == self.positions.len() && !self.off_order.is_cut;
         (self.served, self.passed_over) = (self.served(), 0);
         self.next = 0;
+        self.begin_rooms();
         self.off_order.begin(self.positions.len());
         if has_live && !was_complete {
             self.rebase();
@@ -242,10 +205,13 @@ impl Cursor {
     /// Takes back a position whose array was dropped.
     #[inline]
     pub fn take_back(&mut self, position: u32) {
-        if let Some(life) = self.lives.get_mut(position as usize)
-            && std::mem::replace(life, Life::IDLE).is_displaced()
-        {
-            self.unblock(position);
+        match self.lives.get_mut(position as usize) {
+            Some(life) => {
+                if std::mem::replace(life, Life::IDLE).is_displaced() {
+                    self.unblock(position);
+                }
+            }
+            None => self.take_back_part(position),
         }
     }
 
@@ -270,7 +236,7 @@ impl Cursor {
 
     /// Whether the entry has reached the end of the plan.
     pub fn is_complete(&self) -> bool {
-        self.next == self.positions.len() && !self.off_order.is_cut
+        (self.next == self.positions.len() || self.has_gates_left()) && !self.off_order.is_cut
     }
 
     /// Continues at a later position, since the program does. Passes over those before it.
@@ -291,17 +257,18 @@ impl Cursor {
     /// Continues the count of services of another cursor.
     pub fn count_on(&mut self, before: &Cursor) {
         // This cursor is at the end of its entry, in which it served nothing.
-        (self.served, self.passed_over) = (before.served(), self.next as u64);
+        (self.served, self.passed_over) = (before.served(), self.next as u64 + self.parts_served());
     }
 
     /// How often a position was served.
     pub fn served(&self) -> u64 {
-        (self.served + self.next as u64).wrapping_sub(self.passed_over)
+        (self.served + self.next as u64 + self.parts_served()).wrapping_sub(self.passed_over)
     }
 
     /// How many positions are live.
     pub fn live(&self) -> u64 {
-        self.live_positions().count() as u64
+        let (rooms, parts) = self.rooms.as_ref().map_or((0, 0), |rooms| rooms.live());
+        self.live_positions().count() as u64 - rooms + parts
     }
 
     /// The numbers of the live positions.
@@ -314,6 +281,12 @@ impl Cursor {
         self.next
     }
 
+    /// The number of positions.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks whether a plan is empty")]
+    pub fn len(&self) -> usize {
+        self.positions.len()
+    }
+
     /// How many positions the entry has not reached.
     pub fn left(&self) -> u64 {
         (self.positions.len() - self.next) as u64
@@ -324,6 +297,7 @@ impl Cursor {
     pub fn evict(&mut self) -> Vec<Evicted> {
         let mut evicted = Vec::new();
         self.forget_displaced();
+        self.evict_parts(&mut evicted);
         for (number, position) in self.positions.iter().enumerate() {
             let life = std::mem::replace(&mut self.lives[number], Life::IDLE);
             if life != Life::IDLE {
@@ -348,50 +322,4 @@ pub struct Evicted {
     pub offset: u64,
     /// Its size in bytes.
     pub bytes: u64,
-}
-
-impl Position {
-    #[inline]
-    fn fits(&self, bytes: u64) -> bool {
-        bytes.wrapping_sub(self.least) <= self.spread
-    }
-
-    /// Serves a request that fits, as the position of this number. A rest of less than one unit cannot be given up separately.
-    #[inline]
-    fn serve(&self, number: usize, bytes: u64) -> Served {
-        let is_whole = self.spread.wrapping_sub(bytes.wrapping_sub(self.least)) < ALIGN;
-        Served { position: number as u32, offset: self.start(), is_whole }
-    }
-
-    fn is_carried(&self) -> bool {
-        self.offset == CARRIED
-    }
-
-    fn is_planned(&self) -> bool {
-        self.offset < CARRIED
-    }
-
-    /// Its first address, as bytes from the start of the plan's block.
-    #[inline]
-    fn start(&self) -> u64 {
-        u64::from(self.offset) * ALIGN
-    }
-
-    /// The bytes of its place: the size of the largest request that it serves.
-    fn size(&self) -> u64 {
-        self.least.wrapping_add(self.spread)
-    }
-
-    fn overlaps(&self, other: &Position) -> bool {
-        let are_planned = self.is_planned() && other.is_planned();
-        are_planned && self.start() < other.start() + other.size() && other.start() < self.start() + self.size()
-    }
-
-    /// Lets the position serve requests down to this many bytes.
-    fn lower_least(&mut self, bytes: u64) {
-        if self.is_planned() && (1..self.least).contains(&bytes) {
-            self.spread += self.least - bytes;
-            self.least = bytes;
-        }
-    }
 }

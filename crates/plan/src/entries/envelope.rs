@@ -9,10 +9,13 @@
 
 mod ahead;
 mod arranged;
+mod beginning;
+mod partial;
 #[cfg(test)]
 mod tests;
 
 use ahead::Ahead;
+pub(super) use partial::{LONGEST_ROW, Part, Room};
 
 use super::log::{Log, Logged, OUTLIVES};
 use crate::layout::Buffer;
@@ -24,6 +27,8 @@ pub struct Envelope {
     /// How often entries changed it.
     changes: u32,
     ahead: Ahead,
+    /// If only a part of each entry is regular.
+    part: Option<Part>,
 }
 
 /// Memory for comparisons, which one comparison leaves to the next.
@@ -105,7 +110,7 @@ impl Envelope {
             expected.has(logged.bytes) && self.may_end(expected, &Expected::of(logged, place, log.end_of_before(place)))
         };
         let pairs = self.positions.iter().zip(log.allocations());
-        log.allocations().len() == self.positions.len() && pairs.enumerate().all(holds)
+        self.part.is_none() && log.allocations().len() == self.positions.len() && pairs.enumerate().all(holds)
     }
 
     /// Whether a life of this position may end as `seen` did.
@@ -132,7 +137,7 @@ impl Envelope {
 
     /// Whether an entry of this order may begin with an allocation of this many bytes.
     pub fn begins_with(&self, bytes: u64) -> bool {
-        self.at(0).is_some_and(|expected| expected.has(bytes))
+        self.at(0).is_some_and(|expected| expected.has(bytes)) && self.part.is_none()
     }
 
     /// The number of positions.
@@ -156,7 +161,10 @@ impl Envelope {
         let Some(expected) = self.positions.get_mut(position).filter(|expected| expected.is_planned()) else {
             return false;
         };
-        (expected.kind, expected.upper) = (Kind::Outlives, OUTLIVES);
+        let is_room = self.part.iter().flat_map(|part| &part.rooms).any(|room| room.has_gate(position));
+        // A room whose arrays outlive the entry is none.
+        let kind = if is_room { Kind::Beside } else { Kind::Outlives };
+        (expected.kind, expected.upper) = (kind, OUTLIVES);
         true
     }
 
@@ -176,7 +184,7 @@ impl Envelope {
 
     /// The envelope of this order that covers an entry too; `None` if the entry has another order.
     pub fn absorb(&self, log: &Log, scratch: &mut Scratch) -> Option<Envelope> {
-        if self.len() != log.allocations().len() {
+        if self.part.is_some() || self.len() != log.allocations().len() {
             return None;
         }
         let seen = |place: usize| Expected::of(&log.allocations()[place], place, log.end_of_before(place));
@@ -188,7 +196,7 @@ impl Envelope {
 
     /// The envelope of both; `None` if their orders are not the same.
     pub fn merge(&self, other: &Envelope) -> Option<Envelope> {
-        if self.len() != other.len() {
+        if self.part.is_some() || other.part.is_some() || self.len() != other.len() {
             return None;
         }
         let (mut scratch, pairs) = (Scratch::default(), self.positions.iter().zip(&other.positions));
@@ -215,7 +223,10 @@ impl Envelope {
 
     /// The number of positions that have a place or are carried, and the sum of their largest sizes.
     pub(super) fn places(&self) -> (u64, u64) {
-        let serve = self.positions.iter().filter(|expected| expected.is_planned() || expected.is_carried());
+        let is_gate = |position: usize| self.rooms().iter().copied().flatten().any(|room| room.has_gate(position));
+        let numbered = self.positions.iter().enumerate().filter(|&(position, _)| !is_gate(position));
+        let serve =
+            numbered.map(|(_, expected)| expected).filter(|expected| expected.is_planned() || expected.is_carried());
         serve.fold((0, 0), |(number, bytes), expected| (number + 1, bytes.saturating_add(expected.most)))
     }
 
@@ -240,7 +251,8 @@ impl Scratch {
         all.extend(positions);
         let is_same =
             is_plannable(&all) && self.bound(all.iter().copied()) <= bound.saturating_add(bound / SAME_ORDER_SHARE);
-        let envelope = is_same.then(|| Envelope { positions: all.clone(), changes: 0, ahead: Ahead::default() });
+        let envelope =
+            is_same.then(|| Envelope { positions: all.clone(), changes: 0, ahead: Ahead::default(), part: None });
         self.positions = all;
         envelope
     }

@@ -30,6 +30,11 @@ pub(super) struct Logged {
 pub(super) const OUTLIVES: u32 = u32::MAX;
 
 impl Log {
+    /// The log of an entry whose allocations are known.
+    pub(super) fn of(stream: u64, allocations: Vec<Logged>) -> Log {
+        Log { stream, allocations, ..Log::default() }
+    }
+
     /// Begins anew and keeps the allocated memory. `before` is the length of the entry before, if that entry was recorded.
     pub fn begin_entry(&mut self, before: Option<u32>) {
         self.clear();
@@ -43,6 +48,22 @@ impl Log {
         self.is_cut = false;
         self.before = None;
         self.ends.clear();
+    }
+
+    /// Takes the last `count` allocations out: they begin another entry.
+    pub fn split_off(&mut self, count: u32) -> Log {
+        let from = self.len().saturating_sub(count);
+        let tail = self.part(from, self.len() - from);
+        self.allocations.truncate(from as usize);
+        let uppers = self.allocations.iter_mut().map(|logged| &mut logged.upper);
+        uppers.chain(&mut self.ends).filter(|upper| **upper > from).for_each(|upper| *upper = OUTLIVES);
+        tail
+    }
+
+    /// Begins with allocations that were [`split_off`](Log::split_off) from the entry before.
+    pub fn resume(&mut self, tail: &Log) {
+        self.stream = tail.stream;
+        self.allocations.extend_from_slice(&tail.allocations);
     }
 
     /// Logs allocations on this stream, and no others.
@@ -74,10 +95,14 @@ impl Log {
         }
     }
 
-    /// Notes the drop of an allocation of the entry before.
+    /// Notes the drop of an allocation of the entry before. An allocation behind the end of that one began this one
+    /// ([`resume`](Log::resume)).
     #[inline]
     pub fn dropped_of_before(&mut self, number: u32) {
-        let Some(before) = self.before.filter(|&before| number < before) else { return };
+        let Some(before) = self.before else { return };
+        if number >= before {
+            return self.dropped(number - before);
+        }
         self.ends.resize(before as usize, OUTLIVES);
         self.ends[number as usize] = self.allocations.len() as u32;
     }
@@ -181,5 +206,34 @@ impl Log {
 
     pub(super) fn allocations(&self) -> &[Logged] {
         &self.allocations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_allocations_begin_the_next_entry() {
+        let mut log = Log::default();
+        log.begin_entry(Some(9));
+        (0..5).for_each(|number| assert_eq!(log.allocated(0, 100 + number), Some(number as u32)));
+        // Dropped in the first part, behind it, and behind it again.
+        log.allocations[1].upper = 2;
+        log.dropped(0);
+        log.dropped(4);
+        log.dropped_of_before(3);
+        let tail = log.split_off(2);
+        let uppers = |log: &Log| log.lives().map(|(_, bytes, upper)| (bytes, upper)).collect::<Vec<_>>();
+        assert_eq!(uppers(&log), [(100, OUTLIVES), (101, 2), (102, OUTLIVES)]);
+        assert_eq!(log.ends[3], OUTLIVES);
+        let mut next = Log::default();
+        next.begin_entry(Some(log.len()));
+        next.resume(&tail);
+        assert_eq!(uppers(&next), [(103, OUTLIVES), (104, 2)]);
+        next.dropped_of_before(0);
+        next.dropped_of_before(3);
+        assert_eq!(uppers(&next), [(103, 2), (104, 2)]);
+        assert_eq!(next.ends[0], 2);
     }
 }

@@ -5,17 +5,18 @@
 //! envelope gets more room. The envelope's buffers are laid out (`crate::layout`), and a [`Cursor`] serves the positions of the layout
 //! in order. `reuse` tells the cursor which position next uses the addresses of which other one. An array that is still alive when its
 //! successor is allocated gets no position in the layout: a [`Ring`] serves it. [`Turns`] decide where the ring starts again at its
-//! first address, so that it wastes little memory.
+//! first address, so that it wastes little memory. If only a part of each entry repeats, that part has an envelope (`partly`).
 
 mod cursor;
 mod envelope;
 mod growth;
 mod log;
+mod partly;
 mod reuse;
 mod ring;
 mod turns;
 
-pub use cursor::{Answer, Cursor, Deviation, Evicted, Served};
+pub use cursor::{Answer, Cursor, Deviation, Evicted, Served, Wanted};
 pub use envelope::{Envelope, Scratch};
 pub use growth::Growth;
 pub use log::Log;

@@ -61,10 +61,11 @@ const PATIENCE: u32 = 1 << 14;
 const TURN: u32 = 4;
 
 impl Search {
-    /// Begins a search. The loops are known from earlier searches.
-    pub fn begin<'k>(&mut self, known: impl Iterator<Item = (u32, &'k Known)>) {
+    /// Begins a search behind so many allocations of the log. The loops are known from earlier searches.
+    pub fn begin<'k>(&mut self, known: impl Iterator<Item = (u32, &'k Known)>, from: u32) {
         let mut known = known.peekable();
         self.tokens.clear();
+        self.tokens.resize(from as usize, Token::default());
         // The place in a known loop has to be found at once.
         (self.rests, self.turn, self.may_rest) = (false, PATIENCE, known.peek().is_none());
         self.windows.begin(known);

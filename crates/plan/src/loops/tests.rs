@@ -19,7 +19,7 @@ impl Entry {
     fn new(known: Option<&Known>) -> Entry {
         let (mut log, mut search) = (Log::default(), Search::default());
         log.begin(1);
-        search.begin(known.map(|known| (7, known)).into_iter());
+        search.begin(known.map(|known| (7, known)).into_iter(), 0);
         Entry { log, search, arrays: HashMap::new(), found: Vec::new() }
     }
 

@@ -5,7 +5,7 @@ use gpucache_plan::loops::Found;
 
 /// After so many allocations in a row that the plan does not know, the program has left the loop. An iteration that does something more
 /// has fewer.
-const ASTRAY: u32 = 32;
+pub(super) const ASTRAY: u32 = 32;
 /// After so many of them the plan's next position is not trusted any more.
 const OFF: u32 = 8;
 
@@ -98,7 +98,7 @@ impl Planner {
     fn start(&mut self) {
         self.loops.is_used = true;
         let known = self.plans.known_loops().filter(|_| self.loops.stage == Stage::Wanted);
-        self.loops.search.begin(known);
+        self.loops.search.begin(known, self.learning.learner.log.len().saturating_sub(1));
         self.loops.stage = Stage::On;
     }
 

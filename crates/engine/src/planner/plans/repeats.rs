@@ -1,7 +1,7 @@
 //! The plans of loops: which of them there are, and whether they suit what an entry allocates.
 
 use super::Plans;
-use gpucache_plan::entries::{Cursor, Log};
+use gpucache_plan::entries::{Cursor, Envelope, Log};
 use gpucache_plan::loops::Known;
 
 /// How many of the last allocations have to suit a plan before it continues with them.
@@ -39,6 +39,25 @@ impl Plans {
     /// Whether a plan is that of a loop of this length.
     pub(in crate::planner) fn has_loop_of(&self, length: u32) -> bool {
         (0..self.plans.len()).any(|plan| self.loop_length(plan) == Some(length))
+    }
+
+    /// Whether an iteration of a loop may begin with an allocation of this many bytes, or of another size in the same order.
+    pub(in crate::planner) fn begin_with(&self, bytes: u64, may_differ: bool) -> bool {
+        self.have_at(0, bytes) || may_differ && self.loops().any(|iteration| iteration.is_like(0, bytes))
+    }
+
+    /// Whether an iteration of a loop may have an array of this many bytes at a position.
+    pub(in crate::planner) fn have_at(&self, position: usize, bytes: u64) -> bool {
+        self.loops().any(|iteration| iteration.may_be(position, bytes))
+    }
+
+    /// Whether an iteration of a loop may begin with these allocations, in known sizes or in others.
+    pub(in crate::planner) fn begin_with_all(&self, sizes: &[u64]) -> bool {
+        self.loops().any(|iteration| iteration.may_begin(sizes))
+    }
+
+    fn loops(&self) -> impl Iterator<Item = &Envelope> {
+        self.plans.iter().filter(|plan| plan.repeats.is_some()).map(|plan| &plan.seen)
     }
 
     /// Whether the last allocations of a log have sizes that the plan knows at the positions up to this one, most of them.

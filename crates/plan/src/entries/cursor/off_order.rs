@@ -35,6 +35,19 @@ pub enum Answer {
     Carried(usize),
     /// Memory outside the plan has to serve it.
     Beside(Option<Deviation>),
+    /// Memory outside the plan has to serve it: it is not regular, and has no room, or its room is full.
+    Irregular(Option<Wanted>),
+}
+
+/// A room that was too small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The number of the room's position.
+    pub position: usize,
+    /// Its bytes.
+    pub has: u64,
+    /// The bytes that it should have.
+    pub bytes: u64,
 }
 
 /// A way in which an entry differs from its plan.
@@ -72,7 +85,7 @@ pub enum Deviation {
 #[derive(Debug, Default)]
 pub(super) struct OffOrder {
     /// The reuser of each displaced position, by position; it may come from an earlier entry.
-    reusers: HashMap<u32, u32>,
+    pub(super) reusers: HashMap<u32, u32>,
     /// Positions that were passed over, the latest one last.
     pub(super) passed: Vec<u32>,
     /// The position that was expected when an extra request came, and the request's bytes.
@@ -86,7 +99,7 @@ pub(super) struct OffOrder {
 }
 
 /// The position that a request belongs to.
-enum Match<'a> {
+pub(super) enum Match<'a> {
     /// The next one, which has no place.
     Placeless,
     /// The next one, which is carried, with another size.
@@ -131,6 +144,9 @@ impl OffOrder {
 impl Cursor {
     /// Answers a request that [`serve`](Cursor::serve) did not.
     pub fn serve_off_order(&mut self, bytes: u64, envelope: &Envelope) -> Answer {
+        if self.rooms.is_some() {
+            return self.serve_partly(bytes, envelope);
+        }
         if self.off_order.effort == 0 {
             self.stop();
         }
@@ -169,7 +185,7 @@ impl Cursor {
             .unwrap_or(Match::Extra)
     }
 
-    fn match_next<'a>(&self, bytes: u64, expected: &'a Expected) -> Option<Match<'a>> {
+    pub(super) fn match_next<'a>(&self, bytes: u64, expected: &'a Expected) -> Option<Match<'a>> {
         let is_scaled = (self.off_order.is_scaled && expected.is_like(bytes)) || expected.grows_to(bytes);
         if !expected.is_planned() {
             return (expected.has(bytes) || is_scaled).then_some(Match::Placeless);
@@ -195,14 +211,16 @@ impl Cursor {
     }
 
     fn match_passed(&self, bytes: u64) -> Option<Match<'static>> {
-        let is_free = |wanted: &Position| {
-            !(0..self.positions.len()).any(|other| self.is_live(other) && self.positions[other].overlaps(wanted))
-        };
         let place = self.off_order.passed.iter().rposition(|&position| {
             let passed = &self.positions[position as usize];
-            passed.is_planned() && passed.fits(bytes) && is_free(passed)
+            passed.is_planned() && passed.fits(bytes) && self.is_free(passed)
         });
         place.map(Match::Passed)
+    }
+
+    /// Whether nothing live lies in this place.
+    pub(super) fn is_free(&self, wanted: &Position) -> bool {
+        !(0..self.positions.len()).any(|other| self.is_live(other) && self.positions[other].overlaps(wanted))
     }
 
     fn match_rescaled<'a>(&self, bytes: u64, envelope: &'a Envelope) -> Option<Match<'a>> {
@@ -243,7 +261,7 @@ impl Cursor {
         self.pass_over(self.next);
         match self.serve_other_size(bytes, following) {
             Answer::Served(served, _) => Answer::Served(served, Some(resized)),
-            Answer::Beside(_) | Answer::Carried(_) => Answer::Beside(Some(resized)),
+            Answer::Beside(_) | Answer::Carried(_) | Answer::Irregular(_) => Answer::Beside(Some(resized)),
         }
     }
 
@@ -281,7 +299,16 @@ impl Cursor {
     }
 
     /// Steps over the next position without serving it.
-    fn pass_over(&mut self, position: usize) {
+    pub(super) fn pass_over(&mut self, position: usize) {
+        self.leave_behind(position);
+        if self.off_order.passed.len() == WINDOW {
+            self.off_order.passed.remove(0);
+        }
+        self.off_order.passed.push(position as u32);
+    }
+
+    /// As [`pass_over`](Cursor::pass_over), for a position that is not asked for later.
+    pub(super) fn leave_behind(&mut self, position: usize) {
         self.next = position + 1;
         self.passed_over += 1;
         for place in 0..self.first_reusers.before(position).len() {
@@ -293,10 +320,6 @@ impl Cursor {
         if self.positions[position].blockers > 0 {
             self.hand_on(position);
         }
-        if self.off_order.passed.len() == WINDOW {
-            self.off_order.passed.remove(0);
-        }
-        self.off_order.passed.push(position as u32);
     }
 
     /// Finds another reuser for each displaced position that blocks this one.
@@ -309,7 +332,7 @@ impl Cursor {
     }
 
     /// Finds a new reuser of a live position, from `next` on. If the position blocked another one before, it no longer does.
-    fn block(&mut self, live: usize) {
+    pub(super) fn block(&mut self, live: usize) {
         let (before, from) = self.positions.split_at(self.next.min(self.positions.len()));
         let overlaps = |position: &Position| position.overlaps(&self.positions[live]);
         let reuser = match from.iter().position(overlaps) {
@@ -362,7 +385,7 @@ impl Cursor {
         self.off_order.is_cut = true;
     }
 
-    fn spend(&mut self, looks: usize) {
+    pub(super) fn spend(&mut self, looks: usize) {
         self.off_order.effort = self.off_order.effort.saturating_sub(looks);
     }
 }

@@ -1,6 +1,8 @@
 //! No two live arrays share an address, whatever a program requests and drops, in order or not. A plan serves every allocation of
 //! an entry that follows it.
 
+mod rooms;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -112,7 +114,10 @@ impl Program {
     }
 
     fn of(log: &Log) -> Program {
-        let envelope = Envelope::of(log, log, &mut Scratch::default()).unwrap();
+        Program::with(Envelope::of(log, log, &mut Scratch::default()).unwrap())
+    }
+
+    fn with(envelope: Envelope) -> Program {
         let buffers = envelope.buffers();
         let cursor = Cursor::new(&envelope, &buffers, &layout(&buffers).unwrap());
         Program { envelope, cursor, alive: Vec::new(), now: 0 }
@@ -134,7 +139,7 @@ impl Program {
                         self.note(deviation, bytes);
                         None
                     }
-                    Answer::Carried(_) => None,
+                    Answer::Carried(_) | Answer::Irregular(_) => None,
                 });
             if let Some(Served { position, offset, .. }) = served {
                 let place = offset..offset + bytes;

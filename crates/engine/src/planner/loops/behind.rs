@@ -1,0 +1,82 @@
+//! Where an iteration ends: behind the last position of its plan, at the first allocation that may begin another iteration. An iteration
+//! may end with allocations that its plan does not know, such as those of an optimizer that makes its state.
+
+use super::searching::ASTRAY;
+use super::{Boundary, Planner};
+use crate::home::Shared;
+
+/// The allocations that came behind the end of the iteration.
+#[derive(Default)]
+pub(super) struct Behind {
+    /// The bytes of the last ones, the latest last.
+    last: [u64; RUN],
+    count: u64,
+    /// Whether the last one may be one of the first of the next iteration.
+    may_be_next: bool,
+}
+
+/// After allocations that the plan does not know, so many in a row have to be like the first ones of an iteration. One alone may have the
+/// size by chance.
+const RUN: usize = 4;
+/// At the end of an iteration most of its arrays were dropped: at most this fraction of its bytes, 1/2, is alive.
+const KEPT: u64 = 2;
+
+impl Behind {
+    fn push(&mut self, bytes: u64, may_be_next: bool) {
+        self.last.rotate_left(1);
+        (self.last[RUN - 1], self.may_be_next) = (bytes, may_be_next);
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// The last allocations, if there are enough of them.
+    fn run(&self) -> Option<&[u64]> {
+        (self.count as usize >= RUN).then_some(&self.last)
+    }
+}
+
+impl Planner {
+    /// Whether this allocation begins an iteration.
+    pub(crate) fn is_boundary_due(&mut self, shared: &Shared, stream: u64, bytes: u64) -> bool {
+        let is_recorded = self.learning.learner.log.stream() == stream;
+        match self.loops.due {
+            Some(Boundary::Next) => is_recorded && self.begins_iteration(shared, bytes),
+            Some(Boundary::First { .. } | Boundary::Rest { .. }) => is_recorded,
+            None => {
+                let is_served = self.loops.length.is_some() && self.entry.is_planned && self.is_serving(stream);
+                is_served && self.hot.cursor.is_complete() && self.begins_iteration(shared, bytes)
+            }
+        }
+    }
+
+    /// Whether the last allocation may be one of the next iteration, so that it takes no place of this one.
+    pub(in crate::planner) fn may_be_next(&self) -> bool {
+        self.loops.behind.may_be_next
+    }
+
+    /// Whether an allocation behind the end of an iteration begins the next one, or continues one that has just begun.
+    fn begins_iteration(&mut self, shared: &Shared, bytes: u64) -> bool {
+        if self.follows_plan(bytes) {
+            return true;
+        }
+        let may_be_next = (0..RUN).any(|position| self.plans.have_at(position, bytes));
+        self.loops.behind.push(bytes, may_be_next);
+        let is_over = shared.lease.live() <= self.plans.need() / KEPT;
+        let has_begun = is_over && self.loops.behind.run().is_some_and(|run| self.plans.begin_with_all(run));
+        if has_begun {
+            self.loops.start = RUN as u32 - 1;
+        } else if self.loops.behind.count > u64::from(ASTRAY) && self.has_boundary() {
+            self.loops.leave();
+            self.search_anew();
+        }
+        has_begun
+    }
+
+    /// Whether the iteration went by its plan up to this allocation, which may be the first one of the next iteration.
+    fn follows_plan(&self, bytes: u64) -> bool {
+        let seen = self.entry.seen;
+        let is_in_order = self.loops.behind.count + seen.extra + seen.missing + seen.reordered == 0;
+        // Another size is that of another batch, unless the iteration was only counted.
+        let may_differ = !self.has_boundary();
+        is_in_order && self.plans.begin_with(bytes, may_differ)
+    }
+}

@@ -1,0 +1,322 @@
+//! How the cursor serves an entry of which only a part is regular.
+//!
+//! A *room* is a position that is live while the arrays of its gaps are: so no other position uses its place. It has two gates. At its
+//! start it becomes live. Between the gates, a request that is not the next regular one gets a part of the room ([`Extents`]). A part has
+//! a number behind those of the positions.
+//!
+//! The gap is over when the regular allocations behind it come. An irregular request may look like the first of them. So as many in a row
+//! are waited for as it takes to tell them from irregular ones (`Room::leave`); meanwhile they get parts of the room. In the same way
+//! the cursor finds back if it is out of step ([`Envelope::row`]).
+
+use super::off_order::Match;
+use super::{Answer, Cursor, Deviation, Evicted, Extents, Life, Served, Wanted};
+use crate::entries::envelope::{ALIGN, Envelope, LONGEST_ROW};
+
+/// A room gets larger by at most this share, 1/4, at once, or by one request.
+const WIDER: u64 = 4;
+/// A row is searched once it may be there, and again after so many requests: a search takes as long as some ten requests.
+const SEARCHES: usize = 16;
+/// How far ahead a row is searched.
+const FAR: usize = 256;
+
+impl Cursor {
+    /// Begins an entry: rooms that nothing uses are not live.
+    #[inline]
+    pub(super) fn begin_rooms(&mut self) {
+        if self.rooms.is_some() {
+            self.close_rooms();
+        }
+    }
+
+    #[cold]
+    fn close_rooms(&mut self) {
+        let Some(rooms) = &mut self.rooms else { return };
+        (rooms.served, rooms.bytes) = (0, 0);
+        rooms.rooms.iter_mut().for_each(|room| room.short = 0);
+        (0..rooms.rooms.len()).for_each(|room| self.close_if_empty(room));
+    }
+
+    /// Answers a request that is not the expected one.
+    pub(super) fn serve_partly(&mut self, bytes: u64, envelope: &Envelope) -> Answer {
+        let has_moved = self.pass_starts();
+        self.note_late(bytes);
+        if let Some(position) = self.end_of_gap().or_else(|| self.position_of_row()) {
+            return self.go_on(position, bytes);
+        }
+        if has_moved && let Some(served) = self.serve(bytes) {
+            return Answer::Served(served, None);
+        }
+        let Some(expected) = envelope.at(self.next) else { return self.serve_irregular(bytes) };
+        match self.match_next(bytes, expected) {
+            Some(Match::Placeless) => {
+                self.step_aside();
+                Answer::Beside(None)
+            }
+            Some(Match::Blocked) => self.serve_blocked(bytes),
+            _ => self.serve_irregular(bytes),
+        }
+    }
+
+    /// Passes the starts of rooms that come next. Returns whether there were any.
+    fn pass_starts(&mut self) -> bool {
+        let mut has_moved = false;
+        while let Some((room, gates)) = self.rooms.as_ref().and_then(|rooms| rooms.gate(self.next))
+            && gates.start as usize == self.next
+        {
+            self.open(room);
+            has_moved = true;
+        }
+        has_moved
+    }
+
+    /// Notes a request that the expected position did not serve.
+    fn note_late(&mut self, bytes: u64) {
+        let next = self.next;
+        let Some(rooms) = &mut self.rooms else { return };
+        if std::mem::replace(&mut rooms.expected, next) != next {
+            rooms.lately = 0;
+        }
+        rooms.late.rotate_left(1);
+        rooms.late[LONGEST_ROW - 1] = bytes;
+        rooms.lately = rooms.lately.saturating_add(1);
+    }
+
+    /// The position that this request has, if it and those before it show that the gap is over.
+    fn end_of_gap(&self) -> Option<usize> {
+        let rooms = self.rooms.as_ref()?;
+        let (_, gates) = rooms.gate(self.next)?;
+        let row = (gates.leave as usize).min(self.positions.len() - self.next - 1);
+        self.has_row(self.next + 1, row).then(|| self.next + row)
+    }
+
+    /// The position ahead that this request has, if it and those before it show where the entry is.
+    fn position_of_row(&self) -> Option<usize> {
+        let rooms = self.rooms.as_ref().filter(|rooms| rooms.lately == rooms.row || rooms.lately % SEARCHES == 0)?;
+        let mut ahead = self.next + 1..(self.positions.len() + 1).saturating_sub(rooms.row).min(self.next + FAR);
+        ahead.find(|&position| self.has_row(position, rooms.row)).map(|position| position + rooms.row - 1)
+    }
+
+    /// Whether the last requests fit these positions.
+    fn has_row(&self, position: usize, row: usize) -> bool {
+        let Some(rooms) = self.rooms.as_ref().filter(|rooms| (1..=rooms.lately.min(LONGEST_ROW)).contains(&row)) else {
+            return false;
+        };
+        let late = &rooms.late[LONGEST_ROW - row..];
+        let Some(positions) = self.positions.get(position..position + row) else { return false };
+        let mut scale = None;
+        positions.iter().zip(late).all(|(position, &bytes)| {
+            let is_there = position.fits(bytes) && scale.is_none_or(|scale| position.is_in_scale(scale, bytes));
+            scale = position.scale(bytes).or(scale);
+            is_there
+        })
+    }
+
+    /// Continues with a position, and passes over those before it.
+    fn go_on(&mut self, found: usize, bytes: u64) -> Answer {
+        while self.next < found {
+            let gate = self.rooms.as_ref().and_then(|rooms| rooms.gate(self.next));
+            self.leave_behind(self.next);
+            if let Some((room, _)) = gate {
+                self.close_if_empty(room);
+            }
+        }
+        if let Some(served) = self.serve(bytes) {
+            return Answer::Served(served, None);
+        }
+        let expected = &self.positions[found];
+        if !expected.is_planned() {
+            let answer = if expected.is_carried() { Answer::Carried(found) } else { Answer::Beside(None) };
+            self.step_aside();
+            return answer;
+        }
+        self.serve_blocked(bytes)
+    }
+
+    /// Serves the expected position if only rooms are in its place, and nothing uses that part of them: arrays of a gap may live longer than
+    /// in the entries that were recorded.
+    fn serve_blocked(&mut self, bytes: u64) -> Answer {
+        let position = self.next;
+        let wanted = &self.positions[position];
+        let yields = wanted.is_planned() && wanted.fits(bytes) && self.rooms_yield(position);
+        if yields {
+            self.yield_rooms(position);
+        }
+        self.leave_behind(position);
+        if !yields {
+            return Answer::Beside(Some(Deviation::Blocked { position }));
+        }
+        let served = self.positions[position].serve(position, bytes);
+        self.begin_life(served, bytes);
+        self.passed_over -= 1;
+        Answer::Served(served, None)
+    }
+
+    /// The live positions that block this one.
+    fn blockers(&self, position: usize) -> impl Iterator<Item = u32> {
+        let displaced = self.off_order.reusers.iter().filter(move |&(_, &reuser)| reuser as usize == position);
+        let first = self.first_reusers.before(position).iter().copied().filter(|&live| self.is_live(live as usize));
+        first.chain(displaced.map(|(&live, _)| live))
+    }
+
+    /// Whether only rooms are in the place of a position, and nothing uses that part of them.
+    fn rooms_yield(&mut self, position: usize) -> bool {
+        let Some(rooms) = self.rooms.as_ref().filter(|_| self.off_order.effort > 0) else { return false };
+        let looks = self.off_order.reusers.len() + rooms.parts.len();
+        let yields = self.blockers(position).all(|live| rooms.yields(live, &self.positions, position));
+        self.spend(looks);
+        yields
+    }
+
+    /// Gives up the part of the rooms that a position needs.
+    fn yield_rooms(&mut self, position: usize) {
+        let wanted = &self.positions[position];
+        let end = (wanted.start() + wanted.size()).next_multiple_of(ALIGN);
+        let wanted = wanted.start();
+        let Some(mut rooms) = self.rooms.take() else { return };
+        for live in self.blockers(position) {
+            if let Some(room) = rooms.rooms.iter_mut().find(|room| room.gates.start == live) {
+                let start = self.positions[live as usize].start();
+                room.extents.exclude(wanted.saturating_sub(start), end.saturating_sub(start));
+            }
+        }
+        self.rooms = Some(rooms);
+    }
+
+    /// Passes the start of a room, and makes the room live if nothing is in its place.
+    fn open(&mut self, room: usize) {
+        let start = self.next;
+        let is_free = self.positions[start].blockers == 0
+            && self.first_reusers.before(start).iter().all(|&other| self.is_idle(other))
+            && !self.is_live(start);
+        if !is_free || !self.positions[start].is_planned() {
+            return self.leave_behind(start);
+        }
+        self.step_aside();
+        self.begin_room(room, start);
+    }
+
+    fn begin_room(&mut self, room: usize, start: usize) {
+        self.lives[start] = Life::WHOLE;
+        self.rooms.iter_mut().for_each(|rooms| rooms.rooms[room].is_open = true);
+    }
+
+    /// Makes a room live again that was found empty before its gaps were over.
+    fn reopen(&mut self, room: usize, start: usize) -> bool {
+        if self.is_open(room) || self.off_order.effort == 0 || self.is_live(start) {
+            return self.is_open(room);
+        }
+        self.spend(self.positions.len());
+        if !self.positions[start].is_planned() || !self.is_free(&self.positions[start]) {
+            return false;
+        }
+        self.begin_room(room, start);
+        self.block(start);
+        true
+    }
+
+    fn is_open(&self, room: usize) -> bool {
+        self.rooms.as_ref().is_some_and(|rooms| rooms.rooms[room].is_open)
+    }
+
+    fn close_if_empty(&mut self, room: usize) {
+        let Some(room) = self.rooms.as_mut().map(|rooms| &mut rooms.rooms[room]) else { return };
+        if room.is_open && room.extents.is_empty() {
+            room.is_open = false;
+            room.extents = Extents::new(room.bytes);
+            let start = room.gates.start;
+            self.take_back(start);
+        }
+    }
+
+    /// Whether only gates are left of the entry.
+    pub(super) fn has_gates_left(&self) -> bool {
+        let Some(rooms) = &self.rooms else { return false };
+        (self.next..self.positions.len()).all(|position| rooms.gate(position).is_some())
+    }
+
+    /// Serves a request that is not regular.
+    pub(super) fn serve_irregular(&mut self, bytes: u64) -> Answer {
+        let Some((room, start)) = self.room_here() else { return Answer::Irregular(None) };
+        if !self.reopen(room, start) {
+            return Answer::Irregular(None);
+        }
+        let base = self.positions[start].start();
+        match self.rooms.as_mut().and_then(|rooms| rooms.take(room, bytes)) {
+            Some((position, offset)) => {
+                Answer::Served(Served { position, offset: base + offset, is_whole: true }, None)
+            }
+            None => Answer::Irregular(self.wanted(room, bytes)),
+        }
+    }
+
+    /// The position of a room that is too small for a request, and the bytes that it should have.
+    fn wanted(&mut self, room: usize, bytes: u64) -> Option<Wanted> {
+        let room = &mut self.rooms.as_mut()?.rooms[room];
+        room.short = room.short.saturating_add(bytes);
+        // Not all of these requests were alive at once, perhaps.
+        let more = room.short.min((room.bytes / WIDER).max(bytes));
+        Some(Wanted { position: room.gates.start as usize, has: room.bytes, bytes: room.bytes.saturating_add(more) })
+    }
+
+    /// The room for a request that comes now, and the position of its start.
+    fn room_here(&self) -> Option<(usize, usize)> {
+        let rooms = self.rooms.as_ref()?;
+        let place = rooms.before(self.next)?;
+        let room = &rooms.rooms[place];
+        let start = room.gates.start as usize;
+        let is_here = self.next <= room.gates.end as usize;
+        let is_in_use = self.next < room.upper as usize && room.is_open;
+        (is_here || is_in_use).then_some((place, start))
+    }
+
+    /// Takes back a part of a room.
+    #[cold]
+    pub(super) fn take_back_part(&mut self, number: u32) {
+        let next = self.next as u32;
+        let Some(rooms) = &mut self.rooms else { return };
+        let Some(room) = rooms.take_back(number) else { return };
+        let gates = rooms.rooms[room].gates;
+        if next <= gates.start || next > gates.end {
+            self.close_if_empty(room);
+        }
+    }
+
+    /// Takes all parts out of their rooms, and empties the rooms.
+    pub(super) fn evict_parts(&mut self, evicted: &mut Vec<Evicted>) {
+        let Some(rooms) = &mut self.rooms else { return };
+        for (place, part) in rooms.parts.iter().enumerate().filter(|(_, part)| part.bytes > 0) {
+            let start = rooms.rooms[part.room as usize].gates.start as usize;
+            let (position, offset) = (rooms.first + place as u32, self.positions[start].start() + part.offset);
+            evicted.push(Evicted { position, piece: 0, offset, bytes: part.bytes });
+        }
+        rooms.parts.clear();
+        rooms.idle.clear();
+        for room in &mut rooms.rooms {
+            room.extents = Extents::new(room.bytes);
+            if std::mem::take(&mut room.is_open) {
+                self.lives[room.gates.start as usize] = Life::IDLE;
+            }
+        }
+    }
+
+    /// Whether only a part of each entry is planned in order.
+    #[inline]
+    pub fn is_partial(&self) -> bool {
+        self.rooms.is_some()
+    }
+
+    /// How many regular positions the entry left out, if only a part of it is regular.
+    pub fn left_out(&self) -> u64 {
+        let Some(rooms) = &self.rooms else { return 0 };
+        let gates: usize =
+            rooms.rooms.iter().map(|room| 1 + usize::from(room.gates.end < self.positions.len() as u32)).sum();
+        let served = (self.next as u64).wrapping_sub(self.passed_over);
+        ((self.positions.len() - gates) as u64).saturating_sub(served)
+    }
+
+    /// How many requests of this entry got a part of a room.
+    #[inline]
+    pub(super) fn parts_served(&self) -> u64 {
+        self.rooms.as_ref().map_or(0, |rooms| rooms.served)
+    }
+}

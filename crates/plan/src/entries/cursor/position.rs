@@ -1,0 +1,119 @@
+//! A position of a plan: the requests that it serves, its place, and whether it is live.
+
+use super::Served;
+use crate::entries::envelope::ALIGN;
+#[cfg(doc)]
+use crate::entries::reuse::FirstReusers;
+
+/// A position of the plan. It is small, so that the positions of a step stay in the processor's cache.
+#[derive(Clone, Debug)]
+pub(super) struct Position {
+    /// The position serves from `least` to `least + spread` bytes. No request fits a position that is not planned.
+    pub(super) least: u64,
+    pub(super) spread: u64,
+    /// The positions whose first reuser is this one: none of them may be live. [`never_live`](FirstReusers::never_live) fills an
+    /// empty field. [`always_live`](FirstReusers::always_live) stands for displaced positions that this one is the reuser of, or for
+    /// the third and later positions.
+    pub(super) before: [u32; 2],
+    /// In units of [`ALIGN`].
+    pub(super) offset: u32,
+    /// The number of displaced positions whose reuser is this one.
+    pub(super) blockers: u32,
+}
+
+/// Whether a position is live, in one byte, so that the lives of a long entry stay in the processor's first-level cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life(pub(super) u8);
+
+impl Life {
+    pub(super) const IDLE: Life = Life(0);
+    /// The array takes its whole place, and the position's reuser is its first one.
+    pub(super) const WHOLE: Life = Life(1);
+    /// The array takes less than its place: `sizes` has its bytes.
+    pub(super) const PARTIAL: u8 = 2;
+    /// The position has another reuser than its first one.
+    pub(super) const DISPLACED: u8 = 4;
+
+    pub(super) fn displaced(self) -> Life {
+        Life(self.0 | Life::DISPLACED)
+    }
+
+    #[inline]
+    pub(super) fn is_displaced(self) -> bool {
+        self.0 & Life::DISPLACED != 0
+    }
+
+    pub(super) fn is_partial(self) -> bool {
+        self.0 & Life::PARTIAL != 0
+    }
+}
+
+/// The lives of two extra positions behind a plan's own: [`never_live`](FirstReusers::never_live), then
+/// [`always_live`](FirstReusers::always_live). They let the check for blockers treat none, some and many alike.
+pub(super) const SENTINELS: [Life; 2] = [Life::IDLE, Life::WHOLE];
+/// The offset of a position without a place. No real offset is as large, because a plan's block is at most half as long.
+pub(super) const NOWHERE: u32 = u32::MAX;
+/// The offset of a position that a ring carries.
+pub(super) const CARRIED: u32 = NOWHERE - 1;
+/// The bytes of a position that serves nothing: more than any array has.
+pub(super) const UNASKED: u64 = u64::MAX;
+
+/// Sizes of an entry have the same scale if they differ by at most this share, 1/16.
+const SCALES: f64 = 16.0;
+
+impl Position {
+    #[inline]
+    pub(super) fn fits(&self, bytes: u64) -> bool {
+        bytes.wrapping_sub(self.least) <= self.spread
+    }
+
+    /// Serves a request that fits, as the position of this number. A rest of less than one unit cannot be given up separately.
+    #[inline]
+    pub(super) fn serve(&self, number: usize, bytes: u64) -> Served {
+        let is_whole = self.spread.wrapping_sub(bytes.wrapping_sub(self.least)) < ALIGN;
+        Served { position: number as u32, offset: self.start(), is_whole }
+    }
+
+    /// The request's share of the place, if the position's sizes vary.
+    pub(super) fn scale(&self, bytes: u64) -> Option<f64> {
+        (self.spread >= ALIGN).then(|| bytes as f64 / self.size() as f64)
+    }
+
+    /// Whether a request has about this share of the place; any has, if the position's sizes do not vary.
+    pub(super) fn is_in_scale(&self, scale: f64, bytes: u64) -> bool {
+        let expected = self.size() as f64 * scale;
+        self.spread < ALIGN || (bytes as f64 - expected).abs() <= expected / SCALES + 2.0 * ALIGN as f64
+    }
+
+    pub(super) fn is_carried(&self) -> bool {
+        self.offset == CARRIED
+    }
+
+    pub(super) fn is_planned(&self) -> bool {
+        self.offset < CARRIED
+    }
+
+    /// Its first address, as bytes from the start of the plan's block.
+    #[inline]
+    pub(super) fn start(&self) -> u64 {
+        u64::from(self.offset) * ALIGN
+    }
+
+    /// The bytes of its place: the size of the largest request that it serves.
+    pub(super) fn size(&self) -> u64 {
+        self.least.wrapping_add(self.spread)
+    }
+
+    pub(super) fn overlaps(&self, other: &Position) -> bool {
+        let are_planned = self.is_planned() && other.is_planned();
+        are_planned && self.start() < other.start() + other.size() && other.start() < self.start() + self.size()
+    }
+
+    /// Lets the position serve requests down to this many bytes.
+    pub(super) fn lower_least(&mut self, bytes: u64) {
+        if self.is_planned() && (1..self.least).contains(&bytes) {
+            self.spread += self.least - bytes;
+            self.least = bytes;
+        }
+    }
+}

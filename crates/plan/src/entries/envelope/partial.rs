@@ -1,0 +1,81 @@
+//! What the envelope of the regular part of entries has besides: rooms for the rest.
+
+use super::{ALIGN, Envelope, Expected, Kind, MOST_PLANNED};
+use crate::entries::log::{Log, Logged, OUTLIVES};
+
+/// A position that serves several arrays, which are in no known order. Between its two gates, the entry allocates them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::entries) struct Room {
+    /// The position that has the room's place. A program never asks for it.
+    pub(in crate::entries) start: u32,
+    /// A position without a place, or the number of positions.
+    pub(in crate::entries) end: u32,
+    /// How many of the allocations behind the end, in a row, show that it is reached.
+    pub(in crate::entries) leave: u32,
+}
+
+/// What an envelope of the regular part of entries has besides.
+#[derive(Clone, Debug)]
+pub(in crate::entries) struct Part {
+    /// The rooms for the rest, in order.
+    pub(in crate::entries) rooms: Box<[Room]>,
+    /// How many allocations in a row show the position of an entry.
+    pub(in crate::entries) row: u32,
+}
+
+/// The most allocations in a row that are waited for, to tell where an entry is. With four sizes, eight are one in 65,536.
+pub(in crate::entries) const LONGEST_ROW: usize = 16;
+
+impl Room {
+    /// Whether this position is one of its gates.
+    pub(in crate::entries) fn has_gate(self, position: usize) -> bool {
+        [self.start, self.end].contains(&(position as u32))
+    }
+}
+
+/// A room is too small if it lacks more than this share, 1/16. What is less goes beside the plan, without another layout.
+const ROOM_SHORT: u64 = 16;
+
+impl Envelope {
+    /// The number of allocations before its drop, for a position that has a place.
+    pub(in crate::entries) fn ends_at(&self, position: usize) -> Option<u32> {
+        self.at(position).filter(|expected| expected.is_planned()).map(|expected| expected.upper)
+    }
+
+    /// An entry of this order.
+    pub(in crate::entries) fn as_log(&self, stream: u64) -> Log {
+        let upper = |expected: &Expected| if expected.is_planned() { expected.upper } else { OUTLIVES };
+        let logged = |expected: &Expected| Logged { bytes: expected.most, upper: upper(expected) };
+        Log::of(stream, self.positions.iter().map(logged).collect())
+    }
+
+    /// The envelope with these rooms, whose gates are positions of it.
+    pub(in crate::entries) fn with_rooms(mut self, part: Part) -> Envelope {
+        for room in &part.rooms {
+            if let Some(end) = self.positions.get_mut(room.end as usize) {
+                end.kind = Kind::Beside;
+            }
+        }
+        Envelope { part: Some(part), ..self }
+    }
+
+    /// The rooms in order; `None` if the whole entry is regular.
+    pub(in crate::entries) fn rooms(&self) -> Option<&[Room]> {
+        self.part.as_ref().map(|part| &*part.rooms)
+    }
+
+    /// How many allocations in a row show the position of an entry of which a part is regular.
+    pub(in crate::entries) fn row(&self) -> u32 {
+        self.part.as_ref().map_or(1, |part| part.row)
+    }
+
+    /// Makes a room as large as this, if it is much smaller. Returns whether it was.
+    pub fn widen_room(&mut self, position: usize, bytes: u64) -> bool {
+        let room = self.positions.get_mut(position).filter(|_| u128::from(bytes) < MOST_PLANNED);
+        let Some(room) = room.filter(|room| bytes > room.most.saturating_add(room.most / ROOM_SHORT)) else {
+            return false;
+        };
+        (room.least, room.most) = (bytes.next_multiple_of(ALIGN), bytes.next_multiple_of(ALIGN));
+        true
+    }
+}

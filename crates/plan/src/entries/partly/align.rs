@@ -1,0 +1,146 @@
+//! Which allocations of several entries are the same ones.
+
+use super::scale;
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+
+use crate::entries::log::{Log, OUTLIVES};
+
+/// A life of a regular array may end this many regular allocations earlier or later.
+const SPREAD: u32 = 1;
+
+/// The allocations that several logs have in common, in order. Each row has the number of one allocation in each log.
+pub(super) struct Rows {
+    /// The numbers of one log after the other: all logs have equally many.
+    columns: Vec<Vec<u32>>,
+}
+
+/// By what allocations are recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// By their sizes, and how many allocations come before the drop, if these are few.
+    Life,
+    /// By their sizes.
+    Size,
+    /// By their sizes times a factor, since a larger batch or image changes most sizes by the same one.
+    Scale,
+}
+
+/// If 1/2 of the positions have their sizes, no factor is looked for.
+const MANY: usize = 2;
+/// If 1/4 of the shortest entry is regular by size, no factor is looked for.
+const FEW: usize = 4;
+/// Longer lives often contain irregular allocations, and so differ from entry to entry.
+const SHORT: u32 = 6;
+/// A size that takes the place of another one is at most this many times as large or as small.
+const VARIATION: u64 = 4;
+
+/// The pairs of a longest common subsequence, or nearly the longest one: places in `one` and in `other`.
+pub(super) fn pairs(one: &[(u64, u32)], other: &[(u64, u32)], by: By) -> Vec<(u32, u32)> {
+    let sizes = |lives: &[(u64, u32)]| -> Vec<u64> { lives.iter().map(|&(bytes, _)| bytes).collect() };
+    let operations = match by {
+        By::Life => capture_diff_slices(Algorithm::Myers, one, other),
+        By::Size => capture_diff_slices(Algorithm::Myers, &sizes(one), &sizes(other)),
+        By::Scale => capture_diff_slices(Algorithm::Myers, &scale::scaled(one, other), &sizes(other)),
+    };
+    let pairs_of = |operation| match operation {
+        DiffOp::Equal { old_index, new_index, len } => Some((old_index, new_index, len)),
+        // As many allocations of other sizes, between those that are equal.
+        DiffOp::Replace { old_index, old_len, new_index, new_len } if old_len == new_len && by == By::Scale => {
+            Some((old_index, new_index, old_len))
+        }
+        DiffOp::Delete { .. } | DiffOp::Insert { .. } | DiffOp::Replace { .. } => None,
+    };
+    let pairs = operations.into_iter().filter_map(pairs_of);
+    let pairs = pairs.flat_map(|(old, new, len)| (0..len).map(move |place| (old + place, new + place)));
+    let is_like = |&(old, new): &(usize, usize)| {
+        let (old, new) = (one[old].0, other[new].0);
+        old / VARIATION <= new && new / VARIATION <= old
+    };
+    pairs.filter(is_like).map(|(old, new)| (old as u32, new as u32)).collect()
+}
+
+/// The most pairs, by size or by scale.
+pub(super) fn best_pairs(one: &[(u64, u32)], other: &[(u64, u32)]) -> Vec<(u32, u32)> {
+    let by_size = pairs(one, other, By::Size);
+    if by_size.len() * MANY >= one.len() {
+        return by_size;
+    }
+    [by_size, pairs(one, other, By::Scale)].into_iter().max_by_key(Vec::len).unwrap_or_default()
+}
+
+/// The bytes of each allocation of a log, and how many allocations come before its drop, up to [`SHORT`].
+pub(super) fn lives(log: &Log) -> Vec<(u64, u32)> {
+    let numbered = log.allocations().iter().zip(0..);
+    numbered.map(|(logged, number)| (logged.bytes, (logged.upper - number).min(SHORT))).collect()
+}
+
+impl Rows {
+    /// The most rows, by any of the ways. By scale, more come by chance.
+    pub(super) fn best(logs: &[&Log]) -> Option<Rows> {
+        let exact = [By::Life, By::Size].into_iter().map(|by| Rows::of(logs, by)).max_by_key(Rows::len)?;
+        let shortest = logs.iter().map(|log| log.len()).min()?;
+        if exact.len() * FEW >= shortest as usize {
+            return Some(exact);
+        }
+        [exact, Rows::of(logs, By::Scale)].into_iter().max_by_key(Rows::len)
+    }
+
+    /// The allocations that have the same sizes, in the same order, and the same lives in each of these logs.
+    pub(super) fn of(logs: &[&Log], by: By) -> Rows {
+        let Some((first, others)) = logs.split_first() else { return Rows { columns: Vec::new() } };
+        let mut rows = Rows { columns: vec![(0..first.len()).collect()] };
+        others.iter().for_each(|log| rows.compare(first, log, by));
+        rows.retain_lives(logs);
+        rows
+    }
+
+    /// Keeps the rows that this log has too.
+    fn compare(&mut self, first: &Log, log: &Log, by: By) {
+        let all = lives(first);
+        let left: Vec<(u64, u32)> = self.columns[0].iter().map(|&number| all[number as usize]).collect();
+        let pairs = pairs(&left, &lives(log), by);
+        for column in &mut self.columns {
+            *column = pairs.iter().map(|&(row, _)| column[row as usize]).collect();
+        }
+        self.columns.push(pairs.into_iter().map(|(_, number)| number).collect());
+    }
+
+    /// Keeps the rows whose arrays live equally long in each log, counted in rows. Others only have the same sizes by chance.
+    fn retain_lives(&mut self, logs: &[&Log]) {
+        let spread = SPREAD;
+        let lives: Vec<Vec<u32>> = self.columns.iter().zip(logs).map(|(column, log)| ends(column, log)).collect();
+        let is_steady = |row: usize| {
+            let ends = lives.iter().map(|lives| lives[row]);
+            let (least, most) = ends.fold((OUTLIVES, 0), |(least, most), end| (end.min(least), end.max(most)));
+            most - least <= spread
+        };
+        let steady: Vec<usize> = (0..self.len()).filter(|&row| is_steady(row)).collect();
+        for column in &mut self.columns {
+            *column = steady.iter().map(|&row| column[row]).collect();
+        }
+    }
+
+    /// How many allocations the logs have in common.
+    pub(super) fn len(&self) -> usize {
+        self.columns.first().map_or(0, Vec::len)
+    }
+
+    /// The numbers of the common allocations in each log.
+    pub(super) fn columns(&self) -> &[Vec<u32>] {
+        &self.columns
+    }
+}
+
+/// The ends of the lives of these allocations of a log, counted in these allocations.
+fn ends(numbers: &[u32], log: &Log) -> Vec<u32> {
+    let end = |&number: &u32| rank(numbers, log.allocations()[number as usize].upper);
+    numbers.iter().map(end).collect()
+}
+
+/// How many of these numbers come before a time; [`OUTLIVES`] stays.
+pub(super) fn rank(numbers: &[u32], time: u32) -> u32 {
+    match time {
+        OUTLIVES => OUTLIVES,
+        time => numbers.partition_point(|&number| number < time) as u32,
+    }
+}

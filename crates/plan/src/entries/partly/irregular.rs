@@ -1,0 +1,44 @@
+//! The allocations of an entry that are not regular.
+
+use crate::entries::log::{Log, Logged};
+
+/// An allocation that is not regular.
+#[derive(Clone, Copy)]
+pub(super) struct Irregular {
+    /// The number of regular allocations before it.
+    pub(super) gap: u32,
+    pub(super) number: u32,
+    pub(super) logged: Logged,
+}
+
+/// The allocations of a log that are not among the regular ones.
+pub(super) fn others(log: &Log, regular: &[u32]) -> Vec<Irregular> {
+    let mut regular = regular.iter().copied().peekable();
+    let mut gap = 0;
+    let mut others = Vec::new();
+    for (number, &logged) in log.allocations().iter().enumerate() {
+        if regular.next_if_eq(&(number as u32)).is_some() {
+            gap += 1;
+        } else {
+            others.push(Irregular { gap, number: number as u32, logged });
+        }
+    }
+    others
+}
+
+/// The most bytes of these arrays that were in use at once.
+pub(super) fn peak<'g>(irregular: impl Iterator<Item = &'g Irregular>) -> u64 {
+    let mut changes: Vec<(u32, i128)> = Vec::new();
+    for Irregular { number, logged, .. } in irregular {
+        changes.push((*number, i128::from(logged.bytes)));
+        changes.push((logged.upper, -i128::from(logged.bytes)));
+    }
+    // What ends at a time ends before what begins then.
+    changes.sort_unstable();
+    let (mut live, mut peak) = (0, 0);
+    for (_, change) in changes {
+        live += change;
+        peak = peak.max(live);
+    }
+    u64::try_from(peak).unwrap_or(u64::MAX)
+}

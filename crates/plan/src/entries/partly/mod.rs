@@ -1,0 +1,80 @@
+//! Entries of which a part repeats: a backbone that is the same in each entry, and a number of boxes that is not.
+//!
+//! Several logs are compared (`align`). The allocations that all of them have in common, in the same order and with the same sizes and
+//! lives, are *regular*. They give an envelope, as those of a usual entry do. What lies between two regular allocations in some log is a
+//! *gap*. The arrays of a gap are served from a *room*: a position of the envelope that is as large as the arrays of its gap need together
+//! (`rooms`). Neighbouring gaps share a room if that takes less memory. While the gap lasts, the cursor serves parts of the room
+//! (`cursor::rooms`).
+
+mod align;
+mod chances;
+mod irregular;
+mod rooms;
+mod scale;
+#[cfg(test)]
+mod tests;
+
+use super::envelope::{Envelope, Scratch};
+use super::log::Log;
+use align::Rows;
+use rooms::Arrangement;
+
+/// The regular part has at least this share, 1/4, of an entry's allocations. A plan for less serves too little.
+const LEAST_SHARE: usize = 4;
+/// A regular part of fewer allocations may be there by chance.
+const LEAST: usize = 8;
+/// Longer entries are not compared: a comparison takes up to 0.1 s at this length, if the entries have few sizes.
+const LONGEST: u32 = 1 << 14;
+/// An entry has a plan's regular part if it has this share of its positions: all but 1/8.
+const MISSING: usize = 8;
+
+impl Envelope {
+    /// The envelope of the regular part of these entries, with rooms for the rest. `None` if they have little in common.
+    pub fn of_regular_part(logs: &[&Log], scratch: &mut Scratch) -> Option<Envelope> {
+        let stream = logs.first()?.stream();
+        if logs.iter().any(|log| log.stream() != stream || log.len() > LONGEST) {
+            return None;
+        }
+        let mean = logs.iter().map(|log| log.len() as usize).sum::<usize>() / logs.len();
+        let rows = Rows::best(logs).filter(|rows| rows.len() >= LEAST && rows.len() * LEAST_SHARE >= mean)?;
+        let arrangements = Arrangement::all(logs, rows.columns());
+        let envelopes = arrangements.filter_map(|arrangement| arrangement.envelope(logs, rows.columns(), scratch));
+        envelopes.min_by_key(|&(_, needed)| needed).map(|(envelope, _)| envelope)
+    }
+
+    /// Whether an entry has nearly all of this order's allocations, and others besides.
+    pub fn is_less_than(&self, log: &Log) -> bool {
+        !self.is_partial() && log.len() as usize > self.len() && log.len() <= LONGEST && self.regular_in(log).is_some()
+    }
+
+    /// The envelope of what this order and the entry have in common, with rooms for the rest.
+    pub fn part_of(&self, log: &Log, scratch: &mut Scratch) -> Option<Envelope> {
+        Envelope::of_regular_part(&[&self.as_log(log.stream()), log], scratch)
+    }
+
+    /// Whether it is that of the regular part of its entries.
+    pub fn is_partial(&self) -> bool {
+        self.rooms().is_some()
+    }
+
+    /// Widens the sizes to those of an entry that has nearly all of the regular part. Returns how many became larger; `None` for another
+    /// entry.
+    pub fn widen_to(&mut self, log: &Log) -> Option<u64> {
+        let pairs = self.regular_in(log).filter(|_| self.is_partial() && log.len() <= LONGEST)?;
+        let wider = pairs.into_iter().filter(|&(position, number)| {
+            log.bytes_at(number).is_some_and(|bytes| self.widen(position as usize, bytes))
+        });
+        Some(wider.count() as u64)
+    }
+
+    /// The regular positions that an entry has, and the numbers of their allocations, if it has nearly all.
+    fn regular_in(&self, log: &Log) -> Option<Vec<(u32, u32)>> {
+        let is_gate = |position: usize| self.rooms().iter().copied().flatten().any(|room| room.has_gate(position));
+        let regular: Vec<u32> = (0..self.len() as u32).filter(|&position| !is_gate(position as usize)).collect();
+        let sizes =
+            regular.iter().filter_map(|&position| self.at(position as usize)).map(|expected| (expected.most, 0));
+        let pairs = align::best_pairs(&sizes.collect::<Vec<_>>(), &align::lives(log));
+        let has_part = (regular.len() - pairs.len()) * MISSING <= regular.len();
+        has_part.then(|| pairs.into_iter().map(|(place, number)| (regular[place as usize], number)).collect())
+    }
+}

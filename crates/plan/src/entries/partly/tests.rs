@@ -1,0 +1,76 @@
+use super::align::{By, pairs};
+use super::*;
+use crate::entries::log::Logged;
+
+/// A log of arrays: their bytes, and the number of allocations before their drops.
+fn log(allocations: impl IntoIterator<Item = (u64, u32)>) -> Log {
+    Log::of(1, allocations.into_iter().map(|(bytes, upper)| Logged { bytes, upper }).collect())
+}
+
+/// Sixteen layers, of which each keeps its array until the backward pass, and in between a burst of arrays that are dropped at once.
+fn detector(burst: &[u64], scale: u64) -> Log {
+    let layers = 16;
+    let behind = layers + burst.len() as u32;
+    let forward = (0..layers).map(|layer| ((2000 + 100 * u64::from(layer)) * scale, behind + layers - layer));
+    let boxes = burst.iter().zip(layers + 1..).map(|(&bytes, next)| (bytes, next));
+    let backward = (0..layers).map(|layer| ((9000 - 100 * u64::from(layer)) * scale, behind + layer + 2));
+    log(forward.chain(boxes).chain(backward).map(|(bytes, upper)| (bytes, upper.min(2 * layers + burst.len() as u32))))
+}
+
+fn of(logs: &[Log]) -> Option<Envelope> {
+    Envelope::of_regular_part(&logs.iter().collect::<Vec<_>>(), &mut Scratch::default())
+}
+
+#[test]
+fn what_comes_again_is_regular_and_a_burst_has_a_room() {
+    let logs = [&[700_000, 64_000][..], &[500_000], &[9000, 9000, 950_000, 100], &[]].map(|burst| detector(burst, 100));
+    let envelope = of(&logs).unwrap();
+    let [room] = envelope.rooms().unwrap() else { panic!("{envelope:?}") };
+    assert_eq!((room.start, room.end, envelope.len()), (16, 17, 34));
+    // The boxes live one after the other, so the room holds the largest.
+    assert_eq!(envelope.at(16).unwrap().most, 950_016);
+    assert_eq!(room.leave, 1, "no box has the size of a gradient");
+    assert!(envelope.is_partial() && logs.iter().all(|log| envelope.clone().widen_to(log) == Some(0)));
+}
+
+#[test]
+fn entries_with_little_in_common_have_no_regular_part() {
+    let random = |seed| {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        log((0..200).map(move |number| (rng.u64(1..1 << 30), number + 1)))
+    };
+    assert!(of(&[0, 1, 2, 3].map(random)).is_none());
+}
+
+#[test]
+fn arrays_of_equal_sizes_and_other_lives_are_not_regular() {
+    let entry = |life: u32| log((0..40).map(|number| (1 << 20, (number + 1 + life).min(40))));
+    assert!(of(&[1, 9, 20, 30].map(entry)).is_none());
+}
+
+#[test]
+fn entries_of_other_sizes_are_aligned_by_their_scale() {
+    let logs = [(70, 100), (50, 80), (90, 95), (10, 71)].map(|(bytes, scale)| detector(&[bytes * 1000; 3], scale));
+    let mut envelope = of(&logs).unwrap();
+    assert_eq!(envelope.sizes_at(0), Some((2000 * 71, 2000 * 100)));
+    let wider = envelope.widen_to(&detector(&[1, 2], 130)).unwrap();
+    assert!(wider >= 28, "nearly all positions are larger: {wider} of 32");
+}
+
+#[test]
+fn an_order_with_more_between_becomes_partial() {
+    let order = Envelope::of(&detector(&[], 100), &detector(&[], 100), &mut Scratch::default()).unwrap();
+    let more = detector(&[5_000_000, 6_000_000], 100);
+    assert!(order.is_less_than(&more) && !order.is_less_than(&detector(&[], 100)));
+    let part = order.part_of(&more, &mut Scratch::default()).unwrap();
+    assert!(part.is_partial() && !part.is_less_than(&more));
+}
+
+#[test]
+fn a_longest_common_order_is_found() {
+    let lives = |sizes: &[u64]| -> Vec<(u64, u32)> { sizes.iter().map(|&bytes| (bytes, 1)).collect() };
+    let (one, other) = (lives(&[1, 9, 2, 3, 8, 4]), lives(&[7, 1, 2, 6, 6, 3, 4]));
+    assert_eq!(pairs(&one, &other, By::Size), [(0, 1), (2, 2), (3, 5), (5, 6)]);
+    let scaled = lives(&[2 << 20, 7, 4 << 20, 6 << 20, 8 << 20]);
+    assert_eq!(pairs(&lives(&[1 << 20, 2 << 20, 3 << 20, 4 << 20]), &scaled, By::Scale).len(), 4);
+}
