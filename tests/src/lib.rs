@@ -7,6 +7,7 @@
 pub mod alone;
 pub mod conformance;
 pub mod counting;
+pub mod detector;
 pub mod faulty;
 #[cfg(feature = "cuda")]
 pub mod gpu;
@@ -14,9 +15,11 @@ pub mod late;
 #[cfg(target_os = "linux")]
 pub mod madeup;
 pub mod marked;
+pub mod meanwhile;
 pub mod model;
 pub mod names;
 pub mod paged;
+pub mod partly;
 pub mod play;
 pub mod process;
 pub mod seeds;

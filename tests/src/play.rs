@@ -9,6 +9,7 @@ pub mod entries;
 pub mod loop_programs;
 pub mod loops;
 mod model;
+pub mod partly;
 pub mod programs;
 
 use std::collections::{BTreeMap, HashMap};

@@ -20,7 +20,15 @@ fn replayed(trace: &str, is_one_entry: bool) -> Figures {
 #[test]
 fn steps_that_repeat_are_planned_without_a_scope_of_their_own() {
     // The most that the whole run may reserve, as a multiple of a run with a scope around the step.
-    let traces = [("gpt2", 1.0), ("mixtral", 1.0), ("resnet50", 1.02), ("vit_b_16", 1.02), ("gcn_sampled", 1.01)];
+    let traces = [
+        ("gpt2", 1.0),
+        ("mixtral", 1.0),
+        ("resnet50", 1.01),
+        ("vit_b_16", 1.01),
+        ("gcn_sampled", 1.01),
+        ("gpt2_varlen", 1.05),
+        ("splat", 1.0),
+    ];
     for (trace, most) in traces {
         let (one, step) = (replayed(trace, true), replayed(trace, false));
         assert!(one.steady.planned >= 0.97, "{trace}: {one:?}");
@@ -28,7 +36,7 @@ fn steps_that_repeat_are_planned_without_a_scope_of_their_own() {
         let ratio = one.peak_reserved_bytes as f64 / step.peak_reserved_bytes as f64;
         assert!(ratio <= most, "{trace}: the run reserved {ratio} of one with a scope around the step");
         let live = one.peak_live_bytes as f64;
-        assert!(one.steady_reserved_bytes as f64 <= 1.03 * live, "{trace}: {one:?}");
+        assert!(one.steady_reserved_bytes as f64 <= 1.025 * live, "{trace}: {one:?}");
     }
 }
 
@@ -49,10 +57,4 @@ fn entries_that_become_longer_than_their_plan_get_a_longer_one() {
     assert_eq!(planned_share(&scope, &device, 60, 100), 1.0);
     assert_eq!(planned_share(&scope, &device, 120, 350), 1.0);
     assert_eq!(scope.stats().unwrap().plan.loops, 0);
-}
-
-#[test]
-fn steps_whose_sizes_all_change_are_planned_too() {
-    let one = replayed("gpt2_varlen", true);
-    assert!(one.steady.planned >= 0.97 && one.out_of_memory == 0, "{one:?}");
 }

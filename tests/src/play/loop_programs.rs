@@ -78,7 +78,7 @@ pub fn program(rng: &mut Rng, kind: &Kind, is_disturbed: bool) -> Vec<Entry> {
     let entry = |number: usize| {
         let mut ops = if number == 0 || rng.bool() { usual.clone() } else { write(rng, kind, &loops) };
         if is_disturbed {
-            disturb(rng, kind, &mut ops);
+            disturb(rng, kind.has_threads, &mut ops);
         }
         let is_other = is_disturbed && rng.usize(0..12) == 0;
         let recycle =
@@ -89,10 +89,11 @@ pub fn program(rng: &mut Rng, kind: &Kind, is_disturbed: bool) -> Vec<Entry> {
     (0..4).map(entry).collect()
 }
 
-fn disturb(rng: &mut Rng, kind: &Kind, ops: &mut Vec<Op>) {
+/// Changes an entry at a few random places.
+pub(super) fn disturb(rng: &mut Rng, has_threads: bool, ops: &mut Vec<Op>) {
     for _ in 0..rng.usize(0..6) {
         let deviation = Deviation::ALL[rng.usize(0..Deviation::ALL.len())];
-        if (!deviation.is_slow() || kind.has_threads)
+        if (!deviation.is_slow() || has_threads)
             && !ops.is_empty()
             && let Some(deviating) = deviation.of(ops, rng.usize(0..ops.len()), 0, 1)
         {
@@ -100,7 +101,7 @@ fn disturb(rng: &mut Rng, kind: &Kind, ops: &mut Vec<Op>) {
         }
     }
     for _ in 0..rng.usize(0..3) {
-        let op = interruption(rng, kind.has_threads);
+        let op = interruption(rng, has_threads);
         let at = rng.usize(0..=ops.len());
         if matches!(op, Op::Return | Op::Panic) {
             ops.truncate(at);

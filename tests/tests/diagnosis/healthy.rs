@@ -64,6 +64,22 @@ fn two_orders_in_turn() -> Result {
 }
 
 #[test]
+fn more_allocations_between_regular_ones() -> Result {
+    let (device, mut rng) = (device(), Rng::with_seed(5));
+    for _ in 0..60 {
+        cache_scope!(healthy_boxes, {
+            train_step(&device, 6, 32)?;
+            for _ in 0..rng.usize(..12) {
+                drop(device.zeros::<u8>(5 * KIB)?);
+            }
+            train_step(&device, 6, 64)?;
+        });
+    }
+    is_healthy("healthy_boxes");
+    Ok(())
+}
+
+#[test]
 fn a_validation_now_and_then() -> Result {
     let device = device();
     for entry in 0..101 {
