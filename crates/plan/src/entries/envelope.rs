@@ -15,7 +15,7 @@ mod partial;
 mod tests;
 
 use ahead::Ahead;
-pub(super) use partial::{LONGEST_ROW, Part, Room};
+pub(super) use partial::{FAR, LONGEST_ROW, Part, Room};
 
 use super::log::{Log, Logged, OUTLIVES};
 use crate::layout::Buffer;

@@ -10,14 +10,12 @@
 
 use super::off_order::Match;
 use super::{Answer, Cursor, Deviation, Evicted, Extents, Life, Served, Wanted};
-use crate::entries::envelope::{ALIGN, Envelope, LONGEST_ROW};
+use crate::entries::envelope::{ALIGN, Envelope, FAR, LONGEST_ROW};
 
 /// A room gets larger by at most this share, 1/4, at once, or by one request.
 const WIDER: u64 = 4;
 /// A row is searched once it may be there, and again after so many requests: a search takes as long as some ten requests.
 const SEARCHES: usize = 16;
-/// How far ahead a row is searched.
-const FAR: usize = 256;
 
 impl Cursor {
     /// Begins an entry: rooms that nothing uses are not live.

@@ -85,11 +85,11 @@ impl Rooms {
         let Some(room) = open else { return false };
         let base = positions[start as usize].start();
         let (from, to) = (positions[wanted].start(), positions[wanted].start() + positions[wanted].size());
-        let is_in_the_way = |part: &&Part| {
+        let is_in_the_way = |part: &Part| {
             let offset = base + part.offset;
             part.bytes > 0 && part.room as usize == room && offset < to && from < offset + part.bytes
         };
-        !self.parts.iter().any(|part| is_in_the_way(&part))
+        !self.parts.iter().any(is_in_the_way)
     }
 
     /// Gives out a part of a room.

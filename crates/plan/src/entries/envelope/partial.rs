@@ -1,4 +1,4 @@
-//! What the envelope of the regular part of entries has besides: rooms for the rest.
+//! The rooms of an envelope of which only a part is regular.
 
 use super::{ALIGN, Envelope, Expected, Kind, MOST_PLANNED};
 use crate::entries::log::{Log, Logged, OUTLIVES};
@@ -14,7 +14,7 @@ pub(in crate::entries) struct Room {
     pub(in crate::entries) leave: u32,
 }
 
-/// What an envelope of the regular part of entries has besides.
+/// The rooms of an envelope, and how the cursor finds its position in an entry.
 #[derive(Clone, Debug)]
 pub(in crate::entries) struct Part {
     /// The rooms for the rest, in order.
@@ -25,6 +25,8 @@ pub(in crate::entries) struct Part {
 
 /// The most allocations in a row that are waited for, to tell where an entry is. With four sizes, eight are one in 65,536.
 pub(in crate::entries) const LONGEST_ROW: usize = 16;
+/// How many positions ahead of the expected one a row is searched: more than a program leaves out at once, as a rule.
+pub(in crate::entries) const FAR: usize = 256;
 
 impl Room {
     /// Whether this position is one of its gates.
@@ -33,7 +35,7 @@ impl Room {
     }
 }
 
-/// A room is too small if it lacks more than this share, 1/16. What is less goes beside the plan, without another layout.
+/// A room is too small if it lacks more than this share, 1/16. Arrays that exceed a room by less go beside the plan, without another layout.
 const ROOM_SHORT: u64 = 16;
 
 impl Envelope {

@@ -1,8 +1,8 @@
 //! Which allocations of several entries are the same ones.
 
-use super::scale;
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
+use super::scale;
 use crate::entries::log::{Log, OUTLIVES};
 
 /// A life of a regular array may end this many regular allocations earlier or later.

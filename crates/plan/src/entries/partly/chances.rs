@@ -1,13 +1,11 @@
 //! How likely an irregular allocation is taken for a regular one, and how many in a row tell them apart.
 
 use super::irregular::Irregular;
-use crate::entries::envelope::{ALIGN, LONGEST_ROW};
+use crate::entries::envelope::{ALIGN, FAR, LONGEST_ROW};
 use crate::entries::log::Log;
 
 /// In one of so many entries, irregular allocations may look like the regular ones that are waited for.
 const RARE: f64 = 16.0;
-/// How far ahead of the expected position a row is searched, at most.
-const FAR: f64 = 256.0;
 
 /// For each regular allocation, the share of irregular ones that have its size.
 pub(super) struct Chances {
@@ -47,7 +45,7 @@ impl Chances {
     /// How many in a row show the position of an entry.
     pub(super) fn row(&self) -> u32 {
         let share = self.shares.iter().sum::<f64>() / self.shares.len().max(1) as f64;
-        let chance = (RARE * FAR * self.most.max(1) as f64).ln();
+        let chance = (RARE * FAR as f64 * self.most.max(1) as f64).ln();
         let row = chance / -share.clamp(1e-9, 0.999).ln();
         (row.ceil() as u32).clamp(2, LONGEST_ROW as u32)
     }

@@ -4,7 +4,7 @@
 //! lives, are *regular*. They give an envelope, as those of a usual entry do. What lies between two regular allocations in some log is a
 //! *gap*. The arrays of a gap are served from a *room*: a position of the envelope that is as large as the arrays of its gap need together
 //! (`rooms`). Neighbouring gaps share a room if that takes less memory. While the gap lasts, the cursor serves parts of the room
-//! (`cursor::rooms`).
+//! (`cursor/partly`).
 
 mod align;
 mod chances;
@@ -44,7 +44,7 @@ impl Envelope {
 
     /// Whether an entry has nearly all of this order's allocations, and others besides.
     pub fn is_less_than(&self, log: &Log) -> bool {
-        !self.is_partial() && log.len() as usize > self.len() && log.len() <= LONGEST && self.regular_in(log).is_some()
+        !self.is_partial() && log.len() as usize > self.len() && self.regular_in(log).is_some()
     }
 
     /// The envelope of what this order and the entry have in common, with rooms for the rest.
@@ -60,7 +60,8 @@ impl Envelope {
     /// Widens the sizes to those of an entry that has nearly all of the regular part. Returns how many became larger; `None` for another
     /// entry.
     pub fn widen_to(&mut self, log: &Log) -> Option<u64> {
-        let pairs = self.regular_in(log).filter(|_| self.is_partial() && log.len() <= LONGEST)?;
+        // The comparison takes long, and an order of whole entries needs none.
+        let pairs = if self.is_partial() { self.regular_in(log)? } else { return None };
         let wider = pairs.into_iter().filter(|&(position, number)| {
             log.bytes_at(number).is_some_and(|bytes| self.widen(position as usize, bytes))
         });
@@ -69,6 +70,9 @@ impl Envelope {
 
     /// The regular positions that an entry has, and the numbers of their allocations, if it has nearly all.
     fn regular_in(&self, log: &Log) -> Option<Vec<(u32, u32)>> {
+        if log.len() > LONGEST {
+            return None;
+        }
         let is_gate = |position: usize| self.rooms().iter().copied().flatten().any(|room| room.has_gate(position));
         let regular: Vec<u32> = (0..self.len() as u32).filter(|&position| !is_gate(position as usize)).collect();
         let sizes =

@@ -1,4 +1,4 @@
-//! Which gaps share a room, how large the rooms are, and how long they are in use.
+//! The choice of rooms: which gaps share one, how large it is, and how long it is in use.
 
 use super::align::rank;
 use super::chances::Chances;
