@@ -78,6 +78,7 @@ pub mod device;
 pub mod diagnosis;
 #[cfg(feature = "foreign")]
 pub mod foreign;
+pub mod graph;
 pub mod offload;
 pub mod plan;
 mod scope;
@@ -127,12 +128,6 @@ pub mod launch {
     pub use crate::array::Arguments;
     #[cfg(feature = "cuda")]
     pub use crate::array::{ArrayView, KernelArgument, Launch};
-}
-
-/// CUDA graphs of work that uses arrays: see [`Cuda::capture`](crate::device::Cuda::capture).
-#[cfg(feature = "cuda")]
-pub mod graph {
-    pub use crate::array::Graph;
 }
 
 /// Compiles the programs in the README, one of which compiles a kernel.

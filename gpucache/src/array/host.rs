@@ -4,6 +4,7 @@
 //! the stream's order.
 #![allow(unsafe_code)]
 
+mod kernel;
 mod launch;
 
 use std::marker::PhantomData;
@@ -69,6 +70,7 @@ impl<T: Element> Array<T, Host> {
     #[cold]
     #[allow(clippy::panic)]
     fn finish_queued_work(&self) {
+        self.block.stream().note_gap("a look at the elements of an array");
         // The elements are not what the caller expects, and this function cannot return an error.
         self.wait_for_work().unwrap_or_else(|error| panic!("{error}"));
     }
@@ -91,6 +93,7 @@ impl<T: Element> Array<T, Host> {
 
     /// Like [`wait_for_work`](Array::wait_for_work), but also waits for readers.
     fn wait_for_uses(&mut self) -> Result<()> {
+        self.block.stream().note_gap("a look at the elements of an array");
         self.block.end_uses()?;
         self.wait_for_work()
     }

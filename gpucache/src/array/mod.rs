@@ -17,6 +17,7 @@ mod element;
 mod extent;
 mod host;
 mod shape;
+pub(crate) mod uses;
 mod values;
 
 #[cfg(feature = "cuda")]

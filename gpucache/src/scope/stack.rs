@@ -5,6 +5,8 @@
 //! many are open; forgotten guards leave entries open.
 #![allow(unsafe_code)]
 
+mod block;
+
 use std::cell::{Cell, RefCell, RefMut};
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -75,6 +77,8 @@ struct Stack {
     names: Cell<u64>,
     /// Once there are so many names, the thread forgets those that it did not enter lately.
     look_at: Cell<usize>,
+    /// Whether the thread runs the block of a captured scope. Scopes that the block enters are then parts of the captured scope.
+    is_in_block: Cell<bool>,
 }
 
 /// A name for which this thread has a cache.
@@ -101,6 +105,9 @@ impl ScopeGuard {
         #[cfg(feature = "tracing")]
         let shown = Shown::begin(name);
         let guard = ScopeGuard::of(|stack| {
+            if stack.is_in_block.get() {
+                return stack.enter_again();
+            }
             let cache = stack.cache(name, site);
             let entry = cache.enter(terms, visit);
             if Current::is_traced() {

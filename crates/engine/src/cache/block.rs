@@ -140,7 +140,7 @@ impl Block {
 
     /// The address, for code that uses it on the block's own stream without notice, behind all uses announced so far.
     pub fn bare_address(&self) -> u64 {
-        self.0.stream().memory().note_unknown_work();
+        self.0.stream().note_unknown_work();
         self.note_use(self.0.stream());
         if let Err(error) = self.0.bare() {
             self.0.stream().keep(error);

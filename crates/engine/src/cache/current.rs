@@ -264,6 +264,7 @@ pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Option<Result<
 /// scopes.
 pub(super) fn find_beside(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
     let Some(current) = Current::innermost() else {
+        stream.refuse_in_capture()?;
         return supply::from_device(stream, request, None);
     };
     let owner = owner(current.cache);

@@ -21,6 +21,7 @@
 //! | `owner` | a cache, and the proof that this thread owns it: hits, supplies, drops |
 //! | `entry` | the beginning and the end of an entry |
 //! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
+//! | `captured` | entries whose work is captured into a graph, or done by one |
 //! | `brief` | a cache that a thread holds for a moment |
 //! | `deferred` | blocks that returned while other streams may still use them |
 //! | `local` | the owner's side of a cache as one struct |
@@ -45,6 +46,7 @@ mod access;
 mod allowance;
 mod block;
 mod brief;
+mod captured;
 mod deferred;
 mod entry;
 #[cfg(feature = "tracing")]
@@ -66,6 +68,7 @@ mod told;
 mod traced;
 mod upkeep;
 
+pub use crate::planner::{Place, Progress};
 pub use block::Block;
 pub use current::{Current, Entry};
 pub use owner::Cache;

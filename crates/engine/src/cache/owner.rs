@@ -276,6 +276,7 @@ impl Owner {
             }
             Resolved::Nothing => {}
         }
+        stream.refuse_in_capture()?;
         stream.check_kept()?;
         let is_new = self.with(|local, _| local.watch(stream));
         if is_new && stream.captures_unannounced() {

@@ -12,6 +12,7 @@
 mod backend;
 mod event;
 mod exit;
+mod graph;
 mod host;
 mod machine;
 mod mark;
@@ -41,6 +42,7 @@ pub use cuda::nvtx::NvtxRange;
 #[cfg(feature = "cuda")]
 pub use cuda::{EventHandle, EventRef, GpuStream, Peer};
 pub use event::Event;
+pub use graph::{Capture, Captured, Graph, Word};
 pub use host::HostStream;
 pub use mark::Mark;
 pub use memory::Memory;
@@ -48,6 +50,7 @@ pub use memory::Memory;
 pub use meter::Meter;
 pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;
+pub use stream::capture::KernelCall;
 pub(crate) use stream::WeakStream;
 pub use stream::copy_stream::CopyStream;
 pub use virtual_device::Virtual;

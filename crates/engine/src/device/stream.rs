@@ -6,6 +6,7 @@
 
 mod by_thread;
 mod bytes;
+pub(super) mod capture;
 pub(super) mod copy_stream;
 mod reserved;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use self::by_thread::Find;
+use self::capture::CaptureBy;
 use self::reserved::Reserved;
 use super::backend::Backend;
 use super::memory::Memory;
@@ -65,6 +67,8 @@ struct Notice {
     failure: Option<Error>,
     /// The stream of the reservation: it gets every allocation while the reservation is made.
     reservation: Option<Stream>,
+    /// How the stream's work is captured for a scope now.
+    capture: Option<CaptureBy>,
 }
 
 /// The id of the next stream. Ids count up, so no id is used twice.
@@ -128,7 +132,8 @@ impl Stream {
     /// Updates the flags by which calls see whether they have something to do first.
     fn tell(&self, notice: &Notice) {
         let is_special = self.is_reserved() || self.0.by_thread.is_some();
-        let has_notice = is_special || notice.failure.is_some() || notice.reservation.is_some();
+        let is_captured = notice.reservation.is_some() || notice.capture.is_some();
+        let has_notice = is_special || is_captured || notice.failure.is_some();
         self.0.has_notice.store(has_notice, Relaxed);
         self.0.ready_id.store(ready_id(self.0.id, self.0.watches || has_notice), Relaxed);
     }
@@ -294,7 +299,7 @@ impl Stream {
     /// Whether a graph is being captured on the stream and no memory is reserved for it. Other arrays would then get memory that the graph
     /// uses.
     pub(crate) fn captures_unannounced(&self) -> bool {
-        self.is_capturing() && self.reservation().is_none()
+        self.is_capturing() && self.reservation().is_none() && !self.is_in_capture()
     }
 
     /// Makes later work wait for all present work of another stream of the device. It uses a new event.

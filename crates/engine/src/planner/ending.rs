@@ -98,6 +98,10 @@ impl Planner {
     /// the stores before it waits for them.
     #[inline(always)]
     fn end_eventfully(&mut self, shared: &Shared, course: Course) {
+        // An entry that launched a graph allocated nothing on purpose.
+        if self.entry.is_skipped {
+            return;
+        }
         self.note_entry(shared, course);
         if self.learning.learner.recorded().is_some() || course.is_telling() {
             self.learn(shared, course);

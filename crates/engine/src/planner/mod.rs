@@ -25,6 +25,7 @@
 //! | `ending` | the end of an entry, and what the planner learns from it |
 //! | `fate` | how an entry went, and whether to keep plans, forget one, or forget all: pure functions |
 //! | `arena` | how an arena comes and goes |
+//! | `captured` | entries whose work is captured into a graph |
 //! | `watch` | the log of a recorded entry, and the search for arrays that are never dropped |
 //! | `carry` | the ring for arrays that outlive their entry |
 //! | `carry/size`, `carry/worth` | how large the ring becomes; whether it is worth its memory (pure functions) |
@@ -37,6 +38,7 @@
 
 mod arena;
 mod backoff;
+mod captured;
 mod carry;
 mod curiosity;
 mod draft;
@@ -60,6 +62,7 @@ use gpucache_plan::entries::Cursor;
 
 use arena::{Arena, Escaped};
 pub(crate) use backoff::Refused;
+pub use captured::{Place, Progress};
 use carry::Carry;
 pub(crate) use carry::RingGrowth;
 #[cfg(feature = "tracing")]
@@ -136,6 +139,8 @@ struct EntryState {
     /// Whether a plan serves the entry, or served it until its arena was needed elsewhere.
     is_planned: bool,
     is_dissolved: bool,
+    /// Whether the entry launches a graph instead of allocating.
+    is_skipped: bool,
     /// Whether the first recorded allocation of the entry has come.
     has_stream: bool,
     served_before: u64,

@@ -64,7 +64,7 @@ pub struct Lent<E> {
     before: Option<Arc<Outcome>>,
 }
 
-mod sealed {
+pub(super) mod sealed {
     use super::{Arc, Host, Outcome, Result};
 
     #[diagnostic::on_unimplemented(
@@ -91,7 +91,22 @@ mod sealed {
         fn check(elements: &Self::Elements) -> Result<(), String>;
 
         fn slices<'a>(elements: Self::Elements) -> Self::Slices<'a>;
+
+        /// Adds the address of each array, and whether the work writes it.
+        fn addresses(elements: &Self::Elements, into: &mut Vec<(u64, bool)>);
+
+        /// The elements of arrays as long as these, at the next addresses. As for `elements`, only work uses them, at its turn.
+        fn at(elements: &Self::Elements, addresses: &mut dyn Iterator<Item = u64>) -> Self::Elements;
     }
+}
+
+fn addresses<S>(lent: &Lent<Elements<S>>, is_written: bool, into: &mut Vec<(u64, bool)>) {
+    into.push((lent.elements.address, is_written));
+}
+
+fn at<S>(lent: &Lent<Elements<S>>, addresses: &mut dyn Iterator<Item = u64>) -> Lent<Elements<S>> {
+    let address = addresses.next().unwrap_or(lent.elements.address);
+    Lent { elements: Elements { address, len: lent.elements.len, slice: PhantomData }, before: None }
 }
 
 fn check<E>(lent: &Lent<E>) -> Result<(), String> {
@@ -120,6 +135,14 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
 
     fn slices<'a>(lent: Self::Elements) -> &'a [T] {
         lent.elements.slice()
+    }
+
+    fn addresses(lent: &Self::Elements, into: &mut Vec<(u64, bool)>) {
+        addresses(lent, false, into);
+    }
+
+    fn at(lent: &Self::Elements, next: &mut dyn Iterator<Item = u64>) -> Self::Elements {
+        at(lent, next)
     }
 }
 
@@ -151,6 +174,14 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
     fn slices<'a>(lent: Self::Elements) -> &'a mut [T] {
         lent.elements.slice()
     }
+
+    fn addresses(lent: &Self::Elements, into: &mut Vec<(u64, bool)>) {
+        addresses(lent, true, into);
+    }
+
+    fn at(lent: &Self::Elements, next: &mut dyn Iterator<Item = u64>) -> Self::Elements {
+        at(lent, next)
+    }
 }
 
 #[diagnostic::do_not_recommend]
@@ -173,6 +204,14 @@ impl<A: sealed::Lend> sealed::Lend for Vec<A> {
 
     fn slices<'a>(elements: Self::Elements) -> Self::Slices<'a> {
         elements.into_iter().map(A::slices).collect()
+    }
+
+    fn addresses(elements: &Self::Elements, into: &mut Vec<(u64, bool)>) {
+        elements.iter().for_each(|each| A::addresses(each, into));
+    }
+
+    fn at(elements: &Self::Elements, addresses: &mut dyn Iterator<Item = u64>) -> Self::Elements {
+        elements.iter().map(|each| A::at(each, addresses)).collect()
     }
 }
 
@@ -204,6 +243,16 @@ macro_rules! tuples {
 
             fn slices<'a>(($($name,)*): Self::Elements) -> Self::Slices<'a> {
                 ($($name::slices($name),)*)
+            }
+
+            fn addresses(elements: &Self::Elements, into: &mut Vec<(u64, bool)>) {
+                let ($($name,)*) = elements;
+                $($name::addresses($name, into);)*
+            }
+
+            fn at(elements: &Self::Elements, addresses: &mut dyn Iterator<Item = u64>) -> Self::Elements {
+                let ($($name,)*) = elements;
+                ($($name::at($name, addresses),)*)
             }
         })*
     };
@@ -251,6 +300,16 @@ impl Host {
     /// ```
     // `Lend` is a part of `Arguments`. It is named first so that errors are about `Lend`, and not about the work that depends on it.
     pub fn launch<A: sealed::Lend + Arguments>(
+        &self,
+        arguments: A,
+        work: impl for<'a> FnOnce(A::Slices<'a>) + Send + 'static,
+    ) -> Result<()> {
+        self.stream_handle().note_gap("work of `Host::launch`, which runs once: use `Host::launch_kernel`");
+        self.launch_listed(arguments, work)
+    }
+
+    /// As [`launch`](Host::launch), for work that the caller adds to a capture's list.
+    pub(super) fn launch_listed<A: sealed::Lend>(
         &self,
         mut arguments: A,
         work: impl for<'a> FnOnce(A::Slices<'a>) + Send + 'static,

@@ -14,6 +14,7 @@ mod borrowed;
 mod current;
 mod driver;
 mod errors;
+pub(super) mod graph;
 #[cfg(feature = "foreign")]
 mod handle;
 mod known;

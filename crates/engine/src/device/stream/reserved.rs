@@ -33,7 +33,7 @@ impl Stream {
     pub(crate) fn reserve(&self) -> Result<Stream> {
         let inner = &*self.0;
         let mut notice = self.notice();
-        if notice.reservation.is_some() || inner.reserved.is_some() {
+        if notice.reservation.is_some() || notice.capture.is_some() || inner.reserved.is_some() {
             return Err(Error::unavailable(
                 "a capture of the stream",
                 "the stream is captured already",

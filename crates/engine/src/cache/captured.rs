@@ -1,0 +1,55 @@
+//! Entries of a scope whose work is captured into a graph, or done by one.
+//!
+//! A graph uses the memory of the scope's plans. The memory stays idle memory of the scope: others may take it between two launches. So a
+//! launch first looks whether the memory is still there, and holds it meanwhile.
+
+use super::owner::Cache;
+use crate::device::Stream;
+use crate::planner::{Place, Progress};
+
+impl Cache {
+    /// The progress of the entry that this thread is in.
+    pub fn progress(&'static self) -> Option<Progress> {
+        self.owner().map(|owner| owner.with(|local, shared| local.planner.progress(shared)))
+    }
+
+    /// Whether the plans served all allocations since `before`, and all of these arrays were dropped.
+    pub fn has_served_all_since(&'static self, before: Progress) -> bool {
+        let Some(owner) = self.owner() else { return false };
+        if self.shared.is_behind() {
+            owner.settle();
+        }
+        owner.with(|local, shared| local.planner.has_served_all_since(before, shared))
+    }
+
+    /// The memory of the plans on this stream, if nothing in it is alive. For the thread that is inside.
+    #[inline]
+    pub fn idle_place(&'static self, stream: &Stream) -> Option<Place> {
+        let owner = self.owner()?;
+        owner.with(|local, shared| local.planner.idle_place(shared, stream.id()))
+    }
+
+    /// Runs `launch` while nobody can take the memory of the plans away, if it still is at `place`, or begins there and is longer. The
+    /// entry that this thread is in teaches the plans nothing.
+    ///
+    /// Without a `place`, the launch needs no memory of the plans.
+    #[inline]
+    pub fn launch_in<R>(&'static self, stream: &Stream, place: Option<Place>, launch: impl FnOnce() -> R) -> Option<R> {
+        let owner = self.owner()?;
+        let holds = owner.with(|local, shared| {
+            local.planner.skip();
+            let Some(place) = place else { return true };
+            let is_there = local
+                .planner
+                .idle_place(shared, stream.id())
+                .is_some_and(|now| now.address == place.address && now.bytes >= place.bytes);
+            // One byte stands for all of them: a lease with anything alive is not revoked.
+            is_there && shared.lease.insist(0, 1)
+        });
+        let launched = holds.then(launch);
+        if holds && place.is_some() {
+            owner.with(|_, shared| shared.lease.lower(0));
+        }
+        launched
+    }
+}

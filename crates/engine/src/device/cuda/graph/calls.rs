@@ -1,0 +1,126 @@
+//! The driver's functions for graphs. cudarc has some of them only for some versions of CUDA, so they are looked up here.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+
+use cudarc::driver::{DriverError, sys};
+
+use crate::base::sync::OnceLock;
+use crate::device::cuda::driver::load;
+
+/// `CUDA_KERNEL_NODE_PARAMS_v2`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct KernelParams {
+    pub(super) function: sys::CUfunction,
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) shared_bytes: u32,
+    /// The place of each argument.
+    pub(super) arguments: *mut *mut c_void,
+    /// Another way to pass arguments. Null if `arguments` has them.
+    pub(super) extra: *mut *mut c_void,
+    /// The kernel, if `function` is null.
+    pub(super) kernel: *mut c_void,
+    pub(super) context: sys::CUcontext,
+}
+
+/// `CUDA_MEMSET_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct FillParams {
+    pub(super) to: u64,
+    pitch: usize,
+    value: u32,
+    element_bytes: u32,
+    width: usize,
+    height: usize,
+}
+
+/// `CUgraphExecUpdateResultInfo`.
+#[repr(C)]
+pub(super) struct UpdateInfo {
+    result: u32,
+    node: sys::CUgraphNode,
+    from: sys::CUgraphNode,
+}
+
+macro_rules! calls {
+    ($($field:ident: $name:ident($($argument:ty),*);)*) => {
+        /// The functions, with the types that the driver's header declares.
+        pub(super) struct Calls {
+            $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> sys::CUresult,)*
+        }
+
+        impl Calls {
+            fn find() -> Option<Calls> {
+                let library = load()?;
+                // SAFETY: the types are those of the driver's header, which no version has changed. The addresses are valid while the
+                // library is loaded. The library is never dropped, so they stay valid.
+                let calls = unsafe { Calls { $($field: *library.get(concat!(stringify!($name), "\0").as_bytes()).ok()?,)* } };
+                std::mem::forget(library);
+                Some(calls)
+            }
+        }
+    };
+}
+
+calls! {
+    begin: cuStreamBeginCapture_v2(sys::CUstream, u32);
+    end: cuStreamEndCapture(sys::CUstream, *mut sys::CUgraph);
+    nodes: cuGraphGetNodes(sys::CUgraph, *mut sys::CUgraphNode, *mut usize);
+    node_type: cuGraphNodeGetType(sys::CUgraphNode, *mut u32);
+    kernel: cuGraphKernelNodeGetParams_v2(sys::CUgraphNode, *mut KernelParams);
+    argument: cuFuncGetParamInfo(sys::CUfunction, usize, *mut usize, *mut usize);
+    copy: cuGraphMemcpyNodeGetParams(sys::CUgraphNode, *mut sys::CUDA_MEMCPY3D);
+    fill: cuGraphMemsetNodeGetParams(sys::CUgraphNode, *mut FillParams);
+    instantiate: cuGraphInstantiateWithFlags(*mut sys::CUgraphExec, sys::CUgraph, u64);
+    upload: cuGraphUpload(sys::CUgraphExec, sys::CUstream);
+    update: cuGraphExecUpdate_v2(sys::CUgraphExec, sys::CUgraph, *mut UpdateInfo);
+    set_kernel: cuGraphExecKernelNodeSetParams_v2(sys::CUgraphExec, sys::CUgraphNode, *const KernelParams);
+    set_copy: cuGraphExecMemcpyNodeSetParams(sys::CUgraphExec, sys::CUgraphNode, *const sys::CUDA_MEMCPY3D, sys::CUcontext);
+    set_fill: cuGraphExecMemsetNodeSetParams(sys::CUgraphExec, sys::CUgraphNode, *const FillParams, sys::CUcontext);
+    launch: cuGraphLaunch(sys::CUgraphExec, sys::CUstream);
+    destroy_executable: cuGraphExecDestroy(sys::CUgraphExec);
+    destroy: cuGraphDestroy(sys::CUgraph);
+    trim: cuDeviceGraphMemTrim(sys::CUdevice);
+}
+
+/// The functions, if the driver has all of them. It has them since CUDA 12.4.
+pub(super) fn calls() -> Option<&'static Calls> {
+    static CALLS: OnceLock<Option<Calls>> = OnceLock::new();
+    CALLS.get_or_init(Calls::find).as_ref()
+}
+
+impl KernelParams {
+    pub(super) fn empty() -> KernelParams {
+        use std::ptr::null_mut;
+        KernelParams {
+            function: null_mut(),
+            grid: [0; 3],
+            block: [0; 3],
+            shared_bytes: 0,
+            arguments: null_mut(),
+            extra: null_mut(),
+            kernel: null_mut(),
+            context: null_mut(),
+        }
+    }
+}
+
+impl FillParams {
+    pub(super) fn empty() -> FillParams {
+        FillParams { to: 0, pitch: 0, value: 0, element_bytes: 0, width: 0, height: 0 }
+    }
+}
+
+impl UpdateInfo {
+    pub(super) fn empty() -> UpdateInfo {
+        UpdateInfo { result: 0, node: std::ptr::null_mut(), from: std::ptr::null_mut() }
+    }
+}
+
+/// The driver's answer as a result.
+pub(super) fn answer(result: sys::CUresult) -> Result<(), DriverError> {
+    result.result()
+}

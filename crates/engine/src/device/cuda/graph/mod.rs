@@ -1,0 +1,139 @@
+//! Captures by the driver. `calls` are the driver's functions, `nodes` the contents of a captured graph, and `executable` launches it.
+#![allow(unsafe_code)]
+
+mod calls;
+mod executable;
+mod nodes;
+
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, sys};
+
+use self::calls::{Calls, answer, calls};
+pub(in crate::device) use self::executable::Executable;
+use self::nodes::{Node, Unusable, Work, read};
+use super::driver;
+use super::memory::CudaMemory;
+use crate::base::error::{Error, Result};
+use crate::device::graph::word::{Word, uncapturable};
+use crate::device::stream::Stream;
+
+/// The capture of a stream. Other threads may call the driver meanwhile: the capture is of the thread-local mode.
+pub(in crate::device) struct DriverCapture {
+    stream: Stream,
+    is_open: bool,
+}
+
+const THREAD_LOCAL: u32 = 1;
+
+impl DriverCapture {
+    /// `None` if the stream is not one of a GPU.
+    pub(in crate::device) fn of(stream: &Stream) -> Option<DriverCapture> {
+        stream.backend::<CudaMemory>()?;
+        Some(DriverCapture { stream: stream.clone(), is_open: false })
+    }
+
+    fn memory(&self) -> Result<(&CudaMemory, &'static Calls)> {
+        self.stream.backend::<CudaMemory>().zip(calls()).ok_or_else(unsupported)
+    }
+
+    pub(in crate::device) fn begin(&mut self) -> Result<()> {
+        if self.stream.here()?.is_some() {
+            return Err(Error::unavailable(
+                "a capture of the per-thread default stream",
+                "the graph could be launched on another thread, and so on another stream",
+                "use a stream that `context.new_stream()` made",
+            ));
+        }
+        self.stream.check_kept()?;
+        let (memory, calls) = self.memory()?;
+        // SAFETY: the queue lends the handle of a live stream.
+        let begin = |stream| answer(unsafe { (calls.begin)(stream, THREAD_LOCAL) });
+        memory.queue().run(begin).map_err(|error| memory.failure("beginning a capture", error))?;
+        self.is_open = true;
+        Ok(())
+    }
+
+    pub(in crate::device) fn end(&mut self) -> Result<DriverGraph> {
+        self.is_open = false;
+        let (memory, calls) = self.memory()?;
+        let context = memory.context().clone();
+        // A failure that cudarc kept meanwhile is one of the work.
+        let kept = self.stream.check_kept();
+        let end = |stream| {
+            let mut graph = null_mut();
+            // SAFETY: the queue lends the handle of a live stream, and `graph` is writable.
+            answer(unsafe { (calls.end)(stream, &raw mut graph) }).map(|()| graph)
+        };
+        let handle = memory.queue().run(end).map_err(|error| memory.failure("ending a capture", error))?;
+        if handle.is_null() {
+            return Err(uncapturable("the work ended the capture itself"));
+        }
+        let mut graph = DriverGraph { handle, nodes: Vec::new(), context, calls };
+        kept?;
+        // SAFETY: the graph is alive, and its context is current, since a call was made on the stream.
+        graph.nodes = unsafe { read(calls, handle) }.map_err(|unusable| match unusable {
+            Unusable::Driver(error) => DriverGraph::fail(&graph.context, "reading a graph", error),
+            Unusable::Contents(what) => uncapturable(what),
+        })?;
+        Ok(graph)
+    }
+
+    /// Ends the capture if it is still open, and drops its graph.
+    pub(in crate::device) fn abandon(&mut self) {
+        if self.is_open {
+            // The work is not used, so neither is the reason why it could not be captured.
+            let _ = self.end();
+        }
+    }
+}
+
+/// A captured graph. It is destroyed when this value is dropped.
+pub(in crate::device) struct DriverGraph {
+    handle: sys::CUgraph,
+    nodes: Vec<Node>,
+    context: Arc<CudaContext>,
+    calls: &'static Calls,
+}
+
+// SAFETY: the driver's handles of graphs may be used on any thread, by one at a time. Pointers in the nodes are handles, or are not
+// followed.
+unsafe impl Send for DriverGraph {}
+
+impl DriverGraph {
+    pub(in crate::device) fn words(&self) -> Vec<Word> {
+        self.nodes.iter().flat_map(Node::words).collect()
+    }
+
+    pub(in crate::device) fn is_transparent(&self) -> bool {
+        !self.nodes.iter().any(|node| matches!(node.work, Work::Opaque))
+    }
+
+    pub(in crate::device) fn is_memory(&self, value: u64) -> bool {
+        let mut kind = 0u32;
+        let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+        // SAFETY: the answer is a number of 32 bits. Any value may be asked for; the driver refuses those that are no addresses.
+        driver::bind(&self.context).is_ok()
+            && unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), attribute, value) }.result().is_ok()
+    }
+}
+
+impl Drop for DriverGraph {
+    fn drop(&mut self) {
+        if !super::super::exit::process_exits() && driver::bind(&self.context).is_ok() {
+            // A failure means that the context is lost, and every later call reports that too.
+            // SAFETY: the graph is alive, and only this drop destroys it.
+            let _ = unsafe { (self.calls.destroy)(self.handle) };
+        }
+    }
+}
+
+/// The error for a driver without the functions that captured scopes need.
+fn unsupported() -> Error {
+    Error::unavailable(
+        "a graph of a captured scope",
+        "the driver lacks functions that CUDA 12.4 has",
+        "update the driver, or run the block without `CapturedScope`",
+    )
+}

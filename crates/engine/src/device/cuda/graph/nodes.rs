@@ -1,0 +1,230 @@
+//! The nodes of a captured graph, and the addresses in their parameters.
+//!
+//! Invariant: a [`Node`] has the handle and the parameters of a node of a graph that is alive.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use cudarc::driver::{DriverError, sys};
+
+use super::calls::{Calls, FillParams, KernelParams, answer};
+use crate::device::graph::word::Word;
+
+/// The kinds of nodes, as the driver numbers them.
+const KERNEL: u32 = 0;
+const COPY: u32 = 1;
+const FILL: u32 = 2;
+const EMPTY: u32 = 5;
+const ALLOCATION: u32 = 10;
+const FREE: u32 = 11;
+/// A function of the host. It may own data that it frees, so it must not run twice.
+const HOST: u32 = 3;
+
+pub(super) struct Node {
+    pub(super) handle: sys::CUgraphNode,
+    pub(super) work: Work,
+}
+
+pub(super) enum Work {
+    Kernel(Kernel),
+    Copy(Box<sys::CUDA_MEMCPY3D>),
+    Fill(FillParams),
+    /// A node without parameters.
+    Empty,
+    /// A node of another kind, with parameters that are unknown here.
+    Opaque,
+}
+
+/// A kernel's parameters, with the arguments in memory of this value.
+pub(super) struct Kernel {
+    params: KernelParams,
+    /// The bytes of all arguments, as the kernel lays them out.
+    bytes: Box<[u64]>,
+    /// The offset and the size of each argument in bytes.
+    places: Box<[(usize, usize)]>,
+}
+
+/// Why a graph cannot be used.
+pub(super) enum Unusable {
+    Driver(DriverError),
+    Contents(&'static str),
+}
+
+impl From<DriverError> for Unusable {
+    fn from(error: DriverError) -> Unusable {
+        Unusable::Driver(error)
+    }
+}
+
+/// All nodes of a graph, in the order in which they were captured.
+///
+/// # Safety
+/// The graph is alive, and its context is current.
+pub(super) unsafe fn read(calls: &Calls, graph: sys::CUgraph) -> Result<Vec<Node>, Unusable> {
+    let mut count = 0;
+    // SAFETY: the graph is alive, and `count` is writable. Without a place for nodes, the driver returns their number.
+    answer(unsafe { (calls.nodes)(graph, null_mut(), &raw mut count) })?;
+    let mut handles = vec![null_mut(); count];
+    // SAFETY: `handles` has room for `count` handles.
+    answer(unsafe { (calls.nodes)(graph, handles.as_mut_ptr(), &raw mut count) })?;
+    handles.truncate(count);
+    // SAFETY: these are nodes of a graph that is alive.
+    handles.into_iter().map(|handle| unsafe { Node::of(calls, handle) }).collect()
+}
+
+impl Node {
+    /// # Safety
+    /// The node is one of a graph that is alive.
+    unsafe fn of(calls: &Calls, handle: sys::CUgraphNode) -> Result<Node, Unusable> {
+        let mut kind = 0;
+        // SAFETY: the node is alive, and `kind` is writable.
+        answer(unsafe { (calls.node_type)(handle, &raw mut kind) })?;
+        let work = match kind {
+            // SAFETY: the node is a kernel's.
+            KERNEL => unsafe { Kernel::of(calls, handle) }?.map_or(Work::Opaque, Work::Kernel),
+            COPY => {
+                let mut params = Box::<sys::CUDA_MEMCPY3D>::new_uninit();
+                // SAFETY: the node is a copy's, and `params` is writable.
+                answer(unsafe { (calls.copy)(handle, params.as_mut_ptr()) })?;
+                // SAFETY: the driver has written all parameters of the copy.
+                Work::Copy(unsafe { params.assume_init() })
+            }
+            FILL => {
+                let mut params = FillParams::empty();
+                // SAFETY: the node is a fill's, and `params` is writable.
+                answer(unsafe { (calls.fill)(handle, &raw mut params) })?;
+                Work::Fill(params)
+            }
+            EMPTY => Work::Empty,
+            ALLOCATION | FREE => return Err(Unusable::Contents("the work allocates from the driver")),
+            HOST => return Err(Unusable::Contents("the work calls a function of the host")),
+            _ => Work::Opaque,
+        };
+        Ok(Node { handle, work })
+    }
+
+    /// The values that are addresses, or may be.
+    pub(super) fn words(&self) -> Vec<Word> {
+        let address = |value, is_written| Word { value, is_address: true, is_written };
+        match &self.work {
+            Work::Kernel(kernel) => kernel.words().collect(),
+            Work::Copy(copy) => vec![address(copy.srcDevice, false), address(copy.dstDevice, true)],
+            Work::Fill(fill) => vec![address(fill.to, true)],
+            Work::Empty | Work::Opaque => Vec::new(),
+        }
+    }
+
+    /// Replaces the word with this number among [`words`](Node::words).
+    pub(super) fn set_word(&mut self, number: usize, value: u64) {
+        match (&mut self.work, number) {
+            (Work::Kernel(kernel), _) => kernel.set_word(number, value),
+            (Work::Copy(copy), 0) => copy.srcDevice = value,
+            (Work::Copy(copy), _) => copy.dstDevice = value,
+            (Work::Fill(fill), _) => fill.to = value,
+            (Work::Empty | Work::Opaque, _) => {}
+        }
+    }
+
+    /// Whether the two nodes have the same kind, and as many words.
+    pub(super) fn is_like(&self, other: &Node) -> bool {
+        std::mem::discriminant(&self.work) == std::mem::discriminant(&other.work)
+            && self.words().len() == other.words().len()
+    }
+
+    /// Gives the node of an executable the parameters of this one.
+    ///
+    /// # Safety
+    /// The executable was made of this node's graph, and the context is that of both.
+    pub(super) unsafe fn apply(
+        &mut self,
+        calls: &Calls,
+        executable: sys::CUgraphExec,
+        context: sys::CUcontext,
+    ) -> Result<(), DriverError> {
+        let node = self.handle;
+        // SAFETY: the executable and the node belong together. The parameters are those that the driver returned for this node, with
+        // other addresses.
+        answer(unsafe {
+            match &mut self.work {
+                Work::Kernel(kernel) => return kernel.apply(calls, executable, node),
+                Work::Copy(copy) => (calls.set_copy)(executable, node, &raw const **copy, context),
+                Work::Fill(fill) => (calls.set_fill)(executable, node, &raw const *fill, context),
+                Work::Empty | Work::Opaque => return Ok(()),
+            }
+        })
+    }
+}
+
+impl Kernel {
+    /// `None` if the kernel's arguments cannot be read.
+    ///
+    /// # Safety
+    /// The node is a kernel's, in a graph that is alive.
+    unsafe fn of(calls: &Calls, handle: sys::CUgraphNode) -> Result<Option<Kernel>, DriverError> {
+        let mut params = KernelParams::empty();
+        // SAFETY: the node is a kernel's, and `params` is writable.
+        answer(unsafe { (calls.kernel)(handle, &raw mut params) })?;
+        if params.function.is_null() || !params.extra.is_null() {
+            return Ok(None);
+        }
+        let mut places = Vec::new();
+        loop {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: the function is a kernel's, and both places are writable.
+            let found = unsafe { (calls.argument)(params.function, places.len(), &raw mut offset, &raw mut size) };
+            if answer(found).is_err() {
+                break;
+            }
+            places.push((offset, size));
+        }
+        let end = places.iter().map(|(offset, size)| offset + size).max().unwrap_or(0);
+        if end > 0 && params.arguments.is_null() {
+            return Ok(None);
+        }
+        let mut bytes = vec![0u64; end.div_ceil(8)].into_boxed_slice();
+        for (number, &(offset, size)) in places.iter().enumerate() {
+            // SAFETY: the driver's array has the place of each argument, and there the argument's bytes, as long as the graph lives. In
+            // `bytes` there is room for them, since `end` is the end of the last argument.
+            unsafe {
+                let from = (*params.arguments.add(number)).cast::<u8>();
+                from.copy_to_nonoverlapping(bytes.as_mut_ptr().cast::<u8>().add(offset), size);
+            }
+        }
+        Ok(Some(Kernel { params, bytes, places: places.into() }))
+    }
+
+    /// The places of whole aligned words within the arguments, as numbers of words.
+    fn word_places(&self) -> impl Iterator<Item = usize> {
+        self.places.iter().flat_map(|&(offset, size)| offset.div_ceil(8)..(offset + size) / 8)
+    }
+
+    fn words(&self) -> impl Iterator<Item = Word> {
+        self.word_places().map(|place| Word { value: self.bytes[place], is_address: false, is_written: false })
+    }
+
+    fn set_word(&mut self, number: usize, value: u64) {
+        let place = self.word_places().nth(number);
+        if let Some(place) = place {
+            self.bytes[place] = value;
+        }
+    }
+
+    /// # Safety
+    /// As for [`Node::apply`].
+    unsafe fn apply(
+        &mut self,
+        calls: &Calls,
+        executable: sys::CUgraphExec,
+        node: sys::CUgraphNode,
+    ) -> Result<(), DriverError> {
+        let start = self.bytes.as_mut_ptr().cast::<u8>();
+        // Kernels have few arguments, so most lists need no memory of the heap.
+        let mut arguments: smallvec::SmallVec<[*mut c_void; 16]> =
+            self.places.iter().map(|&(offset, _)| start.wrapping_add(offset).cast()).collect();
+        let params = KernelParams { arguments: arguments.as_mut_ptr(), ..self.params };
+        // SAFETY: the executable and the node belong together by the caller's promise. Each argument lies in `bytes`, which outlives the
+        // call. The driver copies the arguments before it returns.
+        answer(unsafe { (calls.set_kernel)(executable, node, &raw const params) })
+    }
+}

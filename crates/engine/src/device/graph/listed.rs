@@ -1,0 +1,78 @@
+//! Operations that this crate listed during a capture, and runs again at each launch.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+
+use super::word::{Word, uncapturable};
+use crate::base::error::Result;
+use crate::device::stream::Stream;
+use crate::device::stream::capture::{KernelCall, Listed, Operation};
+
+/// The listed operations, in order.
+pub(super) struct ListedWork {
+    operations: Vec<Operation>,
+}
+
+impl ListedWork {
+    /// # Errors
+    /// [`is_unavailable`](crate::Error::is_unavailable) if some of the work is not in the list.
+    pub(super) fn of(listed: Listed) -> Result<ListedWork> {
+        match listed.gap {
+            Some(gap) => Err(uncapturable(gap)),
+            None => Ok(ListedWork { operations: listed.operations }),
+        }
+    }
+
+    pub(super) fn words(&self) -> Vec<Word> {
+        let mut words = Vec::new();
+        for operation in &self.operations {
+            let mut push = |value, is_written| words.push(Word { value, is_address: true, is_written });
+            match operation {
+                Operation::Fill { to, .. } => push(*to, true),
+                Operation::Copy { from, to, .. } => {
+                    push(*from, false);
+                    push(*to, true);
+                }
+                Operation::Kernel(KernelCall { arrays, .. }) => {
+                    arrays.iter().for_each(|&(value, is_written)| push(value, is_written));
+                }
+            }
+        }
+        words
+    }
+
+    /// Replaces words by their places in [`words`](ListedWork::words).
+    pub(super) fn set(&mut self, changes: &[(usize, u64)]) {
+        let mut words: Vec<&mut u64> = self.operations.iter_mut().flat_map(addresses).collect();
+        for &(place, value) in changes {
+            if let Some(word) = words.get_mut(place) {
+                **word = value;
+            }
+        }
+    }
+
+    /// Runs the operations on `stream`.
+    ///
+    /// # Safety
+    /// As for [`Graph::launch`](super::Graph::launch).
+    pub(super) unsafe fn launch(&self, stream: &Stream, context: &dyn Any) -> Result<()> {
+        self.operations.iter().try_for_each(|operation| match operation {
+            // SAFETY: the caller promises the memory at the address, for as many bytes as the listed operation had.
+            Operation::Fill { to, bytes, pattern } => unsafe { stream.fill(*to, *bytes, pattern) },
+            // SAFETY: as above, for both addresses. The listed operation had two blocks that do not overlap, and so does this one.
+            Operation::Copy { from, to, bytes } => unsafe { stream.copy(*from, *to, *bytes) },
+            Operation::Kernel(KernelCall { arrays, run }) => {
+                run(&arrays.iter().map(|(address, _)| *address).collect::<Vec<_>>(), context)
+            }
+        })
+    }
+}
+
+/// The addresses of an operation, in the order of [`ListedWork::words`].
+fn addresses(operation: &mut Operation) -> Vec<&mut u64> {
+    match operation {
+        Operation::Fill { to, .. } => vec![to],
+        Operation::Copy { from, to, .. } => vec![from, to],
+        Operation::Kernel(KernelCall { arrays, .. }) => arrays.iter_mut().map(|(address, _)| address).collect(),
+    }
+}

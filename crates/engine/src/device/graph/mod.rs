@@ -1,0 +1,219 @@
+//! Captured work of a stream that is launched as a whole, for scopes whose iterations are captured.
+//!
+//! [`Capture::begin`] begins to capture a stream, and [`Capture::end`] returns the captured work. The caller looks at its addresses
+//! ([`Captured::words`]) and decides. [`Captured::into_graph`] makes a [`Graph`] of it, which is launched any number of times. Its
+//! addresses can be replaced before a launch.
+//!
+//! On CUDA the driver captures: nothing runs before the first launch (`cuda/graph`). For any other device this crate lists the operations
+//! and runs each of them as usual (`listed`).
+#![allow(unsafe_code)]
+
+mod listed;
+pub(super) mod word;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use self::listed::ListedWork;
+pub use self::word::Word;
+use super::host::HostMemory;
+use super::stream::capture::{CaptureBy, Listing};
+use super::stream::Stream;
+#[cfg(feature = "cuda")]
+use super::cuda::graph::{DriverCapture, DriverGraph, Executable};
+use crate::base::error::{Error, Result};
+
+/// A capture in progress. It ends when this value is dropped, also by a panic.
+pub struct Capture {
+    stream: Stream,
+    by: By,
+}
+
+enum By {
+    #[cfg(feature = "cuda")]
+    Driver(DriverCapture),
+    Listing(Arc<Listing>),
+}
+
+impl Capture {
+    /// Begins to capture the work that this thread puts on `stream`.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](crate::Error::is_unavailable) if the stream is captured already, or cannot be captured; a failure of the driver.
+    pub fn begin(stream: &Stream) -> Result<Capture> {
+        #[cfg(feature = "cuda")]
+        if let Some(driver) = DriverCapture::of(stream) {
+            stream.begin_capture(CaptureBy::Driver)?;
+            // Made first, so that its drop ends the notice if the driver refuses.
+            let mut capture = Capture { stream: stream.clone(), by: By::Driver(driver) };
+            if let By::Driver(driver) = &mut capture.by {
+                driver.begin()?;
+            }
+            return Ok(capture);
+        }
+        if stream.backend::<HostMemory>().is_some() {
+            return Err(Error::unavailable(
+                "a capture of the host's default stream",
+                "its work is done at once, and nothing tells when the program looks at the arrays",
+                "use a stream of `Host::new_stream()`",
+            ));
+        }
+        let listing = Arc::new(Listing::of_this_thread());
+        stream.begin_capture(CaptureBy::Listing(listing.clone()))?;
+        Ok(Capture { stream: stream.clone(), by: By::Listing(listing) })
+    }
+
+    /// Whether the captured work has run already, as it does if this crate lists it.
+    pub fn runs_work(&self) -> bool {
+        matches!(self.by, By::Listing(_))
+    }
+
+    /// Ends the capture.
+    ///
+    /// # Errors
+    /// A failure of the driver, or work that a graph cannot have. If the work ran, it has run all the same.
+    pub fn end(mut self) -> Result<Captured> {
+        let work = match &mut self.by {
+            #[cfg(feature = "cuda")]
+            By::Driver(driver) => CapturedWork::Driver(driver.end()?),
+            By::Listing(listing) => CapturedWork::Listed(ListedWork::of(listing.take())?),
+        };
+        Ok(Captured { stream: self.stream.clone(), work })
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.stream.end_capture();
+        #[cfg(feature = "cuda")]
+        if let By::Driver(driver) = &mut self.by {
+            driver.abandon();
+        }
+    }
+}
+
+/// Captured work that cannot be launched yet.
+pub struct Captured {
+    stream: Stream,
+    work: CapturedWork,
+}
+
+enum CapturedWork {
+    #[cfg(feature = "cuda")]
+    Driver(DriverGraph),
+    Listed(ListedWork),
+}
+
+impl Captured {
+    /// All values of the work that are addresses, or may be.
+    pub fn words(&self) -> Vec<Word> {
+        match &self.work {
+            #[cfg(feature = "cuda")]
+            CapturedWork::Driver(graph) => graph.words(),
+            CapturedWork::Listed(work) => work.words(),
+        }
+    }
+
+    /// Whether all addresses of the work are among its words. Otherwise the work has operations that this crate cannot look into.
+    pub fn is_transparent(&self) -> bool {
+        match &self.work {
+            #[cfg(feature = "cuda")]
+            CapturedWork::Driver(graph) => graph.is_transparent(),
+            CapturedWork::Listed(_) => true,
+        }
+    }
+
+    /// Whether a word that may be an address is the address of memory that some allocator of the process has given out.
+    pub fn is_memory(&self, value: u64) -> bool {
+        match &self.work {
+            #[cfg(feature = "cuda")]
+            CapturedWork::Driver(graph) => graph.is_memory(value),
+            CapturedWork::Listed(_) => false,
+        }
+    }
+
+    /// Makes the work ready for launches. A `previous` graph of the same work is updated if the driver can do that. Otherwise it is
+    /// dropped first, so that its memory is free.
+    ///
+    /// # Errors
+    /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if the device or a limit has no memory for it; a failure of the driver.
+    pub fn into_graph(self, previous: Option<Graph>) -> Result<Graph> {
+        let Captured { stream, work } = self;
+        let work = match work {
+            #[cfg(feature = "cuda")]
+            CapturedWork::Driver(graph) => {
+                let previous = previous.and_then(Graph::into_executable);
+                Work::Driver(Executable::of(graph, &stream, previous)?)
+            }
+            CapturedWork::Listed(work) => {
+                drop(previous);
+                Work::Listed(work)
+            }
+        };
+        Ok(Graph { stream, work })
+    }
+}
+
+/// Work that can be launched any number of times.
+pub struct Graph {
+    stream: Stream,
+    work: Work,
+}
+
+enum Work {
+    #[cfg(feature = "cuda")]
+    Driver(Executable),
+    Listed(ListedWork),
+}
+
+impl Graph {
+    /// Replaces words, by their places in [`Captured::words`], for all later launches.
+    ///
+    /// # Errors
+    /// A failure of the driver. The graph may then have some of the new words.
+    pub fn set(&mut self, words: &[(usize, u64)]) -> Result<()> {
+        match &mut self.work {
+            #[cfg(feature = "cuda")]
+            Work::Driver(executable) => executable.set(words),
+            Work::Listed(work) => {
+                work.set(words);
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts the work on the stream once more. Functions of the host get `context` too.
+    ///
+    /// # Errors
+    /// A failure of the driver. A listed operation that failed ends the launch.
+    ///
+    /// # Safety
+    /// The memory at all addresses of the work is the caller's, and is used only in the stream's order until the work is done. Written
+    /// memory is used by nobody else.
+    #[inline]
+    pub unsafe fn launch(&self, context: &dyn Any) -> Result<()> {
+        match &self.work {
+            #[cfg(feature = "cuda")]
+            Work::Driver(executable) => executable.launch(&self.stream),
+            // SAFETY: the caller promises the same about all addresses of the work.
+            Work::Listed(work) => unsafe { work.launch(&self.stream, context) },
+        }
+    }
+
+    /// The memory of the device that the graph itself takes, beside that of its arrays.
+    pub fn bytes(&self) -> u64 {
+        match &self.work {
+            #[cfg(feature = "cuda")]
+            Work::Driver(executable) => executable.bytes(),
+            Work::Listed(_) => 0,
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn into_executable(self) -> Option<Executable> {
+        match self.work {
+            Work::Driver(executable) => Some(executable),
+            Work::Listed(_) => None,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Captures of a stream: the note that its work is captured now, and the list of operations of a device that has no captures of its own.
+//!
+//! While a stream is captured, its allocations take the paths that look at notices ([`Stream::has_notice`]).
+
+use std::any::Any;
+use std::sync::Arc;
+use std::thread::{ThreadId, current};
+
+use super::Stream;
+use crate::base::error::{Error, Result};
+use crate::base::sync::{Mutex, lock};
+
+/// How the work of a stream is captured.
+#[derive(Clone)]
+pub(in crate::device) enum CaptureBy {
+    /// The driver captures it, and runs nothing of it.
+    #[cfg(feature = "cuda")]
+    Driver,
+    /// This crate lists the operations, and runs each as usual.
+    Listing(Arc<Listing>),
+}
+
+/// The operations of a stream since its capture began.
+pub(in crate::device) struct Listing {
+    /// The thread that captures. Operations of others are no part of its work.
+    thread: ThreadId,
+    listed: Mutex<Listed>,
+}
+
+#[derive(Default)]
+pub(in crate::device) struct Listed {
+    pub(in crate::device) operations: Vec<Operation>,
+    /// Why the list does not stand for the work, if so.
+    pub(in crate::device) gap: Option<&'static str>,
+}
+
+/// One operation that can run again, with other addresses.
+pub(in crate::device) enum Operation {
+    /// Fills `bytes` bytes at the address.
+    Fill { to: u64, bytes: usize, pattern: Vec<u8> },
+    /// Copies `bytes` bytes.
+    Copy { from: u64, to: u64, bytes: usize },
+    Kernel(KernelCall),
+}
+
+/// A function of the host with the addresses of its arrays.
+pub struct KernelCall {
+    /// The address of each array, and whether the function writes it.
+    pub arrays: Vec<(u64, bool)>,
+    /// Puts the function on its stream, with these addresses in place of those of `arrays`. The second argument is the one of
+    /// [`Graph::launch`](crate::device::Graph::launch).
+    pub run: Box<dyn Fn(&[u64], &dyn Any) -> Result<()> + Send>,
+}
+
+impl Listing {
+    pub(in crate::device) fn of_this_thread() -> Listing {
+        Listing { thread: current().id(), listed: Mutex::default() }
+    }
+
+    pub(in crate::device) fn take(&self) -> Listed {
+        std::mem::take(&mut *lock(&self.listed))
+    }
+}
+
+impl Stream {
+    /// Begins to note that the stream is captured.
+    pub(in crate::device) fn begin_capture(&self, by: CaptureBy) -> Result<()> {
+        let mut notice = self.notice();
+        if notice.capture.is_some() || notice.reservation.is_some() || self.is_reserved() {
+            return Err(Error::unavailable(
+                "a capture of the stream",
+                "the stream is captured already",
+                "end that capture first, or capture another stream",
+            ));
+        }
+        notice.capture = Some(by);
+        self.tell(&notice);
+        Ok(())
+    }
+
+    pub(in crate::device) fn end_capture(&self) {
+        let mut notice = self.notice();
+        notice.capture = None;
+        self.tell(&notice);
+    }
+
+    /// How the stream is captured now, if it is.
+    #[inline]
+    fn capture(&self) -> Option<CaptureBy> {
+        if self.has_notice() { self.notice().capture.clone() } else { None }
+    }
+
+    /// The list to which this thread's operations are added, if any.
+    fn listing(&self) -> Option<Arc<Listing>> {
+        match self.capture()? {
+            CaptureBy::Listing(listing) if listing.thread == current().id() => Some(listing),
+            _ => None,
+        }
+    }
+
+    /// Whether this crate captures the stream into a graph of a scope.
+    #[doc(hidden)]
+    pub fn is_in_capture(&self) -> bool {
+        self.capture().is_some()
+    }
+
+    /// Refuses memory that the plan of a captured scope does not have.
+    pub(crate) fn refuse_in_capture(&self) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if matches!(self.capture(), Some(CaptureBy::Driver)) {
+            return Err(Error::unavailable(
+                "an array beside the plan of a captured scope",
+                "a graph has addresses for planned arrays only",
+                "let the error through: the captured scope then runs the block directly",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Adds an operation to the list of a capture. `make` is called only if there is one.
+    #[inline]
+    pub(super) fn list(&self, make: impl FnOnce() -> Operation) {
+        if self.has_notice() {
+            self.list_captured(make);
+        }
+    }
+
+    #[cold]
+    fn list_captured(&self, make: impl FnOnce() -> Operation) {
+        if let Some(listing) = self.listing() {
+            let operation = make();
+            lock(&listing.listed).operations.push(operation);
+        }
+    }
+
+    /// Adds a function of the host that was put on the stream.
+    #[doc(hidden)]
+    pub fn list_kernel(&self, make: impl FnOnce() -> KernelCall) {
+        self.list(|| Operation::Kernel(make()));
+    }
+
+    /// Notes that the stream has, or the host did, work that a list cannot have. The capture then gives no graph.
+    #[doc(hidden)]
+    #[inline]
+    pub fn note_gap(&self, what: &'static str) {
+        if self.has_notice()
+            && let Some(listing) = self.listing()
+        {
+            lock(&listing.listed).gap.get_or_insert(what);
+        }
+    }
+
+    /// Notes that somebody gets an address in this stream's memory, and uses it without notice.
+    pub(crate) fn note_unknown_work(&self) {
+        self.memory().note_unknown_work();
+        self.note_gap("work that uses the address of an array");
+    }
+}

@@ -1,0 +1,54 @@
+//! Entries whose work is captured: whether a plan served all of an entry, and the memory that a graph of it uses.
+
+use super::Planner;
+use crate::home::{Counter, Shared};
+use crate::record::ArenaId;
+
+/// The progress of an entry, to compare with a later one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    arena: Option<ArenaId>,
+    /// Allocations that the plans served.
+    served: u64,
+    /// Allocations that lists, rings and the range served.
+    beside: u64,
+}
+
+/// The memory of a scope's plans.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The first address.
+    pub address: u64,
+    /// The length in bytes.
+    pub bytes: u64,
+}
+
+impl Planner {
+    pub(crate) fn progress(&self, shared: &Shared) -> Progress {
+        let listed = shared.counters.get(Counter::Listed);
+        let beside = listed + shared.counters.get(Counter::Supplied) + self.carry.served();
+        Progress { arena: self.hot.arena, served: self.hot.cursor.served(), beside }
+    }
+
+    /// Whether the plans served all allocations since `before`, from one arena, and all of these arrays were dropped.
+    pub(crate) fn has_served_all_since(&self, before: Progress, shared: &Shared) -> bool {
+        let now = self.progress(shared);
+        let is_all_planned = now.beside == before.beside && (now.arena == before.arena || now.served == before.served);
+        is_all_planned && shared.lease.live() == 0
+    }
+
+    /// The memory of the plans on this stream, if there is any and nothing in it is alive.
+    pub(crate) fn idle_place(&self, shared: &Shared, stream: u64) -> Option<Place> {
+        let arena = self.arena.as_ref().filter(|arena| arena.stream.id() == stream)?;
+        let is_idle = shared.lease.live() == 0 && !shared.lease.is_lost();
+        is_idle.then_some(Place { address: self.hot.base, bytes: arena.bytes })
+    }
+
+    /// Notes that the entry launches a graph, and so allocates nothing. It teaches nothing.
+    pub(crate) fn skip(&mut self) {
+        self.entry.is_skipped = true;
+        self.learning.learner.is_recording = false;
+        self.learning.is_recording = false;
+        self.learning.learner.forget_entry();
+    }
+}

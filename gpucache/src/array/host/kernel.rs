@@ -1,0 +1,61 @@
+//! Work on a host's stream that can run again, so that captures record it.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::launch::{Arguments, sealed};
+use crate::array::uses::Launched;
+use crate::device::{Device, Host};
+use gpucache_engine::Result;
+use gpucache_engine::device::KernelCall;
+
+impl Host {
+    /// As [`launch`](Host::launch), for work that can run any number of times. So a [`CapturedScope`](crate::graph::CapturedScope) records
+    /// it, and runs it again with other arrays of the same sizes.
+    ///
+    /// # Errors
+    /// As for [`launch`](Host::launch).
+    ///
+    /// ```
+    /// use gpucache::prelude::*;
+    ///
+    /// let stream = Host::new_stream()?;
+    /// let input = Array::full(&stream, 1000, 3.0f32)?;
+    /// let mut output = Array::<f32, _>::zeros(&stream, 1000)?;
+    /// stream.launch_kernel((&input, &mut output), |(input, output)| {
+    ///     output.iter_mut().zip(input).for_each(|(y, x)| *y = x * x);
+    /// })?;
+    /// assert_eq!(output.to_vec()?, [9.0; 1000]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn launch_kernel<A: sealed::Lend + Arguments>(
+        &self,
+        mut arguments: A,
+        kernel: impl for<'a> Fn(A::Slices<'a>) + Send + Sync + 'static,
+    ) -> Result<()> {
+        if !self.stream_handle().is_in_capture() {
+            return self.launch(arguments, kernel);
+        }
+        let kernel = Arc::new(kernel);
+        let again = kernel.clone();
+        // SAFETY: these elements are never lent to work. They stand for the lengths of the arrays only.
+        let lengths = unsafe { arguments.elements(self) }?;
+        self.launch_listed(arguments, move |slices| kernel(slices))?;
+        let stream = self.clone();
+        self.stream_handle().list_kernel(|| {
+            let mut arrays = Vec::new();
+            A::addresses(&lengths, &mut arrays);
+            let run = move |addresses: &[u64], context: &dyn Any| {
+                let launched = context.downcast_ref::<Launched>().cloned().unwrap_or_default();
+                let elements = A::at(&lengths, &mut addresses.iter().copied());
+                let again = again.clone();
+                // The launch of the graph gives the work these elements at its turn, as `Graph::launch` requires of its caller.
+                stream.0.push(move || launched.settle(|| again(A::slices(elements))));
+                Ok(())
+            };
+            KernelCall { arrays, run: Box::new(run) }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! Arrays as inputs and outputs of captured scopes, and the outcome of a launch on the host.
+#![allow(unsafe_code)]
+
+use std::slice::{from_raw_parts_mut, from_ref};
+use std::sync::Arc;
+
+use super::extent::bytes_of;
+use super::{Array, Element};
+use crate::device::Device;
+use gpucache_engine::Result;
+use gpucache_engine::cache::Block;
+use gpucache_engine::record::Outcome;
+
+impl<T, D> Array<T, D> {
+    #[inline]
+    pub(crate) fn block(&self) -> &Block {
+        &self.block
+    }
+
+    #[inline]
+    pub(crate) fn block_mut(&mut self) -> &mut Block {
+        &mut self.block
+    }
+}
+
+impl<T: Element, D: Device> Array<T, D> {
+    /// An array for a copy that writes all of it before anybody reads it.
+    #[track_caller]
+    pub(crate) fn for_copy(device: &D, dims: &[usize]) -> Result<Self> {
+        Self::allocate(device, dims)
+    }
+
+    /// The bytes of all elements.
+    pub(crate) fn contents(&self) -> Result<Vec<u8>> {
+        self.block.stream().check()?;
+        let (mut bytes, len) = (Vec::<u8>::with_capacity(self.byte_len()), self.byte_len());
+        // SAFETY: the vector has room for `len` bytes, which need not be initialized. `read` writes all of them, since the block has as
+        // many. Each byte of an element is initialized (the contract of `Element`).
+        unsafe {
+            self.block.read(from_raw_parts_mut(bytes.as_mut_ptr().cast(), len))?;
+            bytes.set_len(len);
+        }
+        Ok(bytes)
+    }
+}
+
+/// Whether two values have the same bytes.
+pub(crate) fn is_same<T: Element>(one: &T, other: &T) -> bool {
+    bytes_of(from_ref(one)) == bytes_of(from_ref(other))
+}
+
+/// A launch of a graph on a stream of the host: the outcomes of the work that wrote its inputs, and its own.
+#[derive(Clone, Default)]
+pub(crate) struct Launched {
+    pub(crate) before: Arc<Vec<Arc<Outcome>>>,
+    pub(crate) outcome: Arc<Outcome>,
+}
+
+impl Launched {
+    /// Runs one function of the graph, unless an earlier one failed, or the work that wrote an input.
+    pub(crate) fn settle(&self, work: impl FnOnce()) {
+        self.outcome.settle(|| {
+            self.outcome.check()?;
+            self.before.iter().try_for_each(|before| before.check())?;
+            work();
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,73 @@
+//! The debug mode: does the work by the graph and directly, and compares the results.
+
+use std::hash::Hash;
+
+use super::CapturedScope;
+use super::inputs::Inputs;
+use super::outputs::Outputs;
+use super::run::Block;
+use super::visitor::{Act, Visitor};
+use crate::device::Device;
+use gpucache_engine::{Error, Result};
+
+impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
+    /// Runs the graph, if there is one, and the block. Returns the results of the block.
+    #[cold]
+    pub(super) fn run_compared<I, R, E, F>(&mut self, key: &K, mut inputs: I, mut block: Block<'_, F>) -> Result<R, E>
+    where
+        I: Inputs<D>,
+        R: Outputs<D>,
+        E: From<Error>,
+        F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
+    {
+        let before = self.saved(&mut inputs)?;
+        let Some(by_graph) = self.run_graph::<I, R>(key, &mut inputs) else {
+            return self.run_block(key, &mut inputs, &mut block);
+        };
+        let graph = (contents(&by_graph)?, self.saved(&mut inputs)?);
+        drop(by_graph);
+        self.restore(&mut inputs, before)?;
+        let directly = self.run_directly(key, &mut inputs, &mut block)?;
+        let direct = (contents(&directly)?, self.saved(&mut inputs)?);
+        match difference(&graph.0, &direct.0, "output").or_else(|| difference(&graph.1, &direct.1, "written input")) {
+            None => Ok(directly),
+            Some(what) => Err(differs(&self.name, &what).into()),
+        }
+    }
+
+    /// The contents of all inputs that are written.
+    fn saved<I: Inputs<D>>(&self, inputs: &mut I) -> Result<Vec<Vec<u8>>> {
+        let mut contents = Vec::new();
+        let mut visitor = Visitor::new(&self.device, Act::Save(&mut contents));
+        inputs.visit(&mut visitor);
+        visitor.end().map(|()| contents)
+    }
+
+    fn restore<I: Inputs<D>>(&self, inputs: &mut I, contents: Vec<Vec<u8>>) -> Result<()> {
+        let mut contents = contents.into_iter();
+        let mut visitor = Visitor::new(&self.device, Act::Restore(&mut contents));
+        inputs.visit(&mut visitor);
+        visitor.end()
+    }
+}
+
+fn contents<R: Outputs<D>, D: Device>(outputs: &R) -> Result<Vec<Vec<u8>>> {
+    let mut contents = Vec::new();
+    outputs.contents(&mut contents).map(|()| contents)
+}
+
+/// The first place where the contents differ.
+fn difference(graph: &[Vec<u8>], direct: &[Vec<u8>], kind: &str) -> Option<String> {
+    graph.iter().zip(direct).enumerate().find_map(|(number, (one, other))| {
+        let byte = one.iter().zip(other).position(|(one, other)| one != other)?;
+        Some(format!("{kind} {number} differs from byte {byte} on"))
+    })
+}
+
+fn differs(name: &str, what: &str) -> Error {
+    Error::unavailable(
+        format_args!("the result of the graph of `{name}`"),
+        format_args!("a direct run gave another one: {what}"),
+        "pass numbers that change in a `Scalar`, and use another key for other work",
+    )
+}

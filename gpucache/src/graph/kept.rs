@@ -1,0 +1,157 @@
+//! The graphs of a captured scope by key, bounded in number and bytes. The least recently used one goes first.
+
+use std::any::Any;
+use std::hash::Hash;
+
+use hashbrown::HashMap;
+
+use super::slots::Slots;
+use super::visitor::Operand;
+use gpucache_engine::cache::Place;
+use gpucache_engine::device::Graph;
+
+/// So many keys without a graph are remembered for each graph, and for none. Such a key takes some hundred bytes of the host.
+const KEYS_FOR_A_GRAPH: usize = 16;
+
+/// What is known of each key.
+pub(super) struct Kept<K> {
+    keys: HashMap<K, Known>,
+    clock: u64,
+    pub(super) most_graphs: usize,
+    pub(super) most_bytes: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Known {
+    used: u64,
+    pub(super) launchable: Option<Launchable>,
+    /// The shapes of the outputs, as the last direct run returned them.
+    pub(super) like: Option<Box<dyn Any + Send>>,
+    pub(super) tries: Tries,
+}
+
+/// When the block of a key is captured.
+#[derive(Default)]
+pub(super) struct Tries {
+    /// Whether the plan served all of the last direct run.
+    pub(super) is_planned: bool,
+    /// How many runs to wait for before the next try.
+    wait: u32,
+    /// Captures in a row that gave no graph, or one that was never launched.
+    failed: u32,
+    is_unused: bool,
+}
+
+/// A graph with all that it depends on.
+pub(super) struct Launchable {
+    pub(super) graph: Graph,
+    pub(super) slots: Slots,
+    /// The memory of the scope's plans, and the scope's cache on the thread that captured.
+    pub(super) place: Option<Place>,
+    pub(super) cache: usize,
+    /// The inputs, and behind them the outputs.
+    pub(super) operands: Vec<Operand>,
+    pub(super) inputs: usize,
+}
+
+/// The longest wait after failed captures: a capture costs as much host time as some direct runs.
+const LONGEST_WAIT: u32 = 1 << 10;
+
+impl Tries {
+    /// Whether to capture in this run. Counts the run.
+    pub(super) fn is_due(&mut self) -> bool {
+        if std::mem::take(&mut self.is_unused) {
+            self.note_failure();
+        }
+        let is_due = self.is_planned && self.wait == 0;
+        self.wait = self.wait.saturating_sub(1);
+        is_due
+    }
+
+    /// Notes a capture that gave no graph. The next one follows after twice as many runs.
+    pub(super) fn note_failure(&mut self) {
+        self.wait = (1u32 << self.failed.min(30)).min(LONGEST_WAIT);
+        self.failed += 1;
+    }
+
+    /// Notes a capture that gave a graph.
+    pub(super) fn note_success(&mut self) {
+        (self.wait, self.is_unused) = (0, true);
+    }
+
+    #[inline]
+    pub(super) fn note_launch(&mut self) {
+        (self.failed, self.is_unused) = (0, false);
+    }
+}
+
+impl<K: Hash + Eq + Clone> Kept<K> {
+    pub(super) fn new() -> Kept<K> {
+        Kept { keys: HashMap::new(), clock: 0, most_graphs: usize::MAX, most_bytes: u64::MAX }
+    }
+
+    /// What is known of `key`, which is used now.
+    #[inline]
+    pub(super) fn of(&mut self, key: &K) -> &mut Known {
+        self.clock += 1;
+        if !self.keys.contains_key(key) {
+            self.forget_old_keys();
+        }
+        let clock = self.clock;
+        let known = self.keys.entry_ref(key).or_default();
+        known.used = clock;
+        known
+    }
+
+    /// Forgets keys without a graph that were not used lately, if there are too many.
+    #[cold]
+    fn forget_old_keys(&mut self) {
+        if self.keys.len() <= KEYS_FOR_A_GRAPH * (1 + self.graphs().min(1 << 20)) {
+            return;
+        }
+        let mut used: Vec<u64> = self.keys.values().map(|known| known.used).collect();
+        used.sort_unstable();
+        let median = used[used.len() / 2];
+        self.keys.retain(|_, known| known.launchable.is_some() || known.used > median);
+    }
+
+    pub(super) fn graphs(&self) -> usize {
+        self.keys.values().filter(|known| known.launchable.is_some()).count()
+    }
+
+    /// The memory of the device that the graphs take, beside that of their arrays.
+    pub(super) fn bytes(&self) -> u64 {
+        self.keys.values().filter_map(|known| known.launchable.as_ref()).map(|known| known.graph.bytes()).sum()
+    }
+
+    /// Drops graphs of other keys, so that there is room for one of `key`. Returns how many.
+    pub(super) fn make_room(&mut self, key: &K) -> u64 {
+        let mut dropped = 0;
+        while self.graphs() + usize::from(!self.has_graph(key)) > self.most_graphs || self.bytes() > self.most_bytes {
+            if !self.drop_oldest(Some(key)) {
+                break;
+            }
+            dropped += 1;
+        }
+        dropped
+    }
+
+    fn has_graph(&self, key: &K) -> bool {
+        self.keys.get(key).is_some_and(|known| known.launchable.is_some())
+    }
+
+    /// Drops the graph that was used least recently, but not that of `except`.
+    pub(super) fn drop_oldest(&mut self, except: Option<&K>) -> bool {
+        let others = self.keys.iter_mut().filter(|(key, known)| known.launchable.is_some() && Some(*key) != except);
+        let oldest = others.min_by_key(|(_, known)| known.used);
+        oldest.map(|(_, known)| known.launchable = None).is_some()
+    }
+
+    pub(super) fn remove(&mut self, key: &K) -> bool {
+        self.keys.remove(key).is_some()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+    }
+}

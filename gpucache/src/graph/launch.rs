@@ -1,0 +1,121 @@
+//! A run by a graph: nothing of the block runs.
+#![allow(unsafe_code)]
+
+use super::inputs::Inputs;
+use super::kept::{Known, Launchable};
+use super::outputs::Outputs;
+use super::run::{Run, id};
+use super::visitor::{Act, Operand, Seen, Visitor};
+use crate::array::uses::Launched;
+use crate::device::Device;
+use gpucache_engine::Result;
+use gpucache_engine::cache::Cache;
+
+impl<D: Device> Run<'_, D> {
+    /// Launches the graph, if the arrays and the memory are as it needs them. A graph that failed is dropped.
+    pub(super) fn launch<I: Inputs<D>, R: Outputs<D>>(
+        &mut self,
+        known: &mut Known,
+        inputs: &mut I,
+        seen: &mut Seen,
+        changes: &mut Vec<(usize, u64)>,
+    ) -> Option<R> {
+        let Known { launchable: place, like, .. } = &mut *known;
+        let launchable = place.as_mut()?;
+        let like: &R::Like = like.as_ref()?.downcast_ref()?;
+        if !self.fits(launchable, inputs, seen) {
+            return None;
+        }
+        let mut outputs: R = {
+            let _scope = self.scope_of_outputs();
+            R::allocate(self.device, like).ok()?
+        };
+        outputs.operands(&mut seen.arrays);
+        let launched = self.move_operands(launchable, &seen.arrays, changes).and_then(|is_possible| {
+            if is_possible { self.put_on_stream(launchable, seen) } else { Ok(None) }
+        });
+        match launched {
+            Ok(launched) => self.expect(launched?, inputs, &mut outputs),
+            Err(_) => {
+                *place = None;
+                return None;
+            }
+        }
+        known.tries.note_launch();
+        Some(outputs)
+    }
+
+    /// Whether the inputs are like those of the graph. Orders the launch with their other uses.
+    #[inline]
+    fn fits<I: Inputs<D>>(&self, launchable: &Launchable, inputs: &mut I, seen: &mut Seen) -> bool {
+        seen.clear();
+        let mut visitor = Visitor::new(self.device, Act::Order(seen));
+        inputs.visit(&mut visitor);
+        let is_ordered = visitor.end().is_ok() && !seen.is_apart;
+        let known = &launchable.operands[..launchable.inputs];
+        is_ordered && known.len() == seen.arrays.len() && known.iter().zip(&seen.arrays).all(|(one, other)| one.is_like(other))
+    }
+
+    /// Replaces the addresses of operands that moved. Returns false if it is not known where they are.
+    #[inline]
+    fn move_operands(
+        &mut self,
+        launchable: &mut Launchable,
+        now: &[Operand],
+        changes: &mut Vec<(usize, u64)>,
+    ) -> Result<bool> {
+        if launchable.operands == now {
+            return Ok(true);
+        }
+        changes.clear();
+        let is_like = launchable.operands.len() == now.len();
+        if !is_like || !launchable.slots.changes(&launchable.operands, now, changes) {
+            return Ok(false);
+        }
+        launchable.graph.set(changes)?;
+        launchable.slots.changed(changes);
+        launchable.operands.copy_from_slice(now);
+        self.stats.moved += 1;
+        Ok(true)
+    }
+
+    /// Launches the graph while the memory of the plans cannot be taken away. `None` if it was taken away, or moved.
+    #[inline]
+    fn put_on_stream(&self, launchable: &Launchable, seen: &Seen) -> Result<Option<Launched>> {
+        let (_inside, cache) = self.enter();
+        let Some(cache) = cache.filter(|cache| id(cache) == launchable.cache) else { return Ok(None) };
+        self.launch_in(cache, launchable, seen)
+    }
+
+    /// As [`put_on_stream`](Run::put_on_stream), inside the scope.
+    pub(super) fn launch_in(&self, cache: &'static Cache, launchable: &Launchable, seen: &Seen) -> Result<Option<Launched>> {
+        let stream = self.device.stream_handle();
+        // Only streams of the host have outcomes of work.
+        let launched = if stream.can_capture() { None } else { Some(seen.launched()) };
+        let context: &dyn std::any::Any = match &launched {
+            Some(launched) => launched,
+            None => &(),
+        };
+        let done = cache.launch_in(stream, launchable.place, || {
+            // SAFETY: the addresses of the work lie in three kinds of memory. (1) The inputs: they are borrowed, at the addresses that the
+            // graph has, and their other uses are ordered with this stream. The graph writes only those that are borrowed exclusively;
+            // `check` looked for that, or the caller of `run_unchecked` promises it. (2) The outputs: they are new, on this stream. (3) The
+            // memory of the scope's plans: `launch_in` runs this while the memory is there, nothing in it is alive, and nobody can
+            // take it; afterwards the range hands it on behind this work. Other memory was refused by `check`, or the caller of
+            // `run_unchecked` promises that it stays.
+            unsafe { launchable.graph.launch(context) }
+        });
+        match done {
+            Some(done) => done.map(|()| Some(launched.unwrap_or_default())),
+            None => Ok(None),
+        }
+    }
+
+    /// Stores the outcome of the launch in the arrays that it writes, on a stream of the host.
+    pub(super) fn expect<I: Inputs<D>, R: Outputs<D>>(&self, launched: Launched, inputs: &mut I, outputs: &mut R) {
+        if !self.device.stream_handle().can_capture() {
+            inputs.visit(&mut Visitor::new(self.device, Act::Expect(&launched.outcome)));
+            outputs.expect(&launched.outcome);
+        }
+    }
+}

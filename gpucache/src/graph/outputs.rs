@@ -1,0 +1,169 @@
+//! The outputs of a captured scope: arrays that its block returns.
+
+use super::visitor::Operand;
+use crate::array::{Array, Element};
+use crate::device::Device;
+use gpucache_engine::Result;
+
+/// The arrays that the block of a [`CapturedScope`](super::CapturedScope) returns: an [`Array`], a tuple of up to eight outputs, a `Vec`,
+/// an `Option`, or nothing: `()`.
+///
+/// The graph copies each of them from the scope's memory to an ordinary array. To avoid the copy, write into an input.
+pub trait Outputs<D: Device>: sealed::Out<D> {}
+
+impl<R: sealed::Out<D>, D: Device> Outputs<D> for R {}
+
+pub(super) mod sealed {
+    use super::{Operand, Result};
+
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be returned from the block of a captured scope: return arrays of its device, or tuples, a `Vec` or \
+            an `Option` of arrays"
+    )]
+    pub trait Out<D>: Sized {
+        /// The shapes of the arrays.
+        type Like: Clone + PartialEq + Send + 'static;
+
+        fn like(&self) -> Self::Like;
+
+        /// Makes arrays of these shapes, for [`copy_from`](Out::copy_from).
+        fn allocate(device: &D, like: &Self::Like) -> Result<Self>;
+
+        /// Copies arrays of the same shapes.
+        fn copy_from(&mut self, from: &Self) -> Result<()>;
+
+        fn operands(&self, into: &mut Vec<Operand>);
+
+        /// The contents of all arrays.
+        fn contents(&self, into: &mut Vec<Vec<u8>>) -> Result<()>;
+
+        /// Stores the outcome of the launch that writes the arrays.
+        fn expect(&mut self, outcome: &std::sync::Arc<gpucache_engine::record::Outcome>);
+    }
+}
+
+impl<T: Element, D: Device> sealed::Out<D> for Array<T, D> {
+    type Like = Vec<usize>;
+
+    fn like(&self) -> Vec<usize> {
+        self.shape().to_vec()
+    }
+
+    fn allocate(device: &D, like: &Vec<usize>) -> Result<Self> {
+        Array::for_copy(device, like)
+    }
+
+    fn copy_from(&mut self, from: &Self) -> Result<()> {
+        self.block_mut().copy_from(from.block())
+    }
+
+    fn operands(&self, into: &mut Vec<Operand>) {
+        let block = self.block();
+        into.push(Operand { address: block.address(), bytes: block.bytes() as u64, is_written: true });
+    }
+
+    fn contents(&self, into: &mut Vec<Vec<u8>>) -> Result<()> {
+        into.push(Array::contents(self)?);
+        Ok(())
+    }
+
+    fn expect(&mut self, outcome: &std::sync::Arc<gpucache_engine::record::Outcome>) {
+        self.block_mut().set_outcome(Some(outcome.clone()));
+    }
+}
+
+impl<R: sealed::Out<D>, D> sealed::Out<D> for Vec<R> {
+    type Like = Vec<R::Like>;
+
+    fn like(&self) -> Self::Like {
+        self.iter().map(R::like).collect()
+    }
+
+    fn allocate(device: &D, like: &Self::Like) -> Result<Self> {
+        like.iter().map(|like| R::allocate(device, like)).collect()
+    }
+
+    fn copy_from(&mut self, from: &Self) -> Result<()> {
+        self.iter_mut().zip(from).try_for_each(|(to, from)| to.copy_from(from))
+    }
+
+    fn operands(&self, into: &mut Vec<Operand>) {
+        self.iter().for_each(|each| each.operands(into));
+    }
+
+    fn contents(&self, into: &mut Vec<Vec<u8>>) -> Result<()> {
+        self.iter().try_for_each(|each| each.contents(into))
+    }
+
+    fn expect(&mut self, outcome: &std::sync::Arc<gpucache_engine::record::Outcome>) {
+        self.iter_mut().for_each(|each| each.expect(outcome));
+    }
+}
+
+impl<R: sealed::Out<D>, D> sealed::Out<D> for Option<R> {
+    type Like = Option<R::Like>;
+
+    fn like(&self) -> Self::Like {
+        self.as_ref().map(R::like)
+    }
+
+    fn allocate(device: &D, like: &Self::Like) -> Result<Self> {
+        like.as_ref().map(|like| R::allocate(device, like)).transpose()
+    }
+
+    fn copy_from(&mut self, from: &Self) -> Result<()> {
+        self.iter_mut().zip(from).try_for_each(|(to, from)| to.copy_from(from))
+    }
+
+    fn operands(&self, into: &mut Vec<Operand>) {
+        self.iter().for_each(|each| each.operands(into));
+    }
+
+    fn contents(&self, into: &mut Vec<Vec<u8>>) -> Result<()> {
+        self.iter().try_for_each(|each| each.contents(into))
+    }
+
+    fn expect(&mut self, outcome: &std::sync::Arc<gpucache_engine::record::Outcome>) {
+        self.iter_mut().for_each(|each| each.expect(outcome));
+    }
+}
+
+macro_rules! tuples {
+    ($($($name:ident $place:tt)*;)*) => {
+        $(#[allow(unused_variables, clippy::unused_unit)]
+        impl<$($name: sealed::Out<D>,)* D> sealed::Out<D> for ($($name,)*) {
+            type Like = ($($name::Like,)*);
+
+            fn like(&self) -> Self::Like {
+                ($(self.$place.like(),)*)
+            }
+
+            fn allocate(device: &D, like: &Self::Like) -> Result<Self> {
+                Ok(($($name::allocate(device, &like.$place)?,)*))
+            }
+
+            fn copy_from(&mut self, from: &Self) -> Result<()> {
+                $(self.$place.copy_from(&from.$place)?;)*
+                Ok(())
+            }
+
+            fn operands(&self, into: &mut Vec<Operand>) {
+                $(self.$place.operands(into);)*
+            }
+
+            fn contents(&self, into: &mut Vec<Vec<u8>>) -> Result<()> {
+                $(self.$place.contents(into)?;)*
+                Ok(())
+            }
+
+            fn expect(&mut self, outcome: &std::sync::Arc<gpucache_engine::record::Outcome>) {
+                $(self.$place.expect(outcome);)*
+            }
+        })*
+    };
+}
+
+tuples! {
+    ; A 0; A 0 B 1; A 0 B 1 C 2; A 0 B 1 C 2 E 3; A 0 B 1 C 2 E 3 F 4; A 0 B 1 C 2 E 3 F 4 G 5;
+    A 0 B 1 C 2 E 3 F 4 G 5 H 6; A 0 B 1 C 2 E 3 F 4 G 5 H 6 I 7;
+}

@@ -1,0 +1,239 @@
+//! The handle of a captured scope.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::hash::Hash;
+use std::panic::Location;
+
+use super::inputs::Inputs;
+use super::kept::Kept;
+use super::outputs::Outputs;
+use super::run::{Block, Run};
+use super::stats::GraphStats;
+use super::visitor::Seen;
+use crate::device::Device;
+use gpucache_engine::Error;
+
+/// A scope whose block is captured into graphs, one for each key.
+///
+/// **The graph does not repeat the host code of the block.** A number that the block computes, a branch that it takes and a value that it
+/// prints stay as they were at the capture. Pass changing numbers in a [`Scalar`](super::Scalar), and give work with other kernels or
+/// sizes a key of its own.
+///
+/// - **Inputs.** Every array that the block uses and does not allocate is an input. If an input lies at another address than before, the
+///   address is replaced in the graph. The first time, the block is captured again to find the places. An array that the block uses and that
+///   is no input prevents the graph ([`GraphStats::last_refusal`]).
+/// - **Outputs.** The block returns arrays. The graph copies them to ordinary arrays of the scope around the run, which live as long as
+///   you keep them. Outside of all scopes they come from the scope `NAME, outputs`.
+/// - **Memory.** All other arrays of the block have to be dropped in it. They lie in the memory of the scope's plan, which all graphs of
+///   this name share.
+/// - **Scopes inside the block** are parts of the captured scope.
+/// - **Errors.** If a capture fails, the block runs directly. So a block may run twice in a run, the first time without effect on the
+///   device.
+///
+/// On CUDA the stream must be one of `context.new_stream()`, on the host one of [`Host::new_stream`](crate::device::Host::new_stream)
+/// with work of [`Host::launch_kernel`](crate::device::Host::launch_kernel). On other streams each run is direct.
+///
+/// ```
+/// use gpucache::{graph::CapturedScope, prelude::*};
+///
+/// let host = Host::new_stream()?;
+/// let mut state = Array::full(&host, 4, 1u32)?;
+/// let mut double = CapturedScope::new(&host, "double");
+/// for _ in 0..10 {
+///     double.run((), &mut state, |state| {
+///         host.launch_kernel(state, |state| state.iter_mut().for_each(|x| *x *= 2))
+///     })?;
+/// }
+/// assert_eq!(state.to_vec()?, [1024; 4]);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub struct CapturedScope<K, D> {
+    pub(super) device: D,
+    pub(super) name: String,
+    /// The scope of outputs outside of all scopes.
+    pub(super) outputs: String,
+    pub(super) site: &'static Location<'static>,
+    pub(super) kept: Kept<K>,
+    pub(super) stats: GraphStats,
+    pub(super) compares: bool,
+    /// Memory for the arrays of a run.
+    pub(super) seen: Seen,
+    pub(super) changes: Vec<(usize, u64)>,
+}
+
+impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
+    /// The captured scope `name` on the stream of `device`. It has no graph yet.
+    #[track_caller]
+    pub fn new(device: &D, name: &str) -> CapturedScope<K, D> {
+        CapturedScope {
+            device: device.clone(),
+            name: name.to_owned(),
+            outputs: format!("{name}, outputs"),
+            site: Location::caller(),
+            kept: Kept::new(),
+            stats: GraphStats::default(),
+            compares: false,
+            seen: Seen::default(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// Keeps at most `graphs` graphs. The least recently used one is dropped for a new one.
+    #[must_use]
+    pub fn max_graphs(mut self, graphs: usize) -> Self {
+        self.kept.most_graphs = graphs;
+        self
+    }
+
+    /// Drops the least recently used graphs while the graphs themselves take more than `bytes` bytes of the device.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.kept.most_bytes = bytes;
+        self
+    }
+
+    /// Debug mode: each run with a graph also runs the block directly, and compares all outputs and written inputs. It waits for both.
+    #[must_use]
+    pub fn compare(mut self, compares: bool) -> Self {
+        self.compares = compares;
+        self
+    }
+
+    /// Does the work of `block`: by the graph of `key` if there is one, otherwise by a call of `block`.
+    ///
+    /// # Errors
+    /// Errors of `block`; out of memory for the outputs; a failure of the device. In debug mode,
+    /// [`is_unavailable`](Error::is_unavailable) if the graph gave another result.
+    pub fn run<I, R, E>(
+        &mut self,
+        key: K,
+        inputs: I,
+        mut block: impl for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
+    ) -> Result<R, E>
+    where
+        I: Inputs<D>,
+        R: Outputs<D>,
+        E: From<Error>,
+    {
+        self.run_any(&key, inputs, Block { run: &mut block, is_checked: true })
+    }
+
+    /// As [`run`](CapturedScope::run), but the block may use memory that is no input, such as tensors of other crates and workspaces of
+    /// libraries.
+    ///
+    /// # Errors
+    /// As for [`run`](CapturedScope::run).
+    ///
+    /// # Safety
+    /// All memory that the block uses, and that it neither allocates in a scope nor gets as an input, stays allocated and at its place
+    /// until the key is removed or this value is dropped. Work on other streams that uses this memory is ordered by the caller.
+    pub unsafe fn run_unchecked<I, R, E>(
+        &mut self,
+        key: K,
+        inputs: I,
+        mut block: impl for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
+    ) -> Result<R, E>
+    where
+        I: Inputs<D>,
+        R: Outputs<D>,
+        E: From<Error>,
+    {
+        self.run_any(&key, inputs, Block { run: &mut block, is_checked: false })
+    }
+
+    fn run_any<I, R, E, F>(&mut self, key: &K, mut inputs: I, mut block: Block<'_, F>) -> Result<R, E>
+    where
+        I: Inputs<D>,
+        R: Outputs<D>,
+        E: From<Error>,
+        F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
+    {
+        if Run::is_part_of_another(&self.device) {
+            return (block.run)(inputs.lend());
+        }
+        if self.compares {
+            return self.run_compared(key, inputs, block);
+        }
+        if let Some(done) = self.run_graph(key, &mut inputs) {
+            return Ok(done);
+        }
+        self.run_block(key, &mut inputs, &mut block)
+    }
+
+    /// Does the work by the graph of `key`, if it can.
+    #[inline]
+    pub(super) fn run_graph<I: Inputs<D>, R: Outputs<D>>(&mut self, key: &K, inputs: &mut I) -> Option<R> {
+        let known = self.kept.of(key);
+        known.launchable.as_ref()?;
+        let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
+        let done = run.launch(known, inputs, &mut self.seen, &mut self.changes)?;
+        self.stats.launches += 1;
+        Some(done)
+    }
+
+    /// Does the work by a call of the block, captured or not.
+    #[cold]
+    pub(super) fn run_block<I, R, E, F>(
+        &mut self,
+        key: &K,
+        inputs: &mut I,
+        block: &mut Block<'_, F>,
+    ) -> Result<R, E>
+    where
+        I: Inputs<D>,
+        R: Outputs<D>,
+        E: From<Error>,
+        F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
+    {
+        let captures = self.kept.of(key).tries.is_due();
+        if captures {
+            self.stats.evicted += self.kept.make_room(key);
+        }
+        let known = self.kept.of(key);
+        let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
+        if captures && let Some(done) = run.capture(known, inputs, block, &mut self.seen) {
+            self.stats.evicted += self.kept.make_room(key);
+            return done;
+        }
+        self.run_directly(key, inputs, block)
+    }
+
+    /// Does the work by a call of the block that is not captured.
+    pub(super) fn run_directly<I, R, E, F>(
+        &mut self,
+        key: &K,
+        inputs: &mut I,
+        block: &mut Block<'_, F>,
+    ) -> Result<R, E>
+    where
+        I: Inputs<D>,
+        R: Outputs<D>,
+        E: From<Error>,
+        F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
+    {
+        let known = self.kept.of(key);
+        Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats).direct(known, inputs, block)
+    }
+
+    /// Drops the graph of `key`, and all that is known of the key. Returns whether the key was known.
+    pub fn remove(&mut self, key: &K) -> bool {
+        self.kept.remove(key)
+    }
+
+    /// Drops all graphs.
+    pub fn clear(&mut self) {
+        self.kept.clear();
+    }
+
+    /// What the captured scope did so far, and what it holds.
+    pub fn stats(&self) -> GraphStats {
+        GraphStats { graphs: self.kept.graphs(), executable_bytes: self.kept.bytes(), ..self.stats.clone() }
+    }
+}
+
+impl<K: Hash + Eq + Clone, D: Device> fmt::Debug for CapturedScope<K, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "captured scope `{}` on {:?}: {}", self.name, self.device, self.stats())
+    }
+}

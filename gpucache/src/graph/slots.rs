@@ -1,0 +1,167 @@
+//! Where the addresses of operands are in captured work, found by comparing captures.
+//!
+//! A word that lies in an operand is that operand's, if no other one has the address. On a GPU an argument of a kernel may also be a number
+//! that looks like an address. So such a word is *sure* only once two captures with the operand at two addresses agreed on it.
+
+use super::visitor::Operand;
+use gpucache_engine::device::Word;
+
+/// The words of a capture.
+#[derive(Debug, Default)]
+pub(super) struct Slots(Vec<Slot>);
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    value: u64,
+    owner: Owner,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// No operand has the address.
+    Nobody,
+    /// The operand with this number; `is_sure` if it certainly is its address.
+    Operand { number: u32, is_sure: bool },
+    /// Several operands have the address.
+    Several,
+    /// It changed although no operand moved there.
+    Changing,
+}
+
+impl Slots {
+    /// The words of a first capture.
+    pub(super) fn of(words: &[Word], operands: &[Operand]) -> Slots {
+        let slot = |word: &Word| {
+            let mut owners = (0..).zip(operands).filter(|(_, operand)| operand.contains(word.value));
+            let owner = match (owners.next(), owners.next()) {
+                (None, _) => Owner::Nobody,
+                (Some((number, _)), None) => Owner::Operand { number, is_sure: word.is_address },
+                (Some(_), Some(_)) => Owner::Several,
+            };
+            Slot { value: word.value, owner }
+        };
+        Slots(words.iter().map(slot).collect())
+    }
+
+    /// The words of another capture of the same work, with what both captures tell.
+    pub(super) fn compared(&self, before: &[Operand], words: &[Word], now: &[Operand]) -> Slots {
+        let is_alike = self.0.len() == words.len() && before.len() == now.len();
+        if !is_alike {
+            return Slots::of(words, now);
+        }
+        let slot = |(old, word): (&Slot, &Word)| {
+            let moved = |(one, other): (&Operand, &Operand)| {
+                let offset = old.value.wrapping_sub(one.address);
+                one.contains(old.value) && word.value == other.address.wrapping_add(offset)
+            };
+            let mut owners = (0..).zip(before.iter().zip(now)).filter(|(_, pair)| moved(*pair));
+            let owner = match (owners.next(), owners.next()) {
+                (Some((number, (one, other))), None) => {
+                    let was_sure = matches!(old.owner, Owner::Operand { number: known, is_sure: true } if known == number);
+                    Owner::Operand { number, is_sure: was_sure || word.is_address || one.address != other.address }
+                }
+                (Some(_), Some(_)) => Owner::Several,
+                (None, _) if old.value == word.value => Owner::Nobody,
+                (None, _) => Owner::Changing,
+            };
+            Slot { value: word.value, owner }
+        };
+        Slots(self.0.iter().zip(words).map(slot).collect())
+    }
+
+    /// Adds the words to change if the operands move from `before` to `now`. Returns false if that is not known for sure. Nothing is
+    /// noted yet: see [`changed`](Slots::changed).
+    pub(super) fn changes(&self, before: &[Operand], now: &[Operand], into: &mut Vec<(usize, u64)>) -> bool {
+        for (place, slot) in self.0.iter().enumerate() {
+            match slot.owner {
+                Owner::Nobody => {}
+                Owner::Changing => return false,
+                Owner::Several => {
+                    let mut owners = before.iter().zip(now).filter(|(one, _)| one.contains(slot.value));
+                    if owners.any(|(one, other)| one.address != other.address) {
+                        return false;
+                    }
+                }
+                Owner::Operand { number, is_sure } => {
+                    let (one, other) = (&before[number as usize], &now[number as usize]);
+                    if one.address != other.address {
+                        if !is_sure {
+                            return false;
+                        }
+                        into.push((place, other.address.wrapping_add(slot.value.wrapping_sub(one.address))));
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// The slots of work that has other words too: any move of an operand needs another capture.
+    pub(super) fn unknown(self) -> Slots {
+        Slots(vec![Slot { value: 0, owner: Owner::Changing }])
+    }
+
+    /// Notes that these words were changed.
+    pub(super) fn changed(&mut self, changes: &[(usize, u64)]) {
+        changes.iter().for_each(|&(place, value)| self.0[place].value = value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operand(address: u64) -> Operand {
+        Operand { address, bytes: 100, is_written: false }
+    }
+
+    fn words(values: &[u64], is_address: bool) -> Vec<Word> {
+        values.iter().map(|&value| Word { value, is_address, is_written: false }).collect()
+    }
+
+    fn changes(slots: &Slots, before: &[Operand], now: &[Operand]) -> Option<Vec<(usize, u64)>> {
+        let mut changes = Vec::new();
+        slots.changes(before, now, &mut changes).then_some(changes)
+    }
+
+    #[test]
+    fn a_word_that_may_be_a_number_is_sure_after_a_second_capture() {
+        let (one, other, third) = ([operand(1000)], [operand(5000)], [operand(9000)]);
+        let slots = Slots::of(&words(&[7, 1004], false), &one);
+        assert_eq!(changes(&slots, &one, &one), Some(Vec::new()));
+        assert_eq!(changes(&slots, &one, &other), None);
+        let slots = slots.compared(&one, &words(&[7, 5004], false), &other);
+        assert_eq!(changes(&slots, &other, &third), Some(vec![(1, 9004)]));
+    }
+
+    #[test]
+    fn a_number_that_looks_like_an_address_stays() {
+        let (one, other, third) = ([operand(1000)], [operand(5000)], [operand(9000)]);
+        let slots = Slots::of(&words(&[1000, 1050], false), &one);
+        let slots = slots.compared(&one, &words(&[5000, 1050], false), &other);
+        assert_eq!(changes(&slots, &other, &third), Some(vec![(0, 9000)]));
+    }
+
+    #[test]
+    fn addresses_are_sure_at_once() {
+        let (one, other) = ([operand(1000), operand(2000)], [operand(2000), operand(1000)]);
+        let slots = Slots::of(&words(&[1001, 2002, 40], true), &one);
+        assert_eq!(changes(&slots, &one, &other), Some(vec![(0, 2001), (1, 1002)]));
+    }
+
+    #[test]
+    fn one_array_twice_is_told_apart_once_the_two_differ() {
+        let (same, apart) = ([operand(1000), operand(1000)], [operand(1000), operand(3000)]);
+        let slots = Slots::of(&words(&[1000, 1008], true), &same);
+        assert_eq!(changes(&slots, &same, &apart), None);
+        let slots = slots.compared(&same, &words(&[3000, 1008], true), &apart);
+        assert_eq!(changes(&slots, &apart, &[operand(0), operand(50)]), Some(vec![(0, 50), (1, 8)]));
+    }
+
+    #[test]
+    fn work_with_numbers_that_change_is_captured_anew() {
+        let (one, other) = ([operand(1000)], [operand(5000)]);
+        let slots = Slots::of(&words(&[1, 1000], false), &one).compared(&one, &words(&[2, 5000], false), &other);
+        assert_eq!(changes(&slots, &other, &one), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! What a run does with each of its arrays: it notes the address, and orders the launch of a graph with other uses.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::array::uses::Launched;
+use crate::array::{Array, Element};
+use crate::device::Device;
+use gpucache_engine::cache::Block;
+use gpucache_engine::device::Stream;
+use gpucache_engine::record::Outcome;
+use gpucache_engine::{Error, Result};
+
+/// Shows the arrays of [`Inputs`](super::Inputs) to a [`CapturedScope`](super::CapturedScope).
+pub struct Visitor<'v, D> {
+    stream: &'v Stream,
+    act: Act<'v>,
+    /// The first failure.
+    failure: Option<Error>,
+    device: PhantomData<D>,
+}
+
+/// What is done with each array.
+pub(super) enum Act<'v> {
+    /// Notes the arrays, and orders the next work on the stream with their other uses.
+    Order(&'v mut Seen),
+    /// Stores the outcome of the launch in the arrays that it writes.
+    Expect(&'v Arc<Outcome>),
+    /// Copies the contents of the arrays that are written.
+    Save(&'v mut Vec<Vec<u8>>),
+    /// Writes these contents back, the first array's first.
+    Restore(&'v mut std::vec::IntoIter<Vec<u8>>),
+}
+
+/// The arrays of a run.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) arrays: Vec<Operand>,
+    /// The outcomes of late work that wrote them.
+    pub(super) outcomes: Vec<Arc<Outcome>>,
+    /// Whether some array cannot be ordered with a launch.
+    pub(super) is_apart: bool,
+}
+
+/// An array that a graph uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operand {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    pub(super) is_written: bool,
+}
+
+impl Operand {
+    /// Whether it is the same array, perhaps at another address.
+    #[inline]
+    pub(super) fn is_like(&self, other: &Operand) -> bool {
+        self.bytes == other.bytes && self.is_written == other.is_written
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, address: u64) -> bool {
+        address.wrapping_sub(self.address) < self.bytes
+    }
+}
+
+impl Seen {
+    pub(super) fn clear(&mut self) {
+        self.arrays.clear();
+        self.outcomes.clear();
+        self.is_apart = false;
+    }
+
+    /// The context of a launch on a stream of the host.
+    pub(super) fn launched(&self) -> Launched {
+        Launched { before: Arc::new(self.outcomes.clone()), outcome: Arc::default() }
+    }
+}
+
+impl<'v, D: Device> Visitor<'v, D> {
+    pub(super) fn new(device: &'v D, act: Act<'v>) -> Visitor<'v, D> {
+        Visitor { stream: device.stream_handle(), act, failure: None, device: PhantomData }
+    }
+
+    pub(super) fn end(self) -> Result<()> {
+        self.failure.map_or(Ok(()), Err)
+    }
+
+    /// Shows an array that the block reads.
+    #[inline]
+    pub fn read<T: Element>(&mut self, array: &Array<T, D>) {
+        if let Act::Order(seen) = &mut self.act {
+            seen.note(array.block(), self.stream, false);
+            let ordered = array.block().read_on(self.stream);
+            self.failure = self.failure.take().or(ordered.err());
+        }
+    }
+
+    /// Shows an array that the block writes.
+    #[inline]
+    pub fn write<T: Element>(&mut self, array: &mut Array<T, D>) {
+        let done = match &mut self.act {
+            Act::Order(seen) => {
+                seen.note(array.block(), self.stream, true);
+                array.block_mut().write_on(self.stream)
+            }
+            Act::Expect(outcome) => {
+                array.block_mut().set_outcome(Some(outcome.clone()));
+                Ok(())
+            }
+            Act::Save(contents) => array.contents().map(|bytes| contents.push(bytes)),
+            Act::Restore(contents) => contents.next().map_or(Ok(()), |bytes| array.block_mut().write(&bytes)),
+        };
+        self.failure = self.failure.take().or(done.err());
+    }
+}
+
+impl Seen {
+    #[inline]
+    fn note(&mut self, block: &Block, stream: &Stream, is_written: bool) {
+        self.arrays.push(Operand { address: block.address(), bytes: block.bytes() as u64, is_written });
+        if !stream.can_capture() {
+            self.note_on_host(block, stream);
+        }
+    }
+
+    /// Only a GPU orders a launch with other streams by itself. Work of the host may have failed to write an array.
+    fn note_on_host(&mut self, block: &Block, stream: &Stream) {
+        self.is_apart |= block.stream().queue() != stream.queue() || block.is_used_elsewhere();
+        self.outcomes.extend(block.outcome());
+    }
+}

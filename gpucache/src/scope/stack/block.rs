@@ -1,0 +1,70 @@
+//! Entries of captured scopes. A captured scope runs a block, and the scopes that the block enters are parts of the captured scope.
+
+use std::panic::Location;
+
+use super::{STACK, ScopeGuard, Stack};
+use gpucache_engine::cache::{Cache, Current, Terms};
+use gpucache_engine::home::Visit;
+
+/// Sets the thread's flag back when it is dropped, also by a panic.
+struct Reset(bool);
+
+impl Drop for Reset {
+    fn drop(&mut self) {
+        set_in_block(self.0);
+    }
+}
+
+/// Returns the value before.
+fn set_in_block(is_in_block: bool) -> bool {
+    STACK.try_with(|stack| stack.is_in_block.replace(is_in_block)).unwrap_or(false)
+}
+
+impl ScopeGuard {
+    /// Enters the scope `name` for an iteration of a captured scope. Also returns the scope's cache.
+    #[inline]
+    pub(crate) fn enter_captured(
+        name: &str,
+        site: &'static Location<'static>,
+        terms: Terms,
+    ) -> (ScopeGuard, Option<&'static Cache>) {
+        let guard = ScopeGuard::enter(name, site, (terms, None), Visit::Entry);
+        (guard, ScopeGuard::innermost().map(|current| current.cache))
+    }
+
+    /// The innermost scope of the thread.
+    pub(crate) fn innermost() -> Option<Current> {
+        STACK.try_with(|stack| stack.open.borrow().innermost()).ok().flatten()
+    }
+
+    /// Serves from a scope in which the thread still is, or from none, until the guard is dropped.
+    pub(crate) fn back_in(scope: Option<Current>) -> ScopeGuard {
+        ScopeGuard::of(|stack| stack.push_again(scope))
+    }
+
+    /// Runs the block of a captured scope.
+    pub(crate) fn run_block<R>(block: impl FnOnce() -> R) -> R {
+        let _reset = Reset(set_in_block(true));
+        block()
+    }
+
+    /// Whether the thread runs the block of a captured scope.
+    pub(crate) fn is_in_block() -> bool {
+        STACK.try_with(|stack| stack.is_in_block.get()).unwrap_or(false)
+    }
+}
+
+impl Stack {
+    /// Enters the innermost scope once more.
+    #[cold]
+    pub(super) fn enter_again(&self) -> usize {
+        let innermost = self.open.borrow().innermost();
+        self.push_again(innermost)
+    }
+
+    fn push_again(&self, scope: Option<Current>) -> usize {
+        // A later poll counts as no entry of its own.
+        let again = |current: Current| (current, current.cache.enter(current.terms, Visit::LaterPoll));
+        self.push(scope.map(again), None)
+    }
+}
