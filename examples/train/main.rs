@@ -51,6 +51,9 @@ struct Options {
     /// Allocate new weights and optimizer moments in each step, as functional optimizers do, instead of updating them in place.
     #[arg(long)]
     functional: bool,
+    /// Run each step as a graph of a captured scope, and compare its speed and its losses with the other ways to allocate.
+    #[arg(long, conflicts_with = "functional")]
+    graph: bool,
     /// How often to train on all images.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     epochs: u16,
@@ -85,7 +88,7 @@ fn run(options: &Options) -> Result<()> {
 /// Chooses between a GPU and the host. All code below is generic, and compiled for each of the two.
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
-    match options.device.open_gpu(cuda::CudaCompute::new)? {
+    match options.device.open_gpu(|ordinal| cuda::CudaCompute::new(ordinal, options.graph))? {
         Some(gpu) => train_on(&gpu, options),
         None => train_on(&host::HostCompute::new(), options),
     }

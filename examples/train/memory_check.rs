@@ -41,7 +41,7 @@ impl<'c, C: Compute> Training<'c, C> {
         for batch in 0..=BATCHES {
             let (start, rows) = (batch * ROWS, if batch < BATCHES { ROWS } else { LAST_ROWS });
             let mut storage = Storage::new(self.alloc, self.compute.device(), &training_shapes(rows, true)).unwrap();
-            let step = Step { compute: self.compute, buffers: storage.buffers(), functional: true };
+            let step = Step { compute: self.compute, buffers: storage.buffers(), functional: true, numbers: None };
             train_step(step, &mut self.network, &mut self.set, start..start + rows, ADAM).unwrap();
         }
         self.memory().times_taken() - before
@@ -50,7 +50,7 @@ impl<'c, C: Compute> Training<'c, C> {
     /// Evaluates as `training.rs` does after each epoch.
     fn evaluate(&self) {
         let mut storage = Storage::new(self.alloc, self.compute.device(), &forward_shapes(ROWS)).unwrap();
-        let step = Step { compute: self.compute, buffers: storage.buffers(), functional: false };
+        let step = Step { compute: self.compute, buffers: storage.buffers(), functional: false, numbers: None };
         evaluate(step, &self.network, &self.set.images).unwrap();
         gpucache::invalidate("eval");
     }

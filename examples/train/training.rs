@@ -137,7 +137,8 @@ impl<'c, C: Compute> Training<'c, C> {
         for batch in batches(self.samples) {
             let adam = self.next_adam();
             let storage = if batch.len() == BATCH { &mut self.full_batch } else { &mut self.last_batch };
-            let step = Step { compute: self.compute, buffers: storage.buffers(), functional: self.functional };
+            let step =
+                Step { compute: self.compute, buffers: storage.buffers(), functional: self.functional, numbers: None };
             train_step(step, &mut self.network, &mut self.set, batch, adam)?;
             tally.steps += 1;
         }
@@ -184,7 +185,7 @@ impl<'c, C: Compute> Evaluation<'c, C> {
 
     /// The share of test images that the network classifies correctly.
     fn accuracy(&mut self, network: &Network<C::Device>) -> Result<f64> {
-        let step = Step { compute: self.compute, buffers: self.storage.buffers(), functional: false };
+        let step = Step { compute: self.compute, buffers: self.storage.buffers(), functional: false, numbers: None };
         let scores = evaluate(step, network, &self.images)?;
         let right = scores.chunks_exact(CLASSES).zip(&self.labels).filter(|(scores, label)| best(scores) == **label);
         Ok(right.count() as f64 / self.labels.len() as f64)
