@@ -249,6 +249,26 @@ impl Kernels {
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
+    /// As [`add_on`](Kernels::add_on), without a wait and without a panic.
+    ///
+    /// # Errors
+    /// A failure of the driver, or to order the arrays.
+    #[allow(unsafe_code)]
+    pub fn add_on_checked(
+        &self,
+        stream: &Cuda,
+        out: &mut Array<u32, Cuda>,
+        input: &Array<u32, Cuda>,
+        value: u32,
+    ) -> gpucache::Result<()> {
+        assert_eq!(out.len(), input.len());
+        let len = out.len() as u32;
+        let mut launch = stream.launch_builder(&self.add);
+        launch.arg(out).arg(input).arg(&value).arg(&len).arg(&0u64);
+        // SAFETY: as in `add`.
+        unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }
+    }
+
     /// As [`add`](Kernels::add), from a bare address. Only announced uses order it.
     #[allow(unsafe_code)]
     pub fn add_at(&self, stream: &CudaStream, out: &mut Array<u32, Cuda>, input: u64, value: u32, nanoseconds: u64) {

@@ -5,6 +5,7 @@
 
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 pub mod alone;
+pub mod captured;
 pub mod conformance;
 pub mod counting;
 pub mod detector;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use gpucache::Result;
+use gpucache::device::Virtual;
 use gpucache::graph::CapturedScope;
 use gpucache::prelude::*;
 
@@ -31,7 +32,7 @@ fn a_step_is_captured_and_launched() {
     let mut held = Vec::new();
     for number in 0..40 {
         let input = Array::full(&host, LEN, number).unwrap();
-        let output = scope.run((), &input, |x| step(x)).unwrap();
+        let output = scope.run((), &input, step).unwrap();
         held.push((number, output));
         if number % 3 == 0 {
             held.remove(0);
@@ -43,4 +44,47 @@ fn a_step_is_captured_and_launched() {
     let stats = scope.stats();
     println!("{stats}");
     assert!(stats.launches >= 25, "{stats}");
+}
+
+/// A step of 24 blocks over `rows` rows, on a device without memory.
+fn blocks(device: &Virtual, rows: usize) -> Result<Array<f32, Virtual>> {
+    let mut x = device.zeros::<f32>([rows, 1024])?;
+    for _ in 0..24 {
+        let _norm = device.zeros::<f32>([rows, 1024])?;
+        let y = device.zeros::<f32>([rows, 1024])?;
+        x = y.try_clone()?;
+    }
+    Ok(x)
+}
+
+/// The most bytes that a device reserves once each batch size has a graph, and the number of runs until then.
+fn reserved(batches: &[usize]) -> (u64, u64) {
+    let device = Virtual::new(8 << 30);
+    let mut scope = CapturedScope::new(&device, &format!("captured: batches {batches:?}"));
+    let mut runs = 0;
+    while scope.stats().graphs < batches.len() && runs < 1000 {
+        for &rows in batches {
+            runs += 1;
+            drop(scope.run(rows, (), |()| blocks(&device, rows)).unwrap());
+        }
+    }
+    for &rows in batches {
+        drop(scope.run(rows, (), |()| blocks(&device, rows)).unwrap());
+    }
+    eprintln!("{runs} {}", scope.stats());
+    (device.memory().peak_bytes, runs)
+}
+
+#[test]
+fn graphs_of_all_batch_sizes_share_memory() {
+    let sizes: Vec<usize> = (1..=16).map(|size| 256 * size).collect();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut mixed = sizes.clone();
+    random.shuffle(&mut mixed);
+    let (largest, _) = reserved(&sizes[15..]);
+    for order in [sizes.clone(), sizes.iter().rev().copied().collect(), mixed] {
+        let (bytes, runs) = reserved(&order);
+        eprintln!("{bytes} of {largest}: {}, {runs} runs", bytes as f64 / largest as f64);
+        assert!(bytes as f64 <= 1.05 * largest as f64);
+    }
 }

@@ -24,7 +24,11 @@ pub(super) fn checked(captured: &Captured, words: &[Word], place: Option<Place>,
         if is_planned || word.value == 0 {
             Ok(())
         } else if is_owned {
-            if word.is_written && !is_writable { Err(unexpected(word, "writes an input that is borrowed shared")) } else { Ok(()) }
+            if word.is_written && !is_writable {
+                Err(unexpected(word, "writes an input that is borrowed shared"))
+            } else {
+                Ok(())
+            }
         } else if word.is_address || captured.is_memory(word.value) {
             Err(unexpected(word, "uses memory that is no input"))
         } else {

@@ -31,9 +31,9 @@ impl<D: Device> Run<'_, D> {
             R::allocate(self.device, like).ok()?
         };
         outputs.operands(&mut seen.arrays);
-        let launched = self.move_operands(launchable, &seen.arrays, changes).and_then(|is_possible| {
-            if is_possible { self.put_on_stream(launchable, seen) } else { Ok(None) }
-        });
+        let launched = self
+            .move_operands(launchable, &seen.arrays, changes)
+            .and_then(|is_possible| if is_possible { self.put_on_stream(launchable, seen) } else { Ok(None) });
         match launched {
             Ok(launched) => self.expect(launched?, inputs, &mut outputs),
             Err(_) => {
@@ -53,7 +53,9 @@ impl<D: Device> Run<'_, D> {
         inputs.visit(&mut visitor);
         let is_ordered = visitor.end().is_ok() && !seen.is_apart;
         let known = &launchable.operands[..launchable.inputs];
-        is_ordered && known.len() == seen.arrays.len() && known.iter().zip(&seen.arrays).all(|(one, other)| one.is_like(other))
+        is_ordered
+            && known.len() == seen.arrays.len()
+            && known.iter().zip(&seen.arrays).all(|(one, other)| one.is_like(other))
     }
 
     /// Replaces the addresses of operands that moved. Returns false if it is not known where they are.
@@ -88,7 +90,12 @@ impl<D: Device> Run<'_, D> {
     }
 
     /// As [`put_on_stream`](Run::put_on_stream), inside the scope.
-    pub(super) fn launch_in(&self, cache: &'static Cache, launchable: &Launchable, seen: &Seen) -> Result<Option<Launched>> {
+    pub(super) fn launch_in(
+        &self,
+        cache: &'static Cache,
+        launchable: &Launchable,
+        seen: &Seen,
+    ) -> Result<Option<Launched>> {
         let stream = self.device.stream_handle();
         // Only streams of the host have outcomes of work.
         let launched = if stream.can_capture() { None } else { Some(seen.launched()) };

@@ -65,12 +65,17 @@ impl<'r, D: Device> Run<'r, D> {
     pub(super) fn scope_of_outputs(&self) -> ScopeGuard {
         match self.around {
             Some(around) => ScopeGuard::back_in(Some(around)),
-            None => ScopeGuard::enter_captured(self.outputs, self.site, Terms::new().with_recycle(Recycle::Keyed)).0,
+            None => ScopeGuard::enter_captured(self.outputs, self.site, Terms::new().with_recycle(Recycle::Range)).0,
         }
     }
 
     /// Runs the block, and copies its results to the outputs.
-    pub(super) fn direct<I, R, E, F>(&mut self, known: &mut Known, inputs: &mut I, block: &mut Block<'_, F>) -> Result<R, E>
+    pub(super) fn direct<I, R, E, F>(
+        &mut self,
+        known: &mut Known,
+        inputs: &mut I,
+        block: &mut Block<'_, F>,
+    ) -> Result<R, E>
     where
         I: Inputs<D>,
         R: Outputs<D>,
@@ -78,16 +83,35 @@ impl<'r, D: Device> Run<'r, D> {
         F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
     {
         self.stats.direct += 1;
+        // As a graph does: the scope then leaves room for the outputs when it finds memory for its plans.
+        let expected = self.expected::<R>(known);
         let (_inside, cache) = self.enter();
         let before = cache.and_then(Cache::progress);
         let results = ScopeGuard::run_block(|| (block.run)(inputs.lend()))?;
         let like = results.like();
-        let outputs = self.copied(&results, &like)?;
+        let outputs = match expected {
+            Some((expected, mut outputs)) if expected == like => {
+                outputs.copy_from(&results)?;
+                outputs
+            }
+            other => {
+                drop(other);
+                self.copied(&results, &like)?
+            }
+        };
         drop(results);
         let is_planned = cache.zip(before).is_some_and(|(cache, before)| cache.has_served_all_since(before));
         known.tries.is_planned = is_planned;
         known.like = Some(Box::new(like));
         Ok(outputs)
+    }
+
+    /// Arrays for the outputs, if the shapes of the last run are known and there is memory for them.
+    fn expected<R: Outputs<D>>(&self, known: &Known) -> Option<(R::Like, R)> {
+        let like: R::Like = known.like.as_ref()?.downcast_ref::<R::Like>()?.clone();
+        let _scope = self.scope_of_outputs();
+        let outputs = R::allocate(self.device, &like).ok()?;
+        Some((like, outputs))
     }
 
     fn copied<R: Outputs<D>>(&self, results: &R, like: &R::Like) -> Result<R> {
@@ -113,17 +137,13 @@ impl<'r, D: Device> Run<'r, D> {
         E: From<Error>,
         F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
     {
-        let like: R::Like = known.like.as_ref()?.downcast_ref::<R::Like>()?.clone();
         // Waits for other streams come before the capture, since a graph cannot have them.
         seen.clear();
         let mut visitor = Visitor::new(self.device, Act::Order(seen));
         inputs.visit(&mut visitor);
         visitor.end().ok().filter(|()| !seen.is_apart)?;
         let inputs_seen = seen.arrays.len();
-        let mut outputs = {
-            let _scope = self.scope_of_outputs();
-            R::allocate(self.device, &like).ok()?
-        };
+        let (like, mut outputs): (R::Like, R) = self.expected(known)?;
         outputs.operands(&mut seen.arrays);
         let (_inside, cache) = self.enter();
         let cache = cache?;
@@ -132,7 +152,8 @@ impl<'r, D: Device> Run<'r, D> {
         if let Some(failure) = failed {
             return Some(Err(failure));
         }
-        let made = captured.and_then(|captured| self.keep(known, (cache, captured), inputs_seen, seen, block.is_checked));
+        let made =
+            captured.and_then(|captured| self.keep(known, (cache, captured), inputs_seen, seen, block.is_checked));
         match made {
             Ok(()) => self.stats.captures += 1,
             Err(error) => self.refuse(known, &error),
@@ -181,14 +202,19 @@ impl<'r, D: Device> Run<'r, D> {
             Err(failure) => {
                 drop(capture);
                 // Without effect on the device, so the block runs directly, and returns the error if it is its own.
-                let captured = Err(Error::unavailable("a graph", "the block returned an error in the capture", RUNS_DIRECTLY));
+                let captured =
+                    Err(Error::unavailable("a graph", "the block returned an error in the capture", RUNS_DIRECTLY));
                 return Recorded { captured, is_done: false, failed: runs_work.then_some(failure) };
             }
         };
         let is_like = results.like() == *like;
         let copied = if is_like { outputs.copy_from(&results) } else { Err(changed_shapes()) };
         let captured = capture.end();
-        let late = if runs_work && !is_like { self.copied(&results, &results.like()).map(|late| *outputs = late) } else { Ok(()) };
+        let late = if runs_work && !is_like {
+            self.copied(&results, &results.like()).map(|late| *outputs = late)
+        } else {
+            Ok(())
+        };
         drop(results);
         let is_planned = before.is_some_and(|before| cache.has_served_all_since(before));
         let captured = copied.and(captured).and_then(|captured| match is_planned {
@@ -238,7 +264,11 @@ struct Recorded<E> {
 const RUNS_DIRECTLY: &str = "nothing: the block runs directly; `CapturedScope::stats` counts it";
 
 fn changed_shapes() -> Error {
-    Error::unavailable("a graph", "the block returned arrays of other shapes than before", "give each shape a key of its own")
+    Error::unavailable(
+        "a graph",
+        "the block returned arrays of other shapes than before",
+        "give each shape a key of its own",
+    )
 }
 
 fn unplanned() -> Error {

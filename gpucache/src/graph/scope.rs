@@ -174,12 +174,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
 
     /// Does the work by a call of the block, captured or not.
     #[cold]
-    pub(super) fn run_block<I, R, E, F>(
-        &mut self,
-        key: &K,
-        inputs: &mut I,
-        block: &mut Block<'_, F>,
-    ) -> Result<R, E>
+    pub(super) fn run_block<I, R, E, F>(&mut self, key: &K, inputs: &mut I, block: &mut Block<'_, F>) -> Result<R, E>
     where
         I: Inputs<D>,
         R: Outputs<D>,
@@ -200,12 +195,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     }
 
     /// Does the work by a call of the block that is not captured.
-    pub(super) fn run_directly<I, R, E, F>(
-        &mut self,
-        key: &K,
-        inputs: &mut I,
-        block: &mut Block<'_, F>,
-    ) -> Result<R, E>
+    pub(super) fn run_directly<I, R, E, F>(&mut self, key: &K, inputs: &mut I, block: &mut Block<'_, F>) -> Result<R, E>
     where
         I: Inputs<D>,
         R: Outputs<D>,

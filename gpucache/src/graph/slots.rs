@@ -57,7 +57,8 @@ impl Slots {
             let mut owners = (0..).zip(before.iter().zip(now)).filter(|(_, pair)| moved(*pair));
             let owner = match (owners.next(), owners.next()) {
                 (Some((number, (one, other))), None) => {
-                    let was_sure = matches!(old.owner, Owner::Operand { number: known, is_sure: true } if known == number);
+                    let was_sure =
+                        matches!(old.owner, Owner::Operand { number: known, is_sure: true } if known == number);
                     Owner::Operand { number, is_sure: was_sure || word.is_address || one.address != other.address }
                 }
                 (Some(_), Some(_)) => Owner::Several,

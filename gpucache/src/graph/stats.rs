@@ -41,7 +41,8 @@ pub struct GraphStats {
 
 impl fmt::Display for GraphStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let GraphStats { graphs, executable_bytes, launches, captures, direct, moved, evicted, refused, last_refusal } = self;
+        let GraphStats { graphs, executable_bytes, launches, captures, direct, moved, evicted, refused, last_refusal } =
+            self;
         write!(f, "{launches} launches ({moved} with moved arrays), {captures} captures, {direct} direct runs; ")?;
         write!(f, "{graphs} graphs of {executable_bytes} bytes, {evicted} evicted; {refused} captures refused")?;
         last_refusal.iter().try_for_each(|why| write!(f, ", last: {why}"))

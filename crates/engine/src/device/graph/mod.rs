@@ -16,11 +16,11 @@ use std::sync::Arc;
 
 use self::listed::ListedWork;
 pub use self::word::Word;
-use super::host::HostMemory;
-use super::stream::capture::{CaptureBy, Listing};
-use super::stream::Stream;
 #[cfg(feature = "cuda")]
 use super::cuda::graph::{DriverCapture, DriverGraph, Executable};
+use super::host::HostMemory;
+use super::stream::Stream;
+use super::stream::capture::{CaptureBy, Listing};
 use crate::base::error::{Error, Result};
 
 /// A capture in progress. It ends when this value is dropped, also by a panic.

@@ -37,11 +37,22 @@ pub(in crate::device) struct Listed {
 /// One operation that can run again, with other addresses.
 pub(in crate::device) enum Operation {
     /// Fills `bytes` bytes at the address.
-    Fill { to: u64, bytes: usize, pattern: Vec<u8> },
+    Fill {
+        to: u64,
+        bytes: usize,
+        pattern: Vec<u8>,
+    },
     /// Copies `bytes` bytes.
-    Copy { from: u64, to: u64, bytes: usize },
+    Copy {
+        from: u64,
+        to: u64,
+        bytes: usize,
+    },
     Kernel(KernelCall),
 }
+
+/// Puts a function on its stream: the addresses of its arrays, and the context of the launch.
+type RunKernel = Box<dyn Fn(&[u64], &dyn Any) -> Result<()> + Send>;
 
 /// A function of the host with the addresses of its arrays.
 pub struct KernelCall {
@@ -49,7 +60,7 @@ pub struct KernelCall {
     pub arrays: Vec<(u64, bool)>,
     /// Puts the function on its stream, with these addresses in place of those of `arrays`. The second argument is the one of
     /// [`Graph::launch`](crate::device::Graph::launch).
-    pub run: Box<dyn Fn(&[u64], &dyn Any) -> Result<()> + Send>,
+    pub run: RunKernel,
 }
 
 impl Listing {

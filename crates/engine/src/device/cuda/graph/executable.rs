@@ -36,7 +36,11 @@ unsafe impl Send for Executable {}
 
 impl Executable {
     /// The executable of `graph`: `previous`, if the driver can update it, or a new one.
-    pub(in crate::device) fn of(graph: DriverGraph, stream: &Stream, previous: Option<Executable>) -> Result<Executable> {
+    pub(in crate::device) fn of(
+        graph: DriverGraph,
+        stream: &Stream,
+        previous: Option<Executable>,
+    ) -> Result<Executable> {
         let graph = match previous {
             Some(previous) => match previous.updated(graph) {
                 Ok(updated) => return Ok(updated),
@@ -123,7 +127,8 @@ impl Executable {
     pub(in crate::device) fn launch(&self, stream: &Stream) -> Result<()> {
         let context = &self.graph.context;
         // SAFETY: the executable is alive. The stream's handle is that of a live stream, since `stream` keeps it alive.
-        let launched = super::driver::bind(context).and_then(|()| answer(unsafe { (self.graph.calls.launch)(self.handle, self.stream) }));
+        let launched = super::driver::bind(context)
+            .and_then(|()| answer(unsafe { (self.graph.calls.launch)(self.handle, self.stream) }));
         let _ = stream;
         launched.map_err(|error| failure(context, "launching a graph", error))
     }

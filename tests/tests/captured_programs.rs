@@ -1,0 +1,17 @@
+//! Random programs of captured scopes on streams of the host. They set limits, so they have a process of their own.
+#![allow(clippy::unwrap_used)]
+
+use gpucache::prelude::*;
+use gpucache_tests::captured::Program;
+
+/// `PROGRAMS`, `SEED` and `STEPS` say which programs run, and how long.
+#[test]
+fn random_programs_agree_with_the_model() {
+    let steps = gpucache_tests::process::number("STEPS").unwrap_or(200) as usize;
+    let mut launches = 0;
+    gpucache_tests::seeds::each(60, 1, |seed| {
+        let host = Host::new_stream().unwrap();
+        launches += Program::new(&host, "captured: programs", seed).run(steps);
+    });
+    assert!(launches > 0);
+}
