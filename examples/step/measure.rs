@@ -65,6 +65,9 @@ struct GraphReport {
     /// Runs without a graph.
     direct: u64,
     executable_bytes: u64,
+    /// Why the last capture gave no graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_refusal: Option<String>,
 }
 
 pub(crate) fn measure<M: Machine>(machine: &M, modes: &[Mode], size: Size) -> Result<Report> {
@@ -141,6 +144,7 @@ impl GraphReport {
             captures: stats.captures,
             direct: stats.direct,
             executable_bytes: stats.executable_bytes,
+            last_refusal: stats.last_refusal,
         }
     }
 }
@@ -178,7 +182,8 @@ impl fmt::Display for GraphReport {
             write!(f, ", {beyond:.0} ns more than for a launch of the graph made by hand")?;
         }
         let bytes = self.executable_bytes;
-        write!(f, "\n  {captures} captures, {launches} launches, {direct} direct runs; {bytes} bytes of executables")
+        write!(f, "\n  {captures} captures, {launches} launches, {direct} direct runs; {bytes} bytes of executables")?;
+        self.last_refusal.iter().try_for_each(|why| write!(f, "\n  refused: {why}"))
     }
 }
 

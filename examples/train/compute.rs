@@ -63,6 +63,11 @@ pub(crate) trait Compute {
     /// The name of the device on the command line.
     fn name(&self) -> String;
 
+    /// Memory that operations write beside their outputs, if steps are captured.
+    fn workspace(&self) -> Option<&Array<u8, Self::Device>> {
+        None
+    }
+
     /// `out = a · b`.
     fn matmul(
         &self,

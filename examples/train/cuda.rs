@@ -29,7 +29,7 @@ const SOURCE: &str = include_str!("kernels.cu");
 pub(crate) struct CudaCompute {
     blas: CudaBlas,
     /// `blas` uses it, so it is dropped after `blas`.
-    _workspace: Option<Array<u8, Cuda>>,
+    workspace: Option<Array<u8, Cuda>>,
     kernels: Kernels,
     device: Cuda,
     ordinal: usize,
@@ -66,7 +66,7 @@ impl CudaCompute {
         let kernels = Kernels::compile(device.stream())?;
         let blas = CudaBlas::new(device.stream().clone())?;
         let workspace = graph.then(|| workspace(&blas, &device)).transpose()?;
-        Ok(Self { blas, _workspace: workspace, kernels, device, ordinal })
+        Ok(Self { blas, workspace, kernels, device, ordinal })
     }
 }
 
@@ -104,6 +104,10 @@ impl Compute for CudaCompute {
 
     fn name(&self) -> String {
         format!("cuda:{}", self.ordinal)
+    }
+
+    fn workspace(&self) -> Option<&Array<u8, Cuda>> {
+        self.workspace.as_ref()
     }
 
     /// cuBLAS reads column by column: to it, a row-major matrix is its transpose. So it is asked for `outᵀ = bᵀ · aᵀ`, with

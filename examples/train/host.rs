@@ -3,6 +3,7 @@
 //! One thread does it all: the matrices of this network are so small that sharing a product between threads made the step
 //! slower.
 
+use gpucache::launch::Arguments;
 use gpucache::{Element, prelude::*};
 
 use crate::common::Result;
@@ -13,17 +14,38 @@ use crate::shapes;
 #[derive(Debug)]
 pub(crate) struct HostCompute {
     device: Host,
+    /// Whether each operation is done when its call returns, on any stream.
+    waits: bool,
 }
 
 impl HostCompute {
-    /// On the default stream, whose work runs at once.
+    /// On the default stream, which does each operation at once.
     pub(crate) fn new() -> Self {
-        Self { device: Host::new() }
+        Self::on(Host::new())
     }
 
-    /// On a stream, whose memory is counted apart, and whose work can be captured.
+    /// On a stream. Work of `Host::new_stream` can be captured.
     pub(crate) fn on(device: Host) -> Self {
-        Self { device }
+        Self { device, waits: false }
+    }
+
+    /// The same, but each operation is done at once: no memory is still in use when it is dropped.
+    #[cfg(test)]
+    pub(crate) fn at_once_on(device: Host) -> Self {
+        Self { device, waits: true }
+    }
+
+    /// Queues work that a graph can repeat.
+    fn launch<A: Arguments>(
+        &self,
+        arguments: A,
+        kernel: impl for<'a> Fn(A::Slices<'a>) + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.device.launch_kernel(arguments, kernel)?;
+        if self.waits {
+            self.device.synchronize()?;
+        }
+        Ok(())
     }
 }
 
@@ -41,7 +63,7 @@ impl Compute for HostCompute {
     fn matmul(&self, a: Factor<'_, Host>, b: Factor<'_, Host>, out: &mut Matrix<Host>) -> Result<()> {
         let (_, n, k) = shapes::product(&a, &b, out)?;
         let (a_strides, b_strides) = (strides(&a)?, strides(&b)?);
-        self.device.launch_kernel((a.array(), b.array(), out), move |(a, b, out)| {
+        self.launch((a.array(), b.array(), out), move |(a, b, out)| {
             for (i, out) in out.chunks_exact_mut(n).enumerate() {
                 out.fill(0.0);
                 for l in 0..k {
@@ -49,8 +71,7 @@ impl Compute for HostCompute {
                     add_scaled(scale, &b[l * b_strides.row..], b_strides.column, out);
                 }
             }
-        })?;
-        Ok(())
+        })
     }
 
     fn gather(
@@ -62,7 +83,7 @@ impl Compute for HostCompute {
     ) -> Result<()> {
         let (_, columns) = shapes::gather(table, order, start.value, out)?;
         let (at, start) = (start.argument(), start.value);
-        self.device.launch_kernel((table, order, at, out), move |(table, order, at, out)| {
+        self.launch((table, order, at, out), move |(table, order, at, out)| {
             let start = number(&at, start) as usize;
             for (i, out) in out.chunks_exact_mut(columns).enumerate() {
                 let row = order.get(start + i).and_then(|&row| table.chunks_exact(columns).nth(row as usize));
@@ -71,37 +92,33 @@ impl Compute for HostCompute {
                     None => out.fill(0.0),
                 }
             }
-        })?;
-        Ok(())
+        })
     }
 
     fn add_bias(&self, bias: &Matrix<Host>, x: &mut Matrix<Host>) -> Result<()> {
         let (_, columns) = shapes::columns(x, bias)?;
-        self.device.launch_kernel((bias, x), move |(bias, x)| {
+        self.launch((bias, x), move |(bias, x)| {
             for row in x.chunks_exact_mut(columns) {
                 row.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias);
             }
-        })?;
-        Ok(())
+        })
     }
 
     fn relu(&self, x: &Matrix<Host>, out: &mut Matrix<Host>) -> Result<()> {
         shapes::same(x, out)?;
-        self.device.launch_kernel((x, out), |(x, out)| {
+        self.launch((x, out), |(x, out)| {
             out.iter_mut().zip(x).for_each(|(out, x)| *out = x.max(0.0));
-        })?;
-        Ok(())
+        })
     }
 
     fn relu_gradient(&self, output: &Matrix<Host>, gradient: &Matrix<Host>, out: &mut Matrix<Host>) -> Result<()> {
         shapes::same(output, gradient)?;
         shapes::same(output, out)?;
-        self.device.launch_kernel((output, gradient, out), |(output, gradient, out)| {
+        self.launch((output, gradient, out), |(output, gradient, out)| {
             for ((out, y), gradient) in out.iter_mut().zip(output).zip(gradient) {
                 *out = if *y > 0.0 { *gradient } else { 0.0 };
             }
-        })?;
-        Ok(())
+        })
     }
 
     fn softmax_cross_entropy(
@@ -115,25 +132,23 @@ impl Compute for HostCompute {
         let (rows, columns) = shapes::losses(logits, targets, start.value, losses, gradient)?;
         let (at, start) = (start.argument(), start.value);
         let arguments = (logits, targets, at, losses, gradient);
-        self.device.launch_kernel(arguments, move |(logits, targets, at, losses, gradient)| {
+        self.launch(arguments, move |(logits, targets, at, losses, gradient)| {
             let inputs = logits.chunks_exact(columns).zip(targets.chunks_exact(columns));
             let places = losses.iter_mut().skip(number(&at, start) as usize);
             for ((logits, targets), (gradient, loss)) in inputs.zip(gradient.chunks_exact_mut(columns).zip(places)) {
                 *loss = softmax_row(logits, targets, 1.0 / rows as f32, gradient);
             }
-        })?;
-        Ok(())
+        })
     }
 
     fn sum_rows(&self, x: &Matrix<Host>, out: &mut Matrix<Host>) -> Result<()> {
         let (_, columns) = shapes::columns(x, out)?;
-        self.device.launch_kernel((x, out), move |(x, out)| {
+        self.launch((x, out), move |(x, out)| {
             out.fill(0.0);
             for row in x.chunks_exact(columns) {
                 out.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
             }
-        })?;
-        Ok(())
+        })
     }
 
     fn adam(
@@ -147,7 +162,7 @@ impl Compute for HostCompute {
         let (at, rate) = (rate.argument(), rate.value);
         let Parameter { value, mean, square } = parameter;
         let arguments = (at, gradient, value, mean, square);
-        self.device.launch_kernel(arguments, move |(at, gradient, value, mean, square)| {
+        self.launch(arguments, move |(at, gradient, value, mean, square)| {
             let adam = Adam { rate: number(&at, rate), ..adam };
             let moments = mean.iter_mut().zip(square);
             for ((value, gradient), (mean, square)) in value.iter_mut().zip(gradient).zip(moments) {
@@ -155,8 +170,7 @@ impl Compute for HostCompute {
                 *square = adam.moved_square(*square, *gradient);
                 *value = adam.moved_value(*value, *mean, *square);
             }
-        })?;
-        Ok(())
+        })
     }
 
     /// One array after the other: the compiler uses vectors only where it can tell few arrays apart.
@@ -175,7 +189,7 @@ impl Compute for HostCompute {
         }
         let (at, rate) = (rate.argument(), rate.value);
         let arguments = ((at, gradient), (&old.value, &old.mean, &old.square), (value, mean, square));
-        self.device.launch_kernel(arguments, move |((at, gradient), old, new)| {
+        self.launch(arguments, move |((at, gradient), old, new)| {
             let adam = Adam { rate: number(&at, rate), ..adam };
             let ((old_value, old_mean, old_square), (value, mean, square)) = (old, new);
             for ((new, old), gradient) in mean.iter_mut().zip(old_mean).zip(gradient) {
@@ -187,8 +201,7 @@ impl Compute for HostCompute {
             for (((new, old), mean), square) in value.iter_mut().zip(old_value).zip(mean).zip(square) {
                 *new = adam.moved_value(*old, *mean, *square);
             }
-        })?;
-        Ok(())
+        })
     }
 }
 

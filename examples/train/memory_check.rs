@@ -67,7 +67,7 @@ fn carried() -> u64 {
 /// This runs on a stream, because the memory of a stream is counted separately from that of other tests.
 #[test]
 fn what_is_replaced_takes_no_more_memory_than_is_alive() {
-    let compute = HostCompute::on(Host::new_stream().unwrap());
+    let compute = HostCompute::at_once_on(Host::new_stream().unwrap());
     let mut plain = Training::new(&compute, Alloc::Plain);
     plain.epoch();
     let alive = plain.memory().peak_bytes;

@@ -3,15 +3,17 @@
 use serde::Serialize;
 
 /// Counters of a captured scope: gpucache's `GraphStats`.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Serialize)]
 pub struct GraphReport {
     graphs: u64,
     launches: u64,
     captures: u64,
-    updates: u64,
     /// Runs without a graph.
     direct: u64,
     executable_bytes: u64,
+    refused: u64,
+    /// Why the last capture gave no graph.
+    last_refusal: Option<String>,
 }
 
 #[cfg(feature = "scoped")]
@@ -55,9 +57,10 @@ mod linked {
                 graphs: stats.graphs as u64,
                 launches: stats.launches,
                 captures: stats.captures,
-                updates: stats.updates,
                 direct: stats.direct,
                 executable_bytes: stats.executable_bytes,
+                refused: stats.refused,
+                last_refusal: stats.last_refusal,
             }
         }
     }
