@@ -14,6 +14,8 @@ pub(crate) trait Machine {
 
     /// The sources of arrays that are compared on this device.
     const MODES: &'static [Mode];
+    /// These, if graphs are compared too.
+    const GRAPH_MODES: &'static [Mode];
 
     fn device(&self) -> &Self::Device;
 
@@ -25,6 +27,18 @@ pub(crate) trait Machine {
 
     /// Makes the device ready for steps of this mode.
     fn prepare(&self, mode: Mode) -> Result<()>;
+
+    /// Captures the chain over preallocated memory by the driver's own calls, for [`Mode::HandGraph`].
+    fn hand_graph(&self, input: &Values<Self::Device>, layers: usize) -> Result<Box<dyn HandGraph>>;
+}
+
+/// A graph that a program captured without the cache.
+pub(crate) trait HandGraph {
+    /// Queues the chain once more, without waiting.
+    fn launch(&self) -> Result<()>;
+
+    /// The last array.
+    fn output(&self) -> Result<Vec<f32>>;
 }
 
 /// The source of a step's arrays.
@@ -38,6 +52,10 @@ pub(crate) enum Mode {
     Hand,
     /// Like `Plain`, but the driver's pool keeps freed memory.
     Pool,
+    /// From the cache of a captured scope: the whole step is one graph.
+    Captured,
+    /// A graph over two preallocated arrays, captured without the cache.
+    HandGraph,
 }
 
 /// Provides the arrays.
@@ -47,13 +65,12 @@ pub(crate) enum Source<'d, D: Device> {
 }
 
 impl<'d, D: Device> Source<'d, D> {
-    pub(crate) fn new(mode: Mode, device: &'d D, elements: usize) -> Result<Self> {
-        Ok(match mode {
-            Mode::Plain | Mode::Scoped | Mode::Pool => Self::New { device, elements },
-            Mode::Hand => {
-                Self::Hand { spare: vec![Values::zeros(device, elements)?, Values::zeros(device, elements)?] }
-            }
-        })
+    pub(crate) fn new(device: &'d D, elements: usize) -> Self {
+        Self::New { device, elements }
+    }
+
+    pub(crate) fn preallocated(device: &'d D, elements: usize) -> Result<Self> {
+        Ok(Self::Hand { spare: vec![Values::zeros(device, elements)?, Values::zeros(device, elements)?] })
     }
 
     fn take(&mut self) -> Result<Values<D>> {
@@ -80,22 +97,8 @@ fn unwritten<D: Device>(device: &D, elements: usize) -> Result<Values<D>> {
     Ok(unsafe { Values::uninit(device, elements)? })
 }
 
-/// Launches all layers of a step in its mode, without waiting for them. Returns the last array.
-pub(crate) fn step<M: Machine>(
-    machine: &M,
-    mode: Mode,
-    input: &Values<M::Device>,
-    layers: usize,
-    source: &mut Source<'_, M::Device>,
-) -> Result<Values<M::Device>> {
-    match mode {
-        Mode::Scoped => gpucache::cache_scope!(chain, { chain(machine, input, layers, source) }),
-        Mode::Plain | Mode::Pool => gpucache::uncached!({ chain(machine, input, layers, source) }),
-        Mode::Hand => chain(machine, input, layers, source),
-    }
-}
-
-fn chain<M: Machine>(
+/// Launches all layers, without waiting for them. Returns the last array.
+pub(crate) fn chain<M: Machine>(
     machine: &M,
     input: &Values<M::Device>,
     layers: usize,
@@ -109,4 +112,21 @@ fn chain<M: Machine>(
         source.done(std::mem::replace(&mut x, y));
     }
     Ok(x)
+}
+
+/// The same, but the last layer writes into `output`.
+pub(crate) fn chain_into<M: Machine>(
+    machine: &M,
+    input: &Values<M::Device>,
+    layers: usize,
+    source: &mut Source<'_, M::Device>,
+    output: &mut Values<M::Device>,
+) -> Result<()> {
+    if layers == 1 {
+        return machine.layer(input, output);
+    }
+    let last = chain(machine, input, layers - 1, source)?;
+    machine.layer(&last, output)?;
+    source.done(last);
+    Ok(())
 }

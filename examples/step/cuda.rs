@@ -7,8 +7,9 @@ use cudarc::driver::{CudaFunction, LaunchConfig};
 use cudarc::nvrtc::compile_ptx;
 use gpucache::prelude::*;
 
-use crate::chain::{Machine, Mode, Values};
+use crate::chain::{HandGraph, Machine, Mode, Values};
 use crate::common::{Result, library};
+use crate::hand_graph::CudarcGraph;
 
 const SOURCE: &str = r#"
 extern "C" __global__ void layer(float *y, const float *x, float a, float b, size_t count) {
@@ -27,10 +28,15 @@ pub(crate) struct CudaMachine {
 }
 
 impl CudaMachine {
+    /// On the default stream, or on a stream of its own, whose work can be captured.
+    ///
     /// # Errors
     /// If the driver, the GPU or NVRTC is missing.
-    pub(crate) fn new(ordinal: usize) -> Result<Self> {
-        let device = Cuda::new(ordinal)?;
+    pub(crate) fn new(ordinal: usize, graphs: bool) -> Result<Self> {
+        let mut device = Cuda::new(ordinal)?;
+        if graphs {
+            device = Cuda::with_stream(device.stream().context().new_stream()?)?;
+        }
         // SAFETY: the probe only tries to load the library, whose initializers are safe to run.
         library("NVRTC", unsafe { cudarc::nvrtc::sys::is_culib_present() })?;
         let module = device.stream().context().load_module(compile_ptx(SOURCE)?)?;
@@ -42,6 +48,7 @@ impl Machine for CudaMachine {
     type Device = Cuda;
 
     const MODES: &'static [Mode] = &[Mode::Plain, Mode::Scoped, Mode::Hand, Mode::Pool];
+    const GRAPH_MODES: &'static [Mode] = &[Mode::Plain, Mode::Scoped, Mode::Hand, Mode::Captured, Mode::HandGraph];
 
     fn device(&self) -> &Cuda {
         &self.device
@@ -53,8 +60,7 @@ impl Machine for CudaMachine {
 
     fn layer(&self, x: &Values<Cuda>, y: &mut Values<Cuda>) -> Result<()> {
         let (a, b, count) = (1.0f32, 1.0f32, x.len().min(y.len()));
-        let blocks = u32::try_from(count.div_ceil(THREADS as usize))?;
-        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 };
+        let config = configuration(count)?;
         let mut launch = self.device.launch_builder(&self.layer);
         launch.arg(y).arg(x).arg(&a).arg(&b).arg(&count);
         // SAFETY: the arguments are those of the kernel, in order and type (`size_t` is `usize` on the 64-bit systems that
@@ -75,4 +81,14 @@ impl Machine for CudaMachine {
         }
         Ok(())
     }
+
+    fn hand_graph(&self, input: &Values<Cuda>, layers: usize) -> Result<Box<dyn HandGraph>> {
+        Ok(Box::new(CudarcGraph::capture(self.device.stream(), &self.layer, input, layers)?))
+    }
+}
+
+/// One thread for each element.
+pub(crate) fn configuration(count: usize) -> Result<LaunchConfig> {
+    let blocks = u32::try_from(count.div_ceil(THREADS as usize))?;
+    Ok(LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 })
 }

@@ -3,7 +3,7 @@
 use gpucache::prelude::*;
 use rayon::prelude::*;
 
-use crate::chain::{Machine, Mode, Values};
+use crate::chain::{HandGraph, Machine, Mode, Values};
 use crate::common::Result;
 
 /// Numbers for one thread at a time. For arrays of at most this size, a second thread is not worthwhile.
@@ -16,8 +16,9 @@ pub(crate) struct HostMachine {
 }
 
 impl HostMachine {
-    pub(crate) fn new() -> Self {
-        Self { device: Host::new() }
+    /// On the default stream, whose work runs at once, or on a stream of its own, whose work can be captured.
+    pub(crate) fn new(graphs: bool) -> Result<Self> {
+        Ok(Self { device: if graphs { Host::new_stream()? } else { Host::new() } })
     }
 }
 
@@ -25,6 +26,7 @@ impl Machine for HostMachine {
     type Device = Host;
 
     const MODES: &'static [Mode] = &[Mode::Plain, Mode::Scoped, Mode::Hand];
+    const GRAPH_MODES: &'static [Mode] = &[Mode::Plain, Mode::Scoped, Mode::Hand, Mode::Captured];
 
     fn device(&self) -> &Host {
         &self.device
@@ -35,16 +37,24 @@ impl Machine for HostMachine {
     }
 
     fn layer(&self, x: &Values<Host>, y: &mut Values<Host>) -> Result<()> {
-        if x.len() <= PIECE {
-            add_one(x, y);
-        } else {
-            x.par_chunks(PIECE).zip(y.par_chunks_mut(PIECE)).for_each(|(x, y)| add_one(x, y));
-        }
+        self.device.launch_kernel((x, y), |(x, y)| layer(x, y))?;
         Ok(())
     }
 
     fn prepare(&self, _mode: Mode) -> Result<()> {
         Ok(())
+    }
+
+    fn hand_graph(&self, _input: &Values<Host>, _layers: usize) -> Result<Box<dyn HandGraph>> {
+        Err("a host has no driver that captures graphs".into())
+    }
+}
+
+fn layer(x: &[f32], y: &mut [f32]) {
+    if x.len() <= PIECE {
+        add_one(x, y);
+    } else {
+        x.par_chunks(PIECE).zip(y.par_chunks_mut(PIECE)).for_each(|(x, y)| add_one(x, y));
     }
 }
 
@@ -58,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_layer_writes_every_element() {
-        let machine = HostMachine::new();
+        let machine = HostMachine::new(false).unwrap();
         for elements in [1, PIECE, 2 * PIECE + 3] {
             let x: Vec<f32> = (0..elements).map(|i| (i % 1000) as f32).collect();
             let x = Values::from_slice(machine.device(), elements, &x).unwrap();

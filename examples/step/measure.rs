@@ -3,20 +3,27 @@
 //! A timed step is all its launches, the drop of its last array and one synchronization of the stream.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use gpucache::prelude::*;
+use gpucache::graph::GraphStats;
 
-use crate::chain::{Machine, Mode, Source, Values, step};
+use crate::chain::{Machine, Mode, Values};
 use crate::common::Result;
+use crate::host_time::{self, HostTime};
+use crate::lane::{Lane, STEPS_PER_ROUND};
 
-/// Counted steps of one mode in a round. One more step before them is not counted.
-const STEPS_PER_ROUND: usize = 10;
 const LEAST_ROUNDS: usize = 5;
 /// A mode that has taken this long runs only the least number of rounds.
 const MODE_BUDGET: Duration = Duration::from_secs(2);
-/// A round ends after this long, even if steps are missing.
-const ROUND_BUDGET: Duration = Duration::from_millis(400);
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) layers: usize,
+    pub(crate) elements: usize,
+    /// Timed steps of each mode, unless they take long.
+    pub(crate) steps: usize,
+}
 
 /// Median step times in microseconds, and their ratios.
 #[derive(Debug, serde::Serialize)]
@@ -36,37 +43,58 @@ pub(crate) struct Report {
     pool_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool_over_hand: Option<f64>,
+    /// Present only with `--graph`.
+    #[serde(flatten)]
+    graph: Option<GraphReport>,
 }
 
-/// One mode under measurement.
-struct Lane<'m, M: Machine> {
-    machine: &'m M,
-    mode: Mode,
-    source: Source<'m, M::Device>,
-    times: Vec<Duration>,
-    spent: Duration,
+/// The chain as one graph.
+#[derive(Debug, serde::Serialize)]
+struct GraphReport {
+    captured_us: f64,
+    captured_over_hand: f64,
+    /// A graph that was captured by hand; a host has none.
+    hand_graph_us: Option<f64>,
+    captured_over_hand_graph: Option<f64>,
+    /// Time of the calling thread for one `run`, for one launch of the graph that was captured by hand, and the difference.
+    run_host_ns: f64,
+    hand_graph_host_ns: Option<f64>,
+    host_ns_beyond_launch: Option<f64>,
+    launches: u64,
+    captures: u64,
+    /// Runs without a graph.
+    direct: u64,
+    executable_bytes: u64,
+    /// Why the last capture gave no graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_refusal: Option<String>,
 }
 
-pub(crate) fn measure<M: Machine>(machine: &M, layers: usize, elements: usize, steps: usize) -> Result<Report> {
+pub(crate) fn measure<M: Machine>(machine: &M, modes: &[Mode], size: Size) -> Result<Report> {
+    let Size { layers, elements, steps } = size;
     let input: Vec<f32> = (0..elements).map(input_value).collect();
     let input = Values::from_slice(machine.device(), elements, &input)?;
-    let lane = |&mode: &Mode| Lane::new(machine, mode, elements, steps);
-    let mut lanes = M::MODES.iter().map(lane).collect::<Result<Vec<_>>>()?;
+    let lane = |&mode: &Mode| Lane::new(machine, mode, &input, layers);
+    let mut lanes = modes.iter().map(lane).collect::<Result<Vec<_>>>()?;
 
     let rounds = steps.div_ceil(STEPS_PER_ROUND).max(LEAST_ROUNDS);
     for round in 0..rounds {
         for lane in &mut lanes {
             if round < LEAST_ROUNDS || lane.spent < MODE_BUDGET {
-                lane.round(&input, layers)?;
+                lane.round()?;
             }
         }
     }
+    let host_time = host_time::measure(&mut lanes)?;
     for lane in &mut lanes {
-        lane.check(&input, layers)?;
+        lane.check(|index| input_value(index) + layers as f32)?;
     }
     machine.prepare(Mode::Plain)?;
+    let report = Report::new(machine.name(), size, &lanes, host_time);
+    drop(lanes);
     let _ = gpucache::invalidate("chain");
-    Ok(Report::new(machine.name(), layers, elements, &lanes))
+    let _ = gpucache::invalidate("captured_chain");
+    Ok(report)
 }
 
 /// Whole numbers: adding 1 in each layer is exact, and reveals a layer that was left out or read stale contents.
@@ -74,65 +102,15 @@ fn input_value(index: usize) -> f32 {
     (index % 1024) as f32
 }
 
-impl<'m, M: Machine> Lane<'m, M> {
-    fn new(machine: &'m M, mode: Mode, elements: usize, steps: usize) -> Result<Self> {
-        let source = Source::new(mode, machine.device(), elements)?;
-        Ok(Self { machine, mode, source, times: Vec::with_capacity(steps), spent: Duration::ZERO })
-    }
-
-    fn round(&mut self, input: &Values<M::Device>, layers: usize) -> Result<()> {
-        self.machine.prepare(self.mode)?;
-        let start = Instant::now();
-        self.timed_step(input, layers)?;
-        for _ in 0..STEPS_PER_ROUND {
-            let time = self.timed_step(input, layers)?;
-            self.times.push(time);
-            if start.elapsed() > ROUND_BUDGET {
-                break;
-            }
-        }
-        self.spent += start.elapsed();
-        Ok(())
-    }
-
-    fn timed_step(&mut self, input: &Values<M::Device>, layers: usize) -> Result<Duration> {
-        let start = Instant::now();
-        let last = step(self.machine, self.mode, input, layers, &mut self.source)?;
-        self.source.done(last);
-        self.machine.device().synchronize()?;
-        Ok(start.elapsed())
-    }
-
-    /// Runs one more step and checks every value of its result.
-    fn check(&mut self, input: &Values<M::Device>, layers: usize) -> Result<()> {
-        self.machine.prepare(self.mode)?;
-        let last = step(self.machine, self.mode, input, layers, &mut self.source)?;
-        let values = last.to_vec()?;
-        self.source.done(last);
-        let expected = |index| input_value(index) + layers as f32;
-        match values.iter().enumerate().find(|&(index, &value)| value != expected(index)) {
-            None => Ok(()),
-            Some((index, value)) => {
-                Err(format!("{:?}: element {index} is {value}, not {}", self.mode, expected(index)).into())
-            }
-        }
-    }
-
-    fn median_us(&self) -> f64 {
-        let mut times = self.times.clone();
-        times.sort_unstable();
-        let middle = times.len() / 2;
-        let median = if times.len() % 2 == 1 { times[middle] } else { (times[middle - 1] + times[middle]) / 2 };
-        median.as_nanos() as f64 / 1e3
-    }
-}
-
 impl Report {
-    fn new<M: Machine>(device: String, layers: usize, elements: usize, lanes: &[Lane<'_, M>]) -> Self {
+    fn new<M: Machine>(device: String, size: Size, lanes: &[Lane<'_, M>], host_time: Option<HostTime>) -> Self {
+        let Size { layers, elements, .. } = size;
         let median = |mode| lanes.iter().find(|lane| lane.mode == mode).map(Lane::median_us);
         let [plain_us, scoped_us, hand_us] =
             [Mode::Plain, Mode::Scoped, Mode::Hand].map(|mode| median(mode).unwrap_or(f64::NAN));
         let pool_us = median(Mode::Pool);
+        let stats = lanes.iter().find_map(Lane::graphs);
+        let captured = median(Mode::Captured).zip(stats).zip(host_time);
         Self {
             device,
             layers,
@@ -145,6 +123,28 @@ impl Report {
             scoped_over_hand: scoped_us / hand_us,
             pool_us,
             pool_over_hand: pool_us.map(|pool_us| pool_us / hand_us),
+            graph: captured
+                .map(|((us, stats), time)| GraphReport::new((us, hand_us, median(Mode::HandGraph)), stats, time)),
+        }
+    }
+}
+
+impl GraphReport {
+    /// From the median times of a captured scope, of launches on preallocated arrays, and of a graph captured by hand.
+    fn new((captured_us, hand_us, hand_graph_us): (f64, f64, Option<f64>), stats: GraphStats, time: HostTime) -> Self {
+        Self {
+            captured_us,
+            captured_over_hand: captured_us / hand_us,
+            hand_graph_us,
+            captured_over_hand_graph: hand_graph_us.map(|us| captured_us / us),
+            run_host_ns: time.run_ns,
+            hand_graph_host_ns: time.launch_ns,
+            host_ns_beyond_launch: time.launch_ns.map(|ns| time.run_ns - ns),
+            launches: stats.launches,
+            captures: stats.captures,
+            direct: stats.direct,
+            executable_bytes: stats.executable_bytes,
+            last_refusal: stats.last_refusal,
         }
     }
 }
@@ -163,16 +163,36 @@ impl fmt::Display for Report {
             self.scoped_us, self.scoped_over_hand
         )?;
         write!(f, "  arrays of the device  {:>10.1} us  {:.3} x preallocated", self.plain_us, self.plain_over_hand)?;
-        match self.pool_us.zip(self.pool_over_hand) {
-            Some((us, ratio)) => write!(f, "\n  .. if its pool keeps  {us:>10.1} us  {ratio:.3} x preallocated"),
-            None => Ok(()),
+        if let Some((us, ratio)) = self.pool_us.zip(self.pool_over_hand) {
+            write!(f, "\n  .. if its pool keeps  {us:>10.1} us  {ratio:.3} x preallocated")?;
         }
+        self.graph.as_ref().map_or(Ok(()), |graph| write!(f, "\n{graph}"))
+    }
+}
+
+impl fmt::Display for GraphReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { captured_us, captured_over_hand, run_host_ns, launches, captures, direct, .. } = self;
+        writeln!(f, "  captured scope        {captured_us:>10.1} us  {captured_over_hand:.3} x preallocated")?;
+        if let Some((us, ratio)) = self.hand_graph_us.zip(self.captured_over_hand_graph) {
+            writeln!(f, "  graph made by hand    {us:>10.1} us  the captured scope takes {ratio:.3} x as long")?;
+        }
+        write!(f, "  calling thread        {run_host_ns:>10.0} ns for each run")?;
+        if let Some(beyond) = self.host_ns_beyond_launch {
+            write!(f, ", {beyond:.0} ns more than for a launch of the graph made by hand")?;
+        }
+        let bytes = self.executable_bytes;
+        write!(f, "\n  {captures} captures, {launches} launches, {direct} direct runs; {bytes} bytes of executables")?;
+        self.last_refusal.iter().try_for_each(|why| write!(f, "\n  refused: {why}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gpucache::prelude::*;
+
     use super::*;
+    use crate::chain::HandGraph;
     use crate::host::HostMachine;
 
     /// A host whose layers do not write the last element.
@@ -181,6 +201,7 @@ mod tests {
     impl Machine for Careless {
         type Device = Host;
         const MODES: &'static [Mode] = HostMachine::MODES;
+        const GRAPH_MODES: &'static [Mode] = HostMachine::GRAPH_MODES;
 
         fn device(&self) -> &Host {
             self.0.device()
@@ -200,20 +221,38 @@ mod tests {
         fn prepare(&self, mode: Mode) -> Result<()> {
             self.0.prepare(mode)
         }
+
+        fn hand_graph(&self, input: &Values<Host>, layers: usize) -> Result<Box<dyn HandGraph>> {
+            self.0.hand_graph(input, layers)
+        }
     }
+
+    const SIZE: Size = Size { layers: 3, elements: 1000, steps: 60 };
 
     #[test]
     fn every_mode_is_timed() {
-        let report = measure(&HostMachine::new(), 3, 1000, 60).unwrap();
+        let report = measure(&HostMachine::new(false).unwrap(), HostMachine::MODES, SIZE).unwrap();
         assert_eq!(report.steps, 60);
         assert!([report.plain_us, report.scoped_us, report.hand_us].iter().all(|&us| us > 0.0));
         assert!((report.plain_over_hand - report.plain_us / report.hand_us).abs() < 1e-9);
-        assert_eq!(report.pool_us, None);
+        assert!(report.pool_us.is_none() && report.graph.is_none());
+    }
+
+    #[test]
+    fn a_host_captures_the_chain() {
+        for layers in [1, 2, 5] {
+            let machine = HostMachine::new(true).unwrap();
+            let report = measure(&machine, HostMachine::GRAPH_MODES, Size { layers, ..SIZE }).unwrap();
+            let graph = report.graph.unwrap();
+            assert!(graph.launches > 60 && graph.captures > 0, "{graph:?}");
+            assert!(graph.captured_us > 0.0 && graph.run_host_ns > 0.0 && graph.hand_graph_us.is_none());
+        }
     }
 
     #[test]
     fn an_element_that_was_not_written_is_found() {
-        let error = measure(&Careless(HostMachine::new()), 3, 1000, 10).unwrap_err();
+        let machine = Careless(HostMachine::new(false).unwrap());
+        let error = measure(&machine, Careless::MODES, SIZE).unwrap_err();
         assert!(error.to_string().contains("element 999"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! The operations of the network. The network and its training step are written once, for any [`Compute`]. `host.rs` and `cuda.rs`
 //! do the arithmetic.
 
-use gpucache::prelude::*;
+use gpucache::{Element, prelude::*};
 
 use crate::common::Result;
 
@@ -23,11 +23,28 @@ pub(crate) struct Parameter<D: Device> {
     pub(crate) square: Matrix<D>,
 }
 
+/// A number that differs from step to step. A graph repeats the numbers of the host, so a captured step finds it on the device.
+#[derive(Debug)]
+pub(crate) struct Number<'a, T: Element, D: Device> {
+    /// The number as the host knows it. In a captured step, it is that of the step that was captured.
+    pub(crate) value: T,
+    /// Where the device finds the number, if it is there.
+    pub(crate) at: Option<&'a Array<T, D>>,
+}
+
+impl<T: Element, D: Device> Clone for Number<'_, T, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Element, D: Device> Copy for Number<'_, T, D> {}
+
 /// Adam's numbers for one step (Kingma and Ba 2015, in the form at the end of their section 2: the correction of the running
 /// means is folded into the rate).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adam {
-    /// Learning rate of this step, corrected for the start.
+    /// Learning rate of this step, corrected for the start. A captured step uses the [`Number`] on the device instead.
     pub(crate) rate: f32,
     pub(crate) mean_decay: f32,
     pub(crate) square_decay: f32,
@@ -46,6 +63,11 @@ pub(crate) trait Compute {
     /// The name of the device on the command line.
     fn name(&self) -> String;
 
+    /// Memory that operations write beside their outputs, if steps are captured.
+    fn workspace(&self) -> Option<&Array<u8, Self::Device>> {
+        None
+    }
+
     /// `out = a · b`.
     fn matmul(
         &self,
@@ -54,12 +76,12 @@ pub(crate) trait Compute {
         out: &mut Matrix<Self::Device>,
     ) -> Result<()>;
 
-    /// Row `i` of `out` = row `order[start + i]` of `table`.
+    /// Row `i` of `out` = row `order[start + i]` of `table`, or zeros if there is no such row.
     fn gather(
         &self,
         table: &Matrix<Self::Device>,
         order: &Array<u32, Self::Device>,
-        start: usize,
+        start: Number<'_, u32, Self::Device>,
         out: &mut Matrix<Self::Device>,
     ) -> Result<()>;
 
@@ -83,7 +105,7 @@ pub(crate) trait Compute {
         &self,
         logits: &Matrix<Self::Device>,
         targets: &Matrix<Self::Device>,
-        start: usize,
+        start: Number<'_, u32, Self::Device>,
         losses: &mut Matrix<Self::Device>,
         gradient: &mut Matrix<Self::Device>,
     ) -> Result<()>;
@@ -91,13 +113,20 @@ pub(crate) trait Compute {
     /// `out` = the sum of the rows of `x`.
     fn sum_rows(&self, x: &Matrix<Self::Device>, out: &mut Matrix<Self::Device>) -> Result<()>;
 
-    /// Moves a parameter against its gradient, in place.
-    fn adam(&self, adam: Adam, gradient: &Matrix<Self::Device>, parameter: &mut Parameter<Self::Device>) -> Result<()>;
+    /// Moves a parameter against its gradient at this rate, in place.
+    fn adam(
+        &self,
+        adam: Adam,
+        rate: Number<'_, f32, Self::Device>,
+        gradient: &Matrix<Self::Device>,
+        parameter: &mut Parameter<Self::Device>,
+    ) -> Result<()>;
 
     /// `new` = value, mean and square of `old`, moved against the gradient. Every bit equals the result of [`Compute::adam`].
     fn moved_by_adam(
         &self,
         adam: Adam,
+        rate: Number<'_, f32, Self::Device>,
         gradient: &Matrix<Self::Device>,
         old: &Parameter<Self::Device>,
         new: [&mut Matrix<Self::Device>; 3],

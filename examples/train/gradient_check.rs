@@ -55,7 +55,7 @@ fn trained<C: Compute>(compute: &C, way: Way, rows: usize, steps: usize, adam: A
     let mut network = Network::new(compute.device(), &mut random).unwrap();
     let mut storage = Storage::new(alloc, compute.device(), &training_shapes(rows, functional)).unwrap();
     for _ in 0..steps {
-        let step = Step { compute, buffers: storage.buffers(), functional };
+        let step = Step { compute, buffers: storage.buffers(), functional, numbers: None };
         train_step(step, &mut network, &mut set, 0..rows, adam).unwrap();
     }
     Trained { network, set }
@@ -132,7 +132,7 @@ fn a_hand_made_list_that_does_not_fit_is_an_error() {
     let compute = HostCompute::new();
     let Trained { mut network, mut set } = trained(&compute, Way::PLAIN, ROWS, 0, STILL);
     let mut storage = Storage::new(Alloc::Hand, compute.device(), &forward_shapes(ROWS)).unwrap();
-    let step = Step { compute: &compute, buffers: storage.buffers(), functional: false };
+    let step = Step { compute: &compute, buffers: storage.buffers(), functional: false, numbers: None };
     assert!(train_step(step, &mut network, &mut set, 0..ROWS, STILL).is_err());
 }
 
@@ -141,7 +141,7 @@ fn a_hand_made_list_that_does_not_fit_is_an_error() {
 #[test]
 #[ignore = "needs a GPU with cuBLAS and NVRTC"]
 fn the_gpu_trains_as_the_host_does() {
-    let gpu = crate::cuda::CudaCompute::new(0).unwrap();
+    let gpu = crate::cuda::CudaCompute::new(0, false).unwrap();
     let expected = trained(&HostCompute::new(), Way::PLAIN, 300, 3, LIVELY).numbers();
     let plain = trained(&gpu, Way::PLAIN, 300, 3, LIVELY).numbers();
     for way in Way::all() {

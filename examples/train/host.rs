@@ -3,27 +3,49 @@
 //! One thread does it all: the matrices of this network are so small that sharing a product between threads made the step
 //! slower.
 
-use gpucache::prelude::*;
+use gpucache::launch::Arguments;
+use gpucache::{Element, prelude::*};
 
 use crate::common::Result;
-use crate::compute::{Adam, Compute, Factor, Matrix, Parameter};
+use crate::compute::{Adam, Compute, Factor, Matrix, Number, Parameter};
 use crate::shapes;
 
 /// The processor and its memory.
 #[derive(Debug)]
 pub(crate) struct HostCompute {
     device: Host,
+    /// Whether each operation is done when its call returns, on any stream.
+    waits: bool,
 }
 
 impl HostCompute {
+    /// On the default stream, which does each operation at once.
     pub(crate) fn new() -> Self {
-        Self { device: Host::new() }
+        Self::on(Host::new())
     }
 
-    /// On a stream, whose memory is counted apart.
-    #[cfg(test)]
+    /// On a stream. Work of `Host::new_stream` can be captured.
     pub(crate) fn on(device: Host) -> Self {
-        Self { device }
+        Self { device, waits: false }
+    }
+
+    /// The same, but each operation is done at once: no memory is still in use when it is dropped.
+    #[cfg(test)]
+    pub(crate) fn at_once_on(device: Host) -> Self {
+        Self { device, waits: true }
+    }
+
+    /// Queues work that a graph can repeat.
+    fn launch<A: Arguments>(
+        &self,
+        arguments: A,
+        kernel: impl for<'a> Fn(A::Slices<'a>) + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.device.launch_kernel(arguments, kernel)?;
+        if self.waits {
+            self.device.synchronize()?;
+        }
+        Ok(())
     }
 }
 
@@ -41,97 +63,121 @@ impl Compute for HostCompute {
     fn matmul(&self, a: Factor<'_, Host>, b: Factor<'_, Host>, out: &mut Matrix<Host>) -> Result<()> {
         let (_, n, k) = shapes::product(&a, &b, out)?;
         let (a_strides, b_strides) = (strides(&a)?, strides(&b)?);
-        let (a, b) = (a.array(), b.array());
-        for (i, out) in out.chunks_exact_mut(n).enumerate() {
-            out.fill(0.0);
-            for l in 0..k {
-                add_scaled(a[i * a_strides.row + l * a_strides.column], &b[l * b_strides.row..], b_strides.column, out);
+        self.launch((a.array(), b.array(), out), move |(a, b, out)| {
+            for (i, out) in out.chunks_exact_mut(n).enumerate() {
+                out.fill(0.0);
+                for l in 0..k {
+                    let scale = a[i * a_strides.row + l * a_strides.column];
+                    add_scaled(scale, &b[l * b_strides.row..], b_strides.column, out);
+                }
             }
-        }
-        Ok(())
+        })
     }
 
     fn gather(
         &self,
         table: &Matrix<Host>,
         order: &Array<u32, Host>,
-        start: usize,
+        start: Number<'_, u32, Host>,
         out: &mut Matrix<Host>,
     ) -> Result<()> {
-        let (rows, columns) = shapes::gather(table, order, start, out)?;
-        for (out, &row) in out.chunks_exact_mut(columns).zip(&order[start..start + rows]) {
-            let row =
-                table.chunks_exact(columns).nth(row as usize).ok_or("the order names a row that the table lacks")?;
-            out.copy_from_slice(row);
-        }
-        Ok(())
+        let (_, columns) = shapes::gather(table, order, start.value, out)?;
+        let (at, start) = (start.argument(), start.value);
+        self.launch((table, order, at, out), move |(table, order, at, out)| {
+            let start = number(&at, start) as usize;
+            for (i, out) in out.chunks_exact_mut(columns).enumerate() {
+                let row = order.get(start + i).and_then(|&row| table.chunks_exact(columns).nth(row as usize));
+                match row {
+                    Some(row) => out.copy_from_slice(row),
+                    None => out.fill(0.0),
+                }
+            }
+        })
     }
 
     fn add_bias(&self, bias: &Matrix<Host>, x: &mut Matrix<Host>) -> Result<()> {
         let (_, columns) = shapes::columns(x, bias)?;
-        for row in x.chunks_exact_mut(columns) {
-            row.iter_mut().zip(bias.iter()).for_each(|(x, bias)| *x += bias);
-        }
-        Ok(())
+        self.launch((bias, x), move |(bias, x)| {
+            for row in x.chunks_exact_mut(columns) {
+                row.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias);
+            }
+        })
     }
 
     fn relu(&self, x: &Matrix<Host>, out: &mut Matrix<Host>) -> Result<()> {
         shapes::same(x, out)?;
-        out.iter_mut().zip(x.iter()).for_each(|(out, x)| *out = x.max(0.0));
-        Ok(())
+        self.launch((x, out), |(x, out)| {
+            out.iter_mut().zip(x).for_each(|(out, x)| *out = x.max(0.0));
+        })
     }
 
     fn relu_gradient(&self, output: &Matrix<Host>, gradient: &Matrix<Host>, out: &mut Matrix<Host>) -> Result<()> {
         shapes::same(output, gradient)?;
         shapes::same(output, out)?;
-        for ((out, y), gradient) in out.iter_mut().zip(output.iter()).zip(gradient.iter()) {
-            *out = if *y > 0.0 { *gradient } else { 0.0 };
-        }
-        Ok(())
+        self.launch((output, gradient, out), |(output, gradient, out)| {
+            for ((out, y), gradient) in out.iter_mut().zip(output).zip(gradient) {
+                *out = if *y > 0.0 { *gradient } else { 0.0 };
+            }
+        })
     }
 
     fn softmax_cross_entropy(
         &self,
         logits: &Matrix<Host>,
         targets: &Matrix<Host>,
-        start: usize,
+        start: Number<'_, u32, Host>,
         losses: &mut Matrix<Host>,
         gradient: &mut Matrix<Host>,
     ) -> Result<()> {
-        let (rows, columns) = shapes::losses(logits, targets, start, losses, gradient)?;
-        let inputs = logits.chunks_exact(columns).zip(targets.chunks_exact(columns));
-        let outputs = gradient.chunks_exact_mut(columns).zip(&mut losses[start..start + rows]);
-        for ((logits, targets), (gradient, loss)) in inputs.zip(outputs) {
-            *loss = softmax_row(logits, targets, 1.0 / rows as f32, gradient);
-        }
-        Ok(())
+        let (rows, columns) = shapes::losses(logits, targets, start.value, losses, gradient)?;
+        let (at, start) = (start.argument(), start.value);
+        let arguments = (logits, targets, at, losses, gradient);
+        self.launch(arguments, move |(logits, targets, at, losses, gradient)| {
+            let inputs = logits.chunks_exact(columns).zip(targets.chunks_exact(columns));
+            let places = losses.iter_mut().skip(number(&at, start) as usize);
+            for ((logits, targets), (gradient, loss)) in inputs.zip(gradient.chunks_exact_mut(columns).zip(places)) {
+                *loss = softmax_row(logits, targets, 1.0 / rows as f32, gradient);
+            }
+        })
     }
 
     fn sum_rows(&self, x: &Matrix<Host>, out: &mut Matrix<Host>) -> Result<()> {
         let (_, columns) = shapes::columns(x, out)?;
-        out.fill(0.0);
-        for row in x.chunks_exact(columns) {
-            out.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
-        }
-        Ok(())
+        self.launch((x, out), move |(x, out)| {
+            out.fill(0.0);
+            for row in x.chunks_exact(columns) {
+                out.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+            }
+        })
     }
 
-    fn adam(&self, adam: Adam, gradient: &Matrix<Host>, parameter: &mut Parameter<Host>) -> Result<()> {
+    fn adam(
+        &self,
+        adam: Adam,
+        rate: Number<'_, f32, Host>,
+        gradient: &Matrix<Host>,
+        parameter: &mut Parameter<Host>,
+    ) -> Result<()> {
         shapes::parameter(gradient, parameter)?;
+        let (at, rate) = (rate.argument(), rate.value);
         let Parameter { value, mean, square } = parameter;
-        let moments = mean.iter_mut().zip(square.iter_mut());
-        for ((value, gradient), (mean, square)) in value.iter_mut().zip(gradient.iter()).zip(moments) {
-            *mean = adam.moved_mean(*mean, *gradient);
-            *square = adam.moved_square(*square, *gradient);
-            *value = adam.moved_value(*value, *mean, *square);
-        }
-        Ok(())
+        let arguments = (at, gradient, value, mean, square);
+        self.launch(arguments, move |(at, gradient, value, mean, square)| {
+            let adam = Adam { rate: number(&at, rate), ..adam };
+            let moments = mean.iter_mut().zip(square);
+            for ((value, gradient), (mean, square)) in value.iter_mut().zip(gradient).zip(moments) {
+                *mean = adam.moved_mean(*mean, *gradient);
+                *square = adam.moved_square(*square, *gradient);
+                *value = adam.moved_value(*value, *mean, *square);
+            }
+        })
     }
 
     /// One array after the other: the compiler uses vectors only where it can tell few arrays apart.
     fn moved_by_adam(
         &self,
         adam: Adam,
+        rate: Number<'_, f32, Host>,
         gradient: &Matrix<Host>,
         old: &Parameter<Host>,
         new: [&mut Matrix<Host>; 3],
@@ -141,17 +187,34 @@ impl Compute for HostCompute {
         for new in [&*value, &*mean, &*square] {
             shapes::same(gradient, new)?;
         }
-        for ((new, old), gradient) in mean.iter_mut().zip(old.mean.iter()).zip(gradient.iter()) {
-            *new = adam.moved_mean(*old, *gradient);
-        }
-        for ((new, old), gradient) in square.iter_mut().zip(old.square.iter()).zip(gradient.iter()) {
-            *new = adam.moved_square(*old, *gradient);
-        }
-        for (((new, old), mean), square) in value.iter_mut().zip(old.value.iter()).zip(mean.iter()).zip(square.iter()) {
-            *new = adam.moved_value(*old, *mean, *square);
-        }
-        Ok(())
+        let (at, rate) = (rate.argument(), rate.value);
+        let arguments = ((at, gradient), (&old.value, &old.mean, &old.square), (value, mean, square));
+        self.launch(arguments, move |((at, gradient), old, new)| {
+            let adam = Adam { rate: number(&at, rate), ..adam };
+            let ((old_value, old_mean, old_square), (value, mean, square)) = (old, new);
+            for ((new, old), gradient) in mean.iter_mut().zip(old_mean).zip(gradient) {
+                *new = adam.moved_mean(*old, *gradient);
+            }
+            for ((new, old), gradient) in square.iter_mut().zip(old_square).zip(gradient) {
+                *new = adam.moved_square(*old, *gradient);
+            }
+            for (((new, old), mean), square) in value.iter_mut().zip(old_value).zip(mean).zip(square) {
+                *new = adam.moved_value(*old, *mean, *square);
+            }
+        })
     }
+}
+
+impl<'a, T: Element> Number<'a, T, Host> {
+    /// The array with the number, if it is on the device: an argument of a kernel.
+    fn argument(self) -> Vec<&'a Array<T, Host>> {
+        self.at.into_iter().collect()
+    }
+}
+
+/// The number on the device, if a kernel got it, otherwise the host's.
+fn number<T: Copy>(at: &[&[T]], value: T) -> T {
+    at.iter().flat_map(|at| at.first()).next().copied().unwrap_or(value)
 }
 
 /// The step of one number.
@@ -221,6 +284,10 @@ mod tests {
         matrix(shape, |_| f32::NAN)
     }
 
+    fn known<T: Element>(value: T) -> Number<'static, T, Host> {
+        Number { value, at: None }
+    }
+
     fn wave(i: usize) -> f32 {
         (i as f32 * 0.7).sin()
     }
@@ -256,8 +323,7 @@ mod tests {
         assert!(host.add_bias(&stale([1, 2]), &mut stale([2, 3])).is_err());
         assert!(host.relu(&a, &mut stale([3, 2])).is_err());
         let order = Array::from_slice(&Host::new(), 2, &[0u32, 7]).unwrap();
-        assert!(host.gather(&a, &order, 1, &mut stale([2, 3])).is_err(), "the order is too short");
-        assert!(host.gather(&a, &order, 0, &mut stale([2, 3])).is_err(), "there is no row 7");
+        assert!(host.gather(&a, &order, known(1), &mut stale([2, 3])).is_err(), "the order is too short");
     }
 
     #[test]
@@ -265,8 +331,15 @@ mod tests {
         let host = HostCompute::new();
         let order = Array::from_slice(&Host::new(), 4, &[3u32, 0, 2, 1]).unwrap();
         let mut rows = stale([2, 2]);
-        host.gather(&matrix([4, 2], |i| i as f32), &order, 1, &mut rows).unwrap();
+        let table = matrix([4, 2], |i| i as f32);
+        host.gather(&table, &order, known(1), &mut rows).unwrap();
         assert_eq!(rows[..], [0.0, 1.0, 4.0, 5.0]);
+        for (start, expected) in [(2, [4.0, 5.0, 2.0, 3.0]), (3, [2.0, 3.0, 0.0, 0.0])] {
+            let at = Array::full(&Host::new(), 1, start).unwrap();
+            let mut rows = stale([2, 2]);
+            host.gather(&table, &order, Number { value: 0, at: Some(&at) }, &mut rows).unwrap();
+            assert_eq!(rows[..], expected, "from the place on the device");
+        }
         host.add_bias(&matrix([1, 2], |i| 10.0 * i as f32), &mut rows).unwrap();
         assert_eq!(rows[..], [0.0, 11.0, 4.0, 15.0]);
         let mut sums = stale([1, 2]);
@@ -299,7 +372,8 @@ mod tests {
         let decay = (0.9_f32, 0.99_f32);
         let rate = 0.1 * (1.0 - decay.1).sqrt() / (1.0 - decay.0);
         let adam = Adam { rate, mean_decay: decay.0, square_decay: decay.1, epsilon: 0.0 };
-        HostCompute::new().adam(adam, &matrix([1, 2], |i| [3.0, -0.01][i]), &mut parameter).unwrap();
+        let gradient = matrix([1, 2], |i| [3.0, -0.01][i]);
+        HostCompute::new().adam(adam, known(rate), &gradient, &mut parameter).unwrap();
         assert!((parameter.value[0] + 0.1).abs() < 1e-5 && (parameter.value[1] - 0.1).abs() < 1e-5);
     }
 }

@@ -3,12 +3,17 @@
 
 static __device__ int thread_index() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
-// A row number outside the table gives zeros: the host cannot look at the order.
-extern "C" __global__ void gather(float *out, const float *table, const unsigned int *order, int start, int table_rows,
-                                  int columns, int count) {
+// A number that differs from step to step: the one on the device, if there is an address, otherwise the argument.
+static __device__ unsigned int number(const unsigned int *at, unsigned int value) { return at ? *at : value; }
+static __device__ float number(const float *at, float value) { return at ? *at : value; }
+
+// A place outside the order, and a row number outside the table, give zeros: the host cannot look at what is on the device.
+extern "C" __global__ void gather(float *out, const float *table, const unsigned int *order, const unsigned int *start_at,
+                                  unsigned int start, int order_len, int table_rows, int columns, int count) {
     int i = thread_index();
     if (i >= count) return;
-    unsigned int row = order[start + i / columns];
+    unsigned int place = number(start_at, start) + i / columns;
+    unsigned int row = place < (unsigned int)order_len ? order[place] : (unsigned int)table_rows;
     out[i] = row < (unsigned int)table_rows ? table[(size_t)row * columns + i % columns] : 0.0f;
 }
 
@@ -29,7 +34,8 @@ extern "C" __global__ void relu_gradient(float *out, const float *output, const 
 
 // One thread for each row.
 extern "C" __global__ void softmax_cross_entropy(float *gradient, float *losses, const float *logits, const float *targets,
-                                                 int start, int rows, int columns) {
+                                                 const unsigned int *start_at, unsigned int start, int losses_len,
+                                                 int rows, int columns) {
     int row = thread_index();
     if (row >= rows) return;
     size_t first = (size_t)row * columns;
@@ -44,7 +50,8 @@ extern "C" __global__ void softmax_cross_entropy(float *gradient, float *losses,
         gradient[first + j] = (expf(shifted) / sum - target) / rows;
         loss -= target * (shifted - logf(sum));
     }
-    losses[start + row] = loss;
+    unsigned int place = number(start_at, start) + row;
+    if (place < (unsigned int)losses_len) losses[place] = loss;
 }
 
 // A block of 32 x 8 threads adds up 32 columns, each in 8 parts: neighbouring threads read neighbouring columns.
@@ -76,18 +83,21 @@ static __device__ void adam_element(float *new_value, float *new_mean, float *ne
     new_value[i] = value[i] - rate * m / (sqrtf(s) + epsilon);
 }
 
-extern "C" __global__ void adam(float *value, float *mean, float *square, const float *gradient, float rate,
-                                float mean_decay, float square_decay, float epsilon, int count) {
+extern "C" __global__ void adam(float *value, float *mean, float *square, const float *gradient,
+                                const float *rate_at, float rate, float mean_decay, float square_decay, float epsilon,
+                                int count) {
     int i = thread_index();
     if (i >= count) return;
-    adam_element(value, mean, square, value, mean, square, gradient, rate, mean_decay, square_decay, epsilon, i);
+    adam_element(value, mean, square, value, mean, square, gradient, number(rate_at, rate), mean_decay, square_decay,
+                 epsilon, i);
 }
 
 extern "C" __global__ void moved_by_adam(float *new_value, float *new_mean, float *new_square, const float *value,
-                                         const float *mean, const float *square, const float *gradient, float rate,
-                                         float mean_decay, float square_decay, float epsilon, int count) {
+                                         const float *mean, const float *square, const float *gradient,
+                                         const float *rate_at, float rate, float mean_decay, float square_decay,
+                                         float epsilon, int count) {
     int i = thread_index();
     if (i >= count) return;
-    adam_element(new_value, new_mean, new_square, value, mean, square, gradient, rate, mean_decay, square_decay,
-                 epsilon, i);
+    adam_element(new_value, new_mean, new_square, value, mean, square, gradient, number(rate_at, rate), mean_decay,
+                 square_decay, epsilon, i);
 }

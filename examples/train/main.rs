@@ -4,13 +4,17 @@
 //! cargo run --release --example train
 //! cargo run --release --example train -- --device host --alloc plain --json
 //! cargo run --release --example train -- --functional
+//! cargo run --release --example train -- --graph
 //! ```
 //!
 //! Read the files in this order: `step.rs` has the scopes, `network.rs` allocates and drops the arrays, `buffers.rs` has three ways to
 //! allocate them, and `training.rs` is the loop. `compute.rs` lists the operations, `host.rs` and `cuda.rs` implement them, and the
-//! function `train` below chooses one of the two at run time. `without.rs` measures the same training without the cache.
+//! function `train` below chooses one of the two at run time. `without.rs` measures the same training without the cache. With `--graph`,
+//! `captured.rs` runs each step as a graph, and `beside.rs` compares it with the other ways to allocate.
 
+mod beside;
 mod buffers;
+mod captured;
 #[path = "../common/mod.rs"]
 mod common;
 mod compute;
@@ -33,6 +37,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::beside::Beside;
 use crate::buffers::Alloc;
 use crate::common::{DeviceChoice, Result};
 use crate::compute::Compute;
@@ -51,6 +56,9 @@ struct Options {
     /// Allocate new weights and optimizer moments in each step, as functional optimizers do, instead of updating them in place.
     #[arg(long)]
     functional: bool,
+    /// Run each step as a graph of a captured scope, and compare its speed and its losses with the other ways to allocate.
+    #[arg(long, conflicts_with_all = ["functional", "alloc"])]
+    graph: bool,
     /// How often to train on all images.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     epochs: u16,
@@ -76,6 +84,10 @@ fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     println!("{report}");
+    if options.graph {
+        println!("\n{}", Beside::measure(&report, options)?);
+        return Ok(());
+    }
     if let Some(comparison) = Comparison::measure(&report, options)? {
         println!("\n{comparison}");
     }
@@ -85,16 +97,25 @@ fn run(options: &Options) -> Result<()> {
 /// Chooses between a GPU and the host. All code below is generic, and compiled for each of the two.
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
-    match options.device.open_gpu(cuda::CudaCompute::new)? {
+    match options.device.open_gpu(|ordinal| cuda::CudaCompute::new(ordinal, options.graph))? {
         Some(gpu) => train_on(&gpu, options),
-        None => train_on(&host::HostCompute::new(), options),
+        None => train_on(&host(options)?, options),
     }
 }
 
 #[cfg(not(feature = "cuda"))]
 fn train(options: &Options) -> Result<Report> {
     options.device.refuse_gpu()?;
-    train_on(&host::HostCompute::new(), options)
+    train_on(&host(options)?, options)
+}
+
+/// The host's default stream does each operation at once, so only another stream can be captured.
+fn host(options: &Options) -> Result<host::HostCompute> {
+    Ok(if options.graph {
+        host::HostCompute::on(gpucache::device::Host::new_stream()?)
+    } else {
+        host::HostCompute::new()
+    })
 }
 
 fn train_on<C: Compute>(compute: &C, options: &Options) -> Result<Report> {

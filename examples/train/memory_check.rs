@@ -41,7 +41,7 @@ impl<'c, C: Compute> Training<'c, C> {
         for batch in 0..=BATCHES {
             let (start, rows) = (batch * ROWS, if batch < BATCHES { ROWS } else { LAST_ROWS });
             let mut storage = Storage::new(self.alloc, self.compute.device(), &training_shapes(rows, true)).unwrap();
-            let step = Step { compute: self.compute, buffers: storage.buffers(), functional: true };
+            let step = Step { compute: self.compute, buffers: storage.buffers(), functional: true, numbers: None };
             train_step(step, &mut self.network, &mut self.set, start..start + rows, ADAM).unwrap();
         }
         self.memory().times_taken() - before
@@ -50,7 +50,7 @@ impl<'c, C: Compute> Training<'c, C> {
     /// Evaluates as `training.rs` does after each epoch.
     fn evaluate(&self) {
         let mut storage = Storage::new(self.alloc, self.compute.device(), &forward_shapes(ROWS)).unwrap();
-        let step = Step { compute: self.compute, buffers: storage.buffers(), functional: false };
+        let step = Step { compute: self.compute, buffers: storage.buffers(), functional: false, numbers: None };
         evaluate(step, &self.network, &self.set.images).unwrap();
         gpucache::invalidate("eval");
     }
@@ -67,7 +67,7 @@ fn carried() -> u64 {
 /// This runs on a stream, because the memory of a stream is counted separately from that of other tests.
 #[test]
 fn what_is_replaced_takes_no_more_memory_than_is_alive() {
-    let compute = HostCompute::on(Host::new_stream().unwrap());
+    let compute = HostCompute::at_once_on(Host::new_stream().unwrap());
     let mut plain = Training::new(&compute, Alloc::Plain);
     plain.epoch();
     let alive = plain.memory().peak_bytes;

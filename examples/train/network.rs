@@ -56,6 +56,12 @@ impl<D: Device> Network<D> {
     }
 
     /// Weight and bias of each layer, in the order of the forward pass.
+    pub(crate) fn parameters_mut(&mut self) -> [&mut Parameter<D>; 6] {
+        let Self { first, second, third } = self;
+        [&mut first.weight, &mut first.bias, &mut second.weight, &mut second.bias, &mut third.weight, &mut third.bias]
+    }
+
+    /// The same, to look at.
     #[cfg(test)]
     pub(crate) fn parameters(&self) -> [&Parameter<D>; 6] {
         let Self { first, second, third } = self;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use gpucache::graph::GraphStats;
 use gpucache::prelude::*;
 
 use crate::Options;
@@ -40,6 +41,25 @@ pub(crate) struct Report {
     /// The memory that the caches returned after the last evaluation, and at the end.
     evaluation_bytes_given_back: u64,
     bytes_given_back: u64,
+    /// A hash of the losses of all steps: equal if every bit is equal.
+    loss_bits: String,
+    /// Present only with `--graph`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graph: Option<GraphReport>,
+}
+
+/// The graphs of the training steps: gpucache's `GraphStats`.
+#[derive(Debug, serde::Serialize)]
+struct GraphReport {
+    launches: u64,
+    captures: u64,
+    /// Steps without a graph.
+    direct: u64,
+    executable_bytes: u64,
+    refused: u64,
+    last_refusal: Option<String>,
+    #[serde(skip)]
+    summary: String,
 }
 
 impl Report {
@@ -66,12 +86,22 @@ impl Report {
             peak_device_bytes: compute.device().memory().peak_bytes,
             evaluation_bytes_given_back: outcome.given_back[0],
             bytes_given_back: outcome.given_back[1],
+            loss_bits: format!("{:016x}", outcome.loss_bits),
+            graph: outcome.graphs.clone().map(GraphReport::from),
         }
     }
 
     /// The device as `--device` takes it.
     pub(crate) fn device(&self) -> &str {
         &self.device
+    }
+
+    pub(crate) fn loss_bits(&self) -> &str {
+        &self.loss_bits
+    }
+
+    pub(crate) fn steps_per_second(&self) -> f64 {
+        self.steps_per_second
     }
 
     pub(crate) fn steps(&self) -> u64 {
@@ -88,6 +118,14 @@ impl Report {
 
     pub(crate) fn peak_device_bytes(&self) -> u64 {
         self.peak_device_bytes
+    }
+}
+
+impl From<GraphStats> for GraphReport {
+    fn from(stats: GraphStats) -> Self {
+        let summary = stats.to_string();
+        let GraphStats { launches, captures, direct, executable_bytes, refused, last_refusal, .. } = stats;
+        Self { launches, captures, direct, executable_bytes, refused, last_refusal, summary }
     }
 }
 
@@ -113,7 +151,8 @@ impl fmt::Display for Report {
         writeln!(f, "peak device memory  {:.2} MiB", mebibytes(self.peak_device_bytes))?;
         let (evaluation, end) = (self.evaluation_bytes_given_back, self.bytes_given_back);
         write!(f, "returned memory     {:.2} MiB after each evaluation, ", mebibytes(evaluation))?;
-        write!(f, "{:.2} MiB at the end", mebibytes(end))
+        write!(f, "{:.2} MiB at the end", mebibytes(end))?;
+        self.graph.iter().try_for_each(|graph| write!(f, "\ngraphs              {}", graph.summary))
     }
 }
 

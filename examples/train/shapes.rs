@@ -47,7 +47,7 @@ pub(crate) fn product<D: Device>(
 pub(crate) fn gather<D: Device>(
     table: &Matrix<D>,
     order: &Array<u32, D>,
-    start: usize,
+    start: u32,
     out: &Matrix<D>,
 ) -> Result<(usize, usize)> {
     let (rows, columns) = dims(out)?;
@@ -71,7 +71,7 @@ pub(crate) fn columns<D: Device>(x: &Matrix<D>, vector: &Matrix<D>) -> Result<(u
 pub(crate) fn losses<D: Device>(
     logits: &Matrix<D>,
     targets: &Matrix<D>,
-    start: usize,
+    start: u32,
     losses: &Matrix<D>,
     gradient: &Matrix<D>,
 ) -> Result<(usize, usize)> {
@@ -98,8 +98,8 @@ pub(crate) fn same<D: Device>(a: &Matrix<D>, b: &Matrix<D>) -> Result<usize> {
     Ok(a.len())
 }
 
-fn has_rows(len: usize, start: usize, rows: usize) -> bool {
-    start.checked_add(rows).is_some_and(|end| end <= len)
+fn has_rows(len: usize, start: u32, rows: usize) -> bool {
+    (start as usize).checked_add(rows).is_some_and(|end| end <= len)
 }
 
 fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<()> {

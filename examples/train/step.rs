@@ -6,7 +6,7 @@ use gpucache::prelude::*;
 
 use crate::buffers::{Buffer, Buffers};
 use crate::common::Result;
-use crate::compute::{Adam, Compute, Factor, Matrix, Parameter};
+use crate::compute::{Adam, Compute, Factor, Matrix, Number, Parameter};
 use crate::data::{CLASSES, PIXELS};
 use crate::network::{Activations, HIDDEN, Network};
 use crate::shapes;
@@ -28,6 +28,17 @@ pub(crate) struct TrainingSet<D: Device> {
 /// dropped arrays. The last batch of an epoch is smaller, and so its arrays have other shapes. They, too, repeat in every epoch.
 #[cache_scope(train_step)]
 pub(crate) fn train_step<C: Compute>(
+    step: Step<'_, C>,
+    network: &mut Network<C::Device>,
+    set: &mut TrainingSet<C::Device>,
+    batch: Range<usize>,
+    adam: Adam,
+) -> Result<()> {
+    learn(step, network, set, batch, adam)
+}
+
+/// The work of a training step, without a scope of its own.
+pub(crate) fn learn<C: Compute>(
     mut step: Step<'_, C>,
     network: &mut Network<C::Device>,
     set: &mut TrainingSet<C::Device>,
@@ -37,7 +48,7 @@ pub(crate) fn train_step<C: Compute>(
     let images = step.gather(&set.images, &set.order, &batch)?;
     let targets = step.gather(&set.targets, &set.order, &batch)?;
     let Activations { hidden, logits } = network.forward(&mut step, &images)?;
-    let at_logits = step.softmax_cross_entropy(&logits, &targets, batch.start, &mut set.losses)?;
+    let at_logits = step.softmax_cross_entropy(&logits, &targets, &batch, &mut set.losses)?;
     drop((targets, logits));
     network.learn(&mut step, adam, &images, hidden, at_logits)
 }
@@ -79,6 +90,15 @@ pub(crate) struct Step<'a, C: Compute> {
     pub(crate) buffers: Buffers<'a, C::Device>,
     /// Whether each step allocates new parameters.
     pub(crate) functional: bool,
+    /// Given to captured steps.
+    pub(crate) numbers: Option<Numbers<'a, C::Device>>,
+}
+
+/// The numbers on the device that differ from step to step.
+pub(crate) struct Numbers<'a, D: Device> {
+    /// The first row of the batch.
+    pub(crate) start: &'a Array<u32, D>,
+    pub(crate) rate: &'a Array<f32, D>,
 }
 
 impl<'a, C: Compute> Step<'a, C> {
@@ -122,11 +142,12 @@ impl<'a, C: Compute> Step<'a, C> {
         gradient: &Matrix<C::Device>,
         parameter: &mut Parameter<C::Device>,
     ) -> Result<()> {
+        let rate = Number { value: adam.rate, at: self.numbers.as_ref().map(|numbers| numbers.rate) };
         if !self.functional {
-            return self.compute.adam(adam, gradient, parameter);
+            return self.compute.adam(adam, rate, gradient, parameter);
         }
         let [mut value, mut mean, mut square] = [self.like(gradient)?, self.like(gradient)?, self.like(gradient)?];
-        self.compute.moved_by_adam(adam, gradient, parameter, [&mut value, &mut mean, &mut square])?;
+        self.compute.moved_by_adam(adam, rate, gradient, parameter, [&mut value, &mut mean, &mut square])?;
         value.replace(&mut parameter.value);
         mean.replace(&mut parameter.mean);
         square.replace(&mut parameter.square);
@@ -140,7 +161,7 @@ impl<'a, C: Compute> Step<'a, C> {
         batch: &Range<usize>,
     ) -> Result<Buffer<'a, C::Device>> {
         let mut out = self.buffers.output([batch.len(), shapes::dims(table)?.1])?;
-        self.compute.gather(table, order, batch.start, &mut out)?;
+        self.compute.gather(table, order, self.start(batch)?, &mut out)?;
         Ok(out)
     }
 
@@ -148,12 +169,16 @@ impl<'a, C: Compute> Step<'a, C> {
         &mut self,
         logits: &Matrix<C::Device>,
         targets: &Matrix<C::Device>,
-        start: usize,
+        batch: &Range<usize>,
         losses: &mut Matrix<C::Device>,
     ) -> Result<Buffer<'a, C::Device>> {
         let mut gradient = self.like(logits)?;
-        self.compute.softmax_cross_entropy(logits, targets, start, losses, &mut gradient)?;
+        self.compute.softmax_cross_entropy(logits, targets, self.start(batch)?, losses, &mut gradient)?;
         Ok(gradient)
+    }
+
+    fn start(&self, batch: &Range<usize>) -> Result<Number<'a, u32, C::Device>> {
+        Ok(Number { value: u32::try_from(batch.start)?, at: self.numbers.as_ref().map(|numbers| numbers.start) })
     }
 
     fn like(&mut self, x: &Matrix<C::Device>) -> Result<Buffer<'a, C::Device>> {

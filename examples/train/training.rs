@@ -1,14 +1,17 @@
 //! The loop around the step: epochs, the evaluations between them, and the counters.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::IsTerminal as _;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use gpucache::graph::GraphStats;
 use gpucache::prelude::*;
 use gpucache::stats::ScopeStats;
 
 use crate::Options;
 use crate::buffers::Storage;
+use crate::captured::Captured;
 use crate::common::Result;
 use crate::compute::{Adam, Compute, Matrix};
 use crate::data::{CLASSES, Digits, PIXELS, Samples};
@@ -34,6 +37,8 @@ struct Training<'c, C: Compute> {
     steps: i32,
     planned_steps: i32,
     functional: bool,
+    captured: Option<Captured<C::Device>>,
+    bits: DefaultHasher,
 }
 
 struct Evaluation<'c, C: Compute> {
@@ -68,6 +73,10 @@ pub(crate) struct Outcome {
     pub(crate) cache: Option<ScopeStats>,
     /// Number of arrays that outlived their step and that its plan served.
     pub(crate) carried: u64,
+    /// What the captured scope did, with `--graph`.
+    pub(crate) graphs: Option<GraphStats>,
+    /// A hash of the losses of all steps: equal if every bit is equal.
+    pub(crate) loss_bits: u64,
     /// Bytes that the caches returned after the last evaluation, and at the end.
     pub(crate) given_back: [u64; 2],
 }
@@ -84,6 +93,7 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
     for epoch in 0..options.epochs {
         let tally = if epoch == 0 { &mut first } else { &mut steady };
         training.epoch(tally)?;
+        training.note_losses()?;
         accuracy = evaluation.accuracy(&training.network)?;
         // Training continues without the evaluation's memory. The next evaluation requests it again.
         evaluation_bytes = gpucache::invalidate("eval").bytes;
@@ -92,8 +102,20 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
 
     let cache = gpucache::stats("train_step");
     let carried = gpucache::stats("train_step").map_or(0, |stats| stats.plan.carried);
+    // A graph keeps the memory of its arrays.
+    let graphs = training.captured.take().map(|captured| captured.stats());
     let given_back = [evaluation_bytes, gpucache::invalidate_all().bytes];
-    Ok(Outcome { accuracy, loss: training.loss()?, first, steady, cache, carried, given_back })
+    Ok(Outcome {
+        accuracy,
+        loss: training.loss()?,
+        first,
+        steady,
+        cache,
+        carried,
+        graphs,
+        loss_bits: training.bits.finish(),
+        given_back,
+    })
 }
 
 /// Overwrites the line before it. Prints only on a terminal.
@@ -124,6 +146,8 @@ impl<'c, C: Compute> Training<'c, C> {
             steps: 0,
             planned_steps: i32::try_from(samples.div_ceil(BATCH))?.saturating_mul(options.epochs.into()),
             functional: options.functional,
+            captured: options.graph.then(|| Captured::new(device)).transpose()?,
+            bits: DefaultHasher::new(),
             random,
         })
     }
@@ -136,10 +160,15 @@ impl<'c, C: Compute> Training<'c, C> {
         let (start, takes, steps) = (Instant::now(), device.memory().times_taken(), tally.steps);
         for batch in batches(self.samples) {
             let adam = self.next_adam();
-            let storage = if batch.len() == BATCH { &mut self.full_batch } else { &mut self.last_batch };
-            let step = Step { compute: self.compute, buffers: storage.buffers(), functional: self.functional };
-            train_step(step, &mut self.network, &mut self.set, batch, adam)?;
             tally.steps += 1;
+            if let Some(captured) = &mut self.captured {
+                captured.train_step(self.compute, &mut self.network, &mut self.set, batch, adam)?;
+                continue;
+            }
+            let storage = if batch.len() == BATCH { &mut self.full_batch } else { &mut self.last_batch };
+            let step =
+                Step { compute: self.compute, buffers: storage.buffers(), functional: self.functional, numbers: None };
+            train_step(step, &mut self.network, &mut self.set, batch, adam)?;
         }
         device.synchronize()?;
         let time = start.elapsed();
@@ -165,6 +194,12 @@ impl<'c, C: Compute> Training<'c, C> {
         Adam { rate: RATE * cosine * correction, mean_decay: MEAN_DECAY, square_decay: SQUARE_DECAY, epsilon: 1e-8 }
     }
 
+    /// Adds the losses of this epoch to the bits.
+    fn note_losses(&mut self) -> Result<()> {
+        self.set.losses.to_vec()?.iter().for_each(|loss| loss.to_bits().hash(&mut self.bits));
+        Ok(())
+    }
+
     /// Mean loss over the last epoch.
     fn loss(&self) -> Result<f32> {
         Ok(self.set.losses.to_vec()?.iter().sum::<f32>() / self.samples as f32)
@@ -184,7 +219,7 @@ impl<'c, C: Compute> Evaluation<'c, C> {
 
     /// The share of test images that the network classifies correctly.
     fn accuracy(&mut self, network: &Network<C::Device>) -> Result<f64> {
-        let step = Step { compute: self.compute, buffers: self.storage.buffers(), functional: false };
+        let step = Step { compute: self.compute, buffers: self.storage.buffers(), functional: false, numbers: None };
         let scores = evaluate(step, network, &self.images)?;
         let right = scores.chunks_exact(CLASSES).zip(&self.labels).filter(|(scores, label)| best(scores) == **label);
         Ok(right.count() as f64 / self.labels.len() as f64)

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::{Command, Stdio};
 
+use clap::ValueEnum as _;
+
 use crate::Options;
 use crate::buffers::Alloc;
 use crate::common::Result;
@@ -13,23 +15,42 @@ const EPOCHS: u16 = 10;
 /// A difference in speed below this share is noise.
 const NOISE: f64 = 0.05;
 
-/// A training whose arrays come from the device: the part of its report that is compared.
-#[derive(Clone, Copy, Debug, serde::Deserialize)]
-struct Uncached {
+/// A training in a process of its own: the part of its report that is compared.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub(crate) struct Trained {
     steps: u64,
+    pub(crate) steps_per_second: f64,
     best_steps_per_second: f64,
     device_takes: u64,
     peak_device_bytes: u64,
+    pub(crate) loss_bits: String,
+}
+
+/// Trains on the device of `report`, in a process of its own, which has its own peak and writes no trace.
+///
+/// # Errors
+/// If that process fails.
+pub(crate) fn train_apart(report: &Report, options: &Options, alloc: Alloc, epochs: u16) -> Result<Trained> {
+    let alloc = alloc.to_possible_value().ok_or("every way to allocate has a name")?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--alloc", alloc.get_name(), "--json", "--device", report.device()]);
+    command.args(["--epochs", &epochs.to_string()]);
+    command.args(options.functional.then_some("--functional"));
+    command.env_remove("GPUCACHE_TRACE").env_remove("GPUCACHE_WATCH").stderr(Stdio::inherit());
+    let trained = serde_json::from_slice(&command.output()?.stdout).map_err(|error| {
+        format!("the training with `--alloc {}`, for comparison, failed: {error}", alloc.get_name())
+    })?;
+    Ok(trained)
 }
 
 /// The figures of a run next to those of the same training without the cache.
 pub(crate) struct Comparison<'a> {
     report: &'a Report,
-    uncached: Uncached,
+    uncached: Trained,
 }
 
 impl<'a> Comparison<'a> {
-    /// Trains for some epochs with `--alloc plain` on the same device. That process has a peak of its own, and writes no trace.
+    /// Trains for some epochs with `--alloc plain` on the same device.
     ///
     /// # Errors
     /// If that process fails.
@@ -37,13 +58,7 @@ impl<'a> Comparison<'a> {
         if options.alloc != Alloc::Scoped {
             return Ok(None);
         }
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["--alloc", "plain", "--json", "--device", report.device()]);
-        command.args(["--epochs", &EPOCHS.min(options.epochs).to_string()]);
-        command.args(options.functional.then_some("--functional"));
-        command.env_remove("GPUCACHE_TRACE").env_remove("GPUCACHE_WATCH").stderr(Stdio::inherit());
-        let uncached = serde_json::from_slice(&command.output()?.stdout)
-            .map_err(|error| format!("the training without the cache, for comparison, failed: {error}"))?;
+        let uncached = train_apart(report, options, Alloc::Plain, EPOCHS.min(options.epochs))?;
         Ok(Some(Self { report, uncached }))
     }
 }

@@ -3,8 +3,11 @@
 
 mod bert;
 mod decode;
+mod decoder;
 mod gpu;
 mod llama;
+mod nodes;
+mod preallocated;
 mod resnet;
 mod train;
 
@@ -17,6 +20,8 @@ enum Client {
     Train(train::Train),
     /// llama2.c writes tokens, one at a time, with its cache of keys and values.
     Decode(decode::Decode),
+    /// A decoder with a preallocated cache, whose steps can be CUDA graphs, writes tokens.
+    Preallocated(preallocated::Preallocated),
     /// BERT reads sentences of varying lengths.
     Bert(bert::Bert),
     /// ResNet-50 looks at images.
@@ -27,6 +32,7 @@ fn main() -> anyhow::Result<()> {
     match Client::parse() {
         Client::Train(train) => train.run(),
         Client::Decode(decode) => decode.run(),
+        Client::Preallocated(preallocated) => preallocated.run(),
         Client::Bert(bert) => bert.run(),
         Client::Resnet(resnet) => resnet.run(),
     }

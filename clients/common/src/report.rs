@@ -9,6 +9,12 @@ use serde::{Serialize, Serializer};
 #[derive(Default)]
 pub struct Bits(DefaultHasher);
 
+impl PartialEq for Bits {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.finish() == other.0.finish()
+    }
+}
+
 impl Bits {
     pub fn add(&mut self, values: &[f32]) {
         values.iter().for_each(|value| value.to_bits().hash(&mut self.0));

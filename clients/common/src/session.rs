@@ -23,6 +23,12 @@ pub struct Common {
     pub seed: u64,
 }
 
+impl Common {
+    pub fn mode(self) -> Mode {
+        self.mode
+    }
+}
+
 /// Created before anything is allocated on the GPU.
 pub struct Session {
     common: Common,
