@@ -56,13 +56,15 @@ impl<'r, D: Device> Run<'r, D> {
         ScopeGuard::enter_captured(self.name, self.site, Terms::new())
     }
 
-    /// Serves outputs from the scope around the run, or from one of their own.
+    /// Arrays for outputs of these shapes, from the scope around the run, or else from a scope of their own.
     #[inline]
-    pub(super) fn scope_of_outputs(&self) -> ScopeGuard {
-        match self.around {
-            Some(around) => ScopeGuard::back_in(Some(around)),
-            None => ScopeGuard::enter_captured(self.outputs, self.site, Terms::new().with_recycle(Recycle::Range)).0,
-        }
+    pub(super) fn allocate<R: Outputs<D>>(&self, like: &R::Like) -> Result<R> {
+        let is_own = !R::IS_NOTHING && self.around.is_none();
+        let _own = is_own.then(|| {
+            let terms = Terms::new().with_recycle(Recycle::Range);
+            ScopeGuard::enter_captured(self.outputs, self.site, terms)
+        });
+        R::allocate(self.device, like)
     }
 
     /// Runs the block, and copies its results to the outputs.
@@ -105,15 +107,15 @@ impl<'r, D: Device> Run<'r, D> {
     /// Arrays for the outputs, if the shapes of the last run are known and there is memory for them.
     pub(super) fn expected<R: Outputs<D>>(&self, known: &Known) -> Option<(R::Like, R)> {
         let like: R::Like = known.like.as_ref()?.downcast_ref::<R::Like>()?.clone();
-        let _scope = self.scope_of_outputs();
-        let outputs = R::allocate(self.device, &like).ok()?;
+        let outputs = self.allocate(&like).ok()?;
         Some((like, outputs))
     }
 
+    /// Copies of results. For a thread inside the captured scope.
     pub(super) fn copied<R: Outputs<D>>(&self, results: &R, like: &R::Like) -> Result<R> {
-        let mut outputs = {
-            let _scope = self.scope_of_outputs();
-            R::allocate(self.device, like)?
+        let mut outputs: R = {
+            let _around = self.around.map(|around| ScopeGuard::back_in(Some(around)));
+            self.allocate(like)?
         };
         outputs.copy_from(results)?;
         Ok(outputs)
