@@ -4,10 +4,12 @@
 //! reaches the free.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::answer::{Answer, Out, Status, answer};
 use crate::arena::{self, Freed};
-use crate::{context, raw, streams};
+use crate::work::Work;
+use crate::{capture, context, raw, streams};
 
 /// The contents of new memory, and below, of freed memory.
 pub(crate) const GARBAGE: u8 = 0xA5;
@@ -37,11 +39,21 @@ fn release(freed: Freed) {
     let _ = arena::give_back(freed);
 }
 
+/// An address for an allocation in a graph. Nothing lies there, as the graph is not launched.
+fn captured_address(bytes: u64) -> u64 {
+    /// Programs and their memory lie above these addresses.
+    static NEXT: AtomicU64 = AtomicU64::new(0x10_0000_0000);
+    NEXT.fetch_add(bytes.next_multiple_of(512), Ordering::SeqCst)
+}
+
 /// An address for `bytes` bytes; 0 for 0 bytes.
 fn allocate_on(stream: usize, bytes: usize) -> Answer<u64> {
-    streams::find(stream)?;
+    let found = streams::find(stream)?;
     if bytes == 0 {
         return Ok(0);
+    }
+    if capture::record(&found, &Work::Allocate)? {
+        return Ok(captured_address(bytes as u64));
     }
     let (address, bytes) = when_short(|| arena::allocate(bytes as u64))?;
     // SAFETY: nobody frees the memory before the address is known. A later free comes behind this work, or waits for it.
@@ -64,8 +76,8 @@ pub(crate) extern "C" fn cuMemAllocAsync(address: Out<u64>, bytes: usize, stream
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemFreeAsync(address: u64, stream: usize) -> Status {
     answer("cuMemFreeAsync", || {
-        streams::find(stream)?;
-        if address == 0 {
+        let found = streams::find(stream)?;
+        if address == 0 || capture::record(&found, &Work::Free)? {
             return Ok(());
         }
         let freed = arena::retire(address)?;
@@ -77,6 +89,7 @@ pub(crate) extern "C" fn cuMemFreeAsync(address: u64, stream: usize) -> Status {
 pub(crate) extern "C" fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) -> Status {
     answer("cuMemAlloc_v2", || {
         context::require()?;
+        capture::forbid_unsafe()?;
         if bytes == 0 {
             return Err(Status::INVALID_VALUE);
         }
@@ -95,6 +108,7 @@ pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
         if address == 0 {
             return Ok(());
         }
+        capture::forbid_unsafe()?;
         let freed = arena::retire(address)?;
         streams::synchronize();
         release(freed);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::answer::{Answer, Out, Status, answer};
 use crate::context::CONTEXT;
+use crate::work::{self, Call, Work};
 use crate::{events, streams};
 
 const NON_BLOCKING: c_uint = 1;
@@ -44,10 +45,7 @@ pub(crate) extern "C" fn cuStreamSynchronize(stream: usize) -> Status {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) -> Status {
-    answer("cuStreamWaitEvent", || {
-        let points = events::find(event)?.points();
-        streams::submit(stream, move || points.iter().for_each(|point| point.wait())).map(drop)
-    })
+    answer("cuStreamWaitEvent", || events::find(event)?.hold(stream))
 }
 
 #[unsafe(no_mangle)]
@@ -60,15 +58,6 @@ pub(crate) extern "C" fn cuStreamGetCtx(stream: usize, context: Out<usize>) -> S
     answer("cuStreamGetCtx", || {
         streams::find(stream)?;
         context.put(CONTEXT)
-    })
-}
-
-/// No stream is ever being captured.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuStreamIsCapturing(stream: usize, status: Out<c_uint>) -> Status {
-    answer("cuStreamIsCapturing", || {
-        streams::find(stream)?;
-        status.put(0)
     })
 }
 
@@ -101,25 +90,8 @@ pub(crate) unsafe extern "C" fn cuStreamWaitValue32_v2(
     })
 }
 
-/// A task with an address that only the program's function follows.
-struct Call {
-    function: unsafe extern "C" fn(*mut c_void),
-    argument: *mut c_void,
-}
-
-// SAFETY: this type does not follow the address. The caller of `cuLaunchHostFunc` promises that its function may be called with it
-// on a thread of the driver.
-unsafe impl Send for Call {}
-
-impl Call {
-    fn run(self) {
-        // SAFETY: the caller of `cuLaunchHostFunc` promises that the function may be called once with its argument.
-        unsafe { (self.function)(self.argument) }
-    }
-}
-
 /// # Safety
-/// `function` may be called with `argument` once, on any thread.
+/// `function` may be called with `argument` on any thread: once, or at each launch of a graph that the stream is captured into.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuLaunchHostFunc(
     stream: usize,
@@ -128,6 +100,7 @@ pub(crate) unsafe extern "C" fn cuLaunchHostFunc(
 ) -> Status {
     answer("cuLaunchHostFunc", || {
         let call = Call { function: function.ok_or(Status::INVALID_VALUE)?, argument };
-        streams::submit(stream, move || call.run()).map(drop)
+        // SAFETY: the caller promises that the function may be called.
+        unsafe { work::give(Work::Call(call), stream) }
     })
 }

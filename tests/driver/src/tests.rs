@@ -1,5 +1,7 @@
 //! Tests of the behaviour that programs rely on: work is late and in order, wrong orders show, and mistakes get the right status.
 
+mod captures;
+
 use std::sync::mpsc::{Sender, channel};
 
 use crate::answer::{Out, Status, Text};

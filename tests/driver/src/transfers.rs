@@ -6,24 +6,29 @@
 use std::ffi::{c_uchar, c_uint, c_ushort};
 
 use crate::answer::{Answer, Status, answer};
-use crate::context;
 use crate::uses::Use;
-use crate::{pinned, pointers, raw, streams};
+use crate::work::{self, Copying, Fill, Work};
+use crate::{capture, context, pinned, pointers, raw, streams};
 
 /// The stream of calls without a stream.
 const DEFAULT: usize = 0;
 
 /// # Safety
-/// There is memory of the device for `count` patterns at `address` when the stream reaches the work.
-unsafe fn fill(address: u64, pattern: &[u8], count: usize, stream: usize) -> Answer {
-    let pattern = pattern.to_vec();
-    let used = Use::of(address, pattern.len() * count);
-    let task = move || {
-        // SAFETY: the memory is there when the task runs, by this function's contract.
-        unsafe { raw::fill(address, &pattern, pattern.len() * count) };
-        drop(used);
-    };
-    streams::submit(stream, task).map(drop)
+/// There is memory of the device at each row when the stream reaches the work.
+unsafe fn fill(fill: Fill, stream: usize) -> Answer {
+    // SAFETY: the memory is there by this function's contract.
+    unsafe { work::give(Work::Fill(fill), stream) }
+}
+
+/// A fill of `count` elements without gaps.
+fn row(address: u64, element: &[u8], count: usize) -> Fill {
+    rows(address, 0, element, count, 1)
+}
+
+fn rows(address: u64, pitch: usize, element: &[u8], width: usize, rows: usize) -> Fill {
+    let mut value = [0; 4];
+    value[..element.len()].copy_from_slice(element);
+    Fill { address, pitch, value: u32::from_le_bytes(value), element: element.len() as u32, width, rows }
 }
 
 /// # Safety
@@ -56,13 +61,8 @@ unsafe fn download(to: *mut u8, from: u64, bytes: usize, stream: usize) -> Answe
 /// There is memory of the device, or pinned memory, at both addresses when the stream reaches the work.
 unsafe fn copy(to: u64, from: u64, bytes: usize, stream: usize) -> Answer {
     context::require()?;
-    let used = [Use::of(from, bytes), Use::of(to, bytes)];
-    let task = move || {
-        // SAFETY: the memory is there when the task runs, by this function's contract.
-        unsafe { raw::copy(from, to, bytes) };
-        drop(used);
-    };
-    streams::submit(stream, task).map(drop)
+    // SAFETY: the memory is there by this function's contract.
+    unsafe { work::give(Work::Copy(Copying { to, from, bytes }), stream) }
 }
 
 /// Exports fills of elements of one type, with a stream and without.
@@ -73,7 +73,7 @@ macro_rules! fills {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $on_stream(address: u64, element: $element, count: usize, stream: usize) -> Status {
             // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
-            answer(stringify!($on_stream), || unsafe { fill(address, &element.to_ne_bytes(), count, stream) })
+            answer(stringify!($on_stream), || unsafe { fill(row(address, &element.to_le_bytes(), count), stream) })
         }
 
         /// # Safety
@@ -81,7 +81,10 @@ macro_rules! fills {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(address: u64, element: $element, count: usize) -> Status {
             // SAFETY: the caller promises that the memory is there, and does not free it before the work of the default stream.
-            answer(stringify!($name), || unsafe { fill(address, &element.to_ne_bytes(), count, DEFAULT) })
+            answer(stringify!($name), || unsafe {
+                capture::forbid_unsafe()?;
+                fill(row(address, &element.to_le_bytes(), count), DEFAULT)
+            })
         }
     )*};
 }
@@ -96,22 +99,19 @@ fills! {
 macro_rules! row_fills {
     ($($name:ident, $element:ty;)*) => {$(
         /// # Safety
-        /// There is memory of the device for `rows` rows, `pitch` bytes apart, of `width` elements each.
+        /// There is memory of the device for `rows_of` rows, `pitch` bytes apart, of `width` elements each.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(
             address: u64,
             pitch: usize,
             element: $element,
             width: usize,
-            rows: usize,
+            rows_of: usize,
             stream: usize,
         ) -> Status {
-            answer(stringify!($name), || {
-                let pattern = element.to_ne_bytes();
-                // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
-                let task = move || unsafe { raw::fill_rows(address, pitch, &pattern, width * pattern.len(), rows) };
-                streams::submit(stream, task).map(drop)
-            })
+            let all = rows(address, pitch, &element.to_le_bytes(), width, rows_of);
+            // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
+            answer(stringify!($name), || unsafe { fill(all, stream) })
         }
     )*};
 }
@@ -140,7 +140,10 @@ pub(crate) unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, b
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes: usize) -> Status {
     // SAFETY: the caller promises both, and does not free the memory before the work of the default stream.
-    answer("cuMemcpyHtoD_v2", || unsafe { upload(to, from, bytes, DEFAULT) })
+    answer("cuMemcpyHtoD_v2", || unsafe {
+        capture::forbid_unsafe()?;
+        upload(to, from, bytes, DEFAULT)
+    })
 }
 
 /// # Safety
@@ -162,7 +165,10 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, byt
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut u8, from: u64, bytes: usize) -> Status {
     // SAFETY: the caller promises both, and the copy is done when this function returns.
-    answer("cuMemcpyDtoH_v2", || unsafe { download(to, from, bytes, DEFAULT) })
+    answer("cuMemcpyDtoH_v2", || unsafe {
+        capture::forbid_unsafe()?;
+        download(to, from, bytes, DEFAULT)
+    })
 }
 
 /// # Safety
@@ -178,7 +184,10 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) -> Status {
     // SAFETY: the caller promises that the memory is there, and does not free it before the work of the default stream.
-    answer("cuMemcpyDtoD_v2", || unsafe { copy(to, from, bytes, DEFAULT) })
+    answer("cuMemcpyDtoD_v2", || unsafe {
+        capture::forbid_unsafe()?;
+        copy(to, from, bytes, DEFAULT)
+    })
 }
 
 /// Copies between any two addresses, and finds out of which kind they are.
