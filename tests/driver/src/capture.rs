@@ -115,7 +115,7 @@ impl Captures {
 pub(crate) fn begin(stream: &Stream, mode: Mode) -> Answer {
     let mut captures = lock(&CAPTURES);
     if stream.is_legacy() {
-        return Err(Status::CAPTURE_IMPLICIT);
+        return Err(Status::CAPTURE_UNSUPPORTED);
     }
     if captures.of(stream).is_some() {
         return Err(Status::ILLEGAL_STATE);
@@ -130,22 +130,21 @@ pub(crate) fn begin(stream: &Stream, mode: Mode) -> Answer {
     Ok(())
 }
 
-/// Ends the capture that began on this stream. Returns its nodes, each behind those that it depends on.
+/// Ends the capture that began on this stream, also if it fails. Returns the nodes, each behind those that it depends on.
 pub(crate) fn end(stream: &Stream) -> Answer<Vec<Node>> {
     let mut captures = lock(&CAPTURES);
     let (id, capture) = captures.of(stream).ok_or(Status::ILLEGAL_STATE)?;
-    if capture.mode != Mode::Relaxed && capture.thread != thread::current().id() {
-        return Err(Status::CAPTURE_WRONG_THREAD);
-    }
+    let is_elsewhere = capture.mode != Mode::Relaxed && capture.thread != thread::current().id();
     if capture.origin != stream.id {
         capture.is_invalid = true;
         return Err(Status::CAPTURE_UNMATCHED);
     }
     let ended = captures.live.remove(&id).ok_or(Status::ILLEGAL_STATE)?;
-    match (ended.is_invalid, ended.is_joined()) {
-        (true, _) => Err(Status::CAPTURE_INVALIDATED),
-        (false, false) => Err(Status::CAPTURE_UNJOINED),
-        (false, true) => Ok(ended.nodes),
+    match ended {
+        Capture { is_invalid: true, .. } => Err(Status::CAPTURE_INVALIDATED),
+        _ if is_elsewhere => Err(Status::CAPTURE_WRONG_THREAD),
+        ended if ended.is_joined() => Ok(ended.nodes),
+        _ => Err(Status::CAPTURE_UNJOINED),
     }
 }
 
@@ -161,10 +160,13 @@ pub(crate) fn status(stream: &Stream) -> Answer<(u32, Option<u64>)> {
     })
 }
 
-/// Makes work a node if the stream is captured. Returns whether it is.
+/// Makes work a node if the stream is captured. Returns whether it is. Empty work is no node.
 pub(crate) fn record(stream: &Stream, work: &Work) -> Answer<bool> {
     let mut captures = lock(&CAPTURES);
     let Some((_, capture)) = captures.valid(stream)? else { return Ok(false) };
+    if work.is_empty() {
+        return Ok(true);
+    }
     let number = capture.nodes.len();
     let Some((last, _)) = capture.streams.get_mut(&stream.id) else { return Ok(false) };
     let after = std::mem::replace(last, Vec::from([number]));
@@ -198,6 +200,10 @@ pub(crate) fn mark(stream: &Stream) -> Answer<Option<Mark>> {
 pub(crate) fn join(stream: &Stream, mark: &Mark) -> Answer {
     let mut captures = lock(&CAPTURES);
     let own = captures.valid(stream)?.map(|(id, _)| id);
+    if !captures.live.contains_key(&mark.capture) {
+        own.and_then(|own| captures.live.get_mut(&own)).into_iter().for_each(|capture| capture.is_invalid = true);
+        return Err(Status::INVALID_VALUE);
+    }
     if own.is_some_and(|own| own != mark.capture) {
         let is_merged = |id: u64| id == mark.capture || Some(id) == own;
         captures.live.iter_mut().filter(|(id, _)| is_merged(**id)).for_each(|(_, capture)| capture.is_invalid = true);
@@ -226,12 +232,15 @@ pub(crate) fn isolate(stream: &Stream) -> Answer {
     }
 }
 
-/// Refuses to ask for the state of an event that was recorded in a capture.
-pub(crate) fn refuse_event(mark: &Mark) -> Answer {
-    if let Some(capture) = lock(&CAPTURES).live.get_mut(&mark.capture) {
-        capture.is_invalid = true;
+/// Refuses to ask for the state of an event that was recorded in a capture. Only a question for its time lets the capture go on.
+pub(crate) fn refuse_event(mark: &Mark, is_for_time: bool) -> Answer {
+    match lock(&CAPTURES).live.get_mut(&mark.capture) {
+        None => Err(Status::INVALID_VALUE),
+        Some(capture) => {
+            capture.is_invalid |= !is_for_time;
+            Err(Status::CAPTURED_EVENT)
+        }
     }
-    Err(Status::CAPTURED_EVENT)
 }
 
 /// Refuses a call that could disturb captures, if a capture or the calling thread does not allow it.
@@ -244,14 +253,15 @@ pub(crate) fn forbid_any() -> Answer {
     lock(&CAPTURES).invalidate(Status::CAPTURE_UNSUPPORTED, |_| true)
 }
 
-/// The stream is destroyed. A capture that began on it ends, and any other capture of it is invalid.
+/// The stream is destroyed. A capture that began on it ends.
 pub(crate) fn forget(stream: &Stream) {
-    let mut captures = lock(&CAPTURES);
-    let Some((id, capture)) = captures.of(stream) else { return };
-    capture.is_invalid = true;
-    capture.streams.remove(&stream.id);
-    if capture.origin == stream.id {
-        captures.live.remove(&id);
+    lock(&CAPTURES).live.retain(|_, capture| capture.origin != stream.id);
+}
+
+/// A call failed after which a capture of the stream is invalid.
+pub(crate) fn spoil(stream: &Stream) {
+    if let Some((_, capture)) = lock(&CAPTURES).of(stream) {
+        capture.is_invalid = true;
     }
 }
 

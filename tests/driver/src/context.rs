@@ -101,7 +101,7 @@ pub(crate) extern "C" fn cuCtxGetStreamPriorityRange(least: Out<c_int>, greatest
 pub(crate) extern "C" fn cuCtxSynchronize() -> Status {
     answer("cuCtxSynchronize", || {
         require()?;
-        capture::forbid_unsafe()?;
+        capture::forbid_any()?;
         streams::synchronize();
         Ok(())
     })

@@ -34,14 +34,16 @@ pub(crate) fn find(handle: usize) -> Answer<Arc<Event>> {
 
 impl Event {
     /// The points of its work, unless it was recorded in a capture.
-    fn points(&self) -> Answer<Vec<Point>> {
+    fn points(&self, is_for_time: bool) -> Answer<Vec<Point>> {
         let last = lock(&self.last);
-        last.mark.as_ref().map_or(Ok(()), capture::refuse_event)?;
+        last.mark.as_ref().map_or(Ok(()), |mark| capture::refuse_event(mark, is_for_time))?;
         Ok(last.points.clone())
     }
 
     fn is_done(&self) -> Answer<bool> {
-        Ok(self.points()?.iter().all(Point::is_done))
+        let points = self.points(false)?;
+        capture::forbid_unsafe()?;
+        Ok(points.iter().all(Point::is_done))
     }
 
     fn record(&self, stream: usize) -> Answer {
@@ -65,15 +67,20 @@ impl Event {
         if let Some(mark) = mark {
             return capture::join(&found, &mark);
         }
+        // An event that was never recorded orders nothing.
+        if points.is_empty() {
+            return Ok(());
+        }
         capture::isolate(&found)?;
         streams::submit(stream, move || points.iter().for_each(Point::wait)).map(drop)
     }
 
     fn passed(&self) -> Answer<Instant> {
+        let points = self.points(true)?;
         if !self.is_timed {
             return Err(Status::INVALID_HANDLE);
         }
-        if !self.is_done()? {
+        if !points.iter().all(Point::is_done) {
             return Err(Status::NOT_READY);
         }
         lock(&self.last).passed.get().copied().ok_or(Status::INVALID_HANDLE)
@@ -113,7 +120,7 @@ pub(crate) extern "C" fn cuEventQuery(event: usize) -> Status {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuEventSynchronize(event: usize) -> Status {
     answer("cuEventSynchronize", || {
-        let points = find(event)?.points()?;
+        let points = find(event)?.points(false)?;
         capture::forbid_unsafe()?;
         points.iter().for_each(Point::wait);
         Ok(())
@@ -144,7 +151,7 @@ pub(crate) extern "C" fn cuCtxRecordEvent(_context: usize, event: usize) -> Stat
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuCtxWaitEvent(_context: usize, event: usize) -> Status {
     answer("cuCtxWaitEvent", || {
-        let points = find(event)?.points()?;
+        let points = find(event)?.points(false)?;
         capture::forbid_any()?;
         streams::submit_to_all(move || points.iter().for_each(Point::wait))
     })

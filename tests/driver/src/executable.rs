@@ -9,12 +9,14 @@ use crate::answer::{Answer, Status, lock};
 use crate::graph::{Graph, Node};
 use crate::queue::Point;
 use crate::table::Table;
+use crate::uses::Use;
 use crate::work::Work;
-use crate::{arena, capture, streams};
+use crate::{arena, streams};
 
-/// The device's memory that an executable takes, and below, that each of its nodes takes. A real driver takes about as much.
-const BYTES: u64 = 64 << 10;
-const BYTES_OF_NODE: u64 = 512;
+/// The device's memory that an executable takes, and below, that each of its nodes takes. They are about those of an H100, whose
+/// driver keeps the memory of a destroyed executable for the next one.
+const BYTES: u64 = 128 << 10;
+const BYTES_OF_NODE: u64 = 2 << 10;
 
 pub(crate) struct Executable {
     /// The handle of the graph that it was made from. The nodes of this graph name its own nodes.
@@ -101,7 +103,8 @@ impl Executable {
         if nodes.len() != graph.nodes.len() {
             return Err((Difference::Topology, None));
         }
-        for (number, (new, old)) in graph.nodes.iter().zip(nodes.iter()).enumerate() {
+        // As a real driver, it names the last node that differs.
+        for (number, (new, old)) in graph.nodes.iter().zip(nodes.iter()).enumerate().rev() {
             if new.after != old.after {
                 return Err((Difference::Topology, Some(number)));
             }
@@ -121,30 +124,27 @@ impl Executable {
     }
 
     /// The work of a launch, in order.
-    fn work(&self) -> Work {
+    fn work(&self) -> Vec<Work> {
         let nodes = lock(&self.nodes);
-        Work::Graph(self.order.iter().map(|number| nodes[*number].work.clone()).collect())
+        self.order.iter().map(|number| nodes[*number].work.clone()).collect()
     }
 
-    /// Gives the work to a stream, or to the graph that the stream is captured into.
+    /// Gives the work to a stream.
     ///
     /// # Safety
     /// When the stream reaches the work, there is memory at the addresses of all nodes, and their functions may be called.
     pub(crate) unsafe fn launch(&self, stream: usize) -> Answer {
         let work = self.work();
-        if !work.can_run() {
+        if !work.iter().all(Work::can_run) {
             return Err(Status::NOT_SUPPORTED);
-        }
-        if capture::record(&*streams::find(stream)?, &work)? {
-            return Ok(());
         }
         let mut last = lock(&self.last);
         let before = last.clone();
-        let used = work.uses();
+        let used: Vec<Use> = work.iter().flat_map(Work::uses).collect();
         let task = move || {
             before.iter().for_each(Point::wait);
             // SAFETY: the memory is there by this function's contract. It does not go while its use is noted.
-            unsafe { work.run() };
+            work.iter().for_each(|work| unsafe { work.run() });
             drop(used);
         };
         *last = Some(streams::submit(stream, task)?);

@@ -6,17 +6,18 @@ use crate::answer::{Out, Status, answer};
 use crate::executable;
 use crate::{capture, device, graph, streams};
 
-/// The flags of executables: free allocations at each launch, upload, launch from the device, use the priorities of nodes. Only the
-/// third changes what a program sees, and is not supported.
-const FLAGS: u64 = 1 | 2 | 8;
+/// The flags of executables, which change nothing here: free allocations at each launch, launch from the device, use the priorities
+/// of nodes.
+const FLAGS: u64 = 1 | 4 | 8;
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuGraphInstantiateWithFlags(executable: Out<usize>, graph: usize, flags: u64) -> Status {
     answer("cuGraphInstantiateWithFlags", || {
         let found = graph::find(graph)?;
         if flags & !FLAGS != 0 {
-            return Err(Status::NOT_SUPPORTED);
+            return Err(Status::INVALID_VALUE);
         }
+        capture::forbid_unsafe()?;
         executable.put(executable::instantiate(&found)?)
     })
 }
@@ -63,7 +64,10 @@ pub(crate) extern "C" fn cuGraphUpload(executable: usize, stream: usize) -> Stat
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuGraphExecDestroy(executable: usize) -> Status {
-    answer("cuGraphExecDestroy", || executable::destroy(executable))
+    answer("cuGraphExecDestroy", || {
+        capture::forbid_unsafe()?;
+        executable::destroy(executable)
+    })
 }
 
 #[unsafe(no_mangle)]

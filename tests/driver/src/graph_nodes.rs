@@ -6,8 +6,8 @@ use crate::answer::{Answer, Out, Status, answer};
 use crate::context::CONTEXT;
 use crate::kernels::Kernel;
 use crate::launch::{Launch, Shape};
-use crate::work::{Copying, Fill, Work};
-use crate::{executable, graph, pinned};
+use crate::work::{Copying, Fill, Memory, Work};
+use crate::{executable, graph, pointers};
 
 /// `CUDA_KERNEL_NODE_PARAMS_v2`.
 #[repr(C)]
@@ -60,27 +60,26 @@ pub(crate) struct CopyParameters {
     pub(crate) layers: usize,
 }
 
-/// `CUmemorytype`.
-const HOST: c_uint = 1;
-const DEVICE: c_uint = 2;
-const UNIFIED: c_uint = 4;
-
 impl Side {
-    fn of(address: u64, bytes: usize) -> Side {
-        let side = Side { pitch: bytes, height: 1, ..Side::default() };
-        match pinned::holds(address) {
-            true => Side { memory: HOST, host: address, ..side },
-            false => Side { memory: DEVICE, device: address, ..side },
+    fn of(address: u64, memory: Memory) -> Side {
+        let side = Side { memory: memory as c_uint, ..Side::default() };
+        match memory {
+            Memory::Host => Side { host: address, ..side },
+            Memory::Device | Memory::Unified => Side { device: address, ..side },
         }
     }
 
-    fn address(&self) -> Answer<u64> {
-        let start = match self.memory {
-            HOST => self.host,
-            DEVICE | UNIFIED => self.device,
+    /// The address, and which memory is there. Refuses memory of another kind.
+    fn place(&self) -> Answer<(u64, Memory)> {
+        let offset = self.x as u64;
+        let (address, memory) = match self.memory {
+            1 => (self.host + offset, Memory::Host),
+            2 => (self.device + offset, Memory::Device),
+            4 => (self.device + offset, Memory::Unified),
             _ => return Err(Status::INVALID_VALUE),
         };
-        Ok(start + self.x as u64)
+        let is_there = memory == Memory::Host || pointers::is_late(address);
+        if is_there { Ok((address, memory)) } else { Err(Status::INVALID_VALUE) }
     }
 }
 
@@ -159,7 +158,7 @@ pub(crate) unsafe extern "C" fn cuGraphExecMemsetNodeSetParams(
         // SAFETY: the caller promises that they are null or may be read.
         let FillParameters { address, pitch, value, element, width, rows } = *unsafe { given(parameters) }?;
         let fill = Fill { address, pitch, value, element, width, rows };
-        if !matches!(element, 1 | 2 | 4) || fill.bytes() == 0 {
+        if !matches!(element, 1 | 2 | 4) || fill.bytes() == 0 || !pointers::is_late(address) {
             return Err(Status::INVALID_VALUE);
         }
         set(executable, node, Work::Fill(fill))
@@ -170,10 +169,10 @@ pub(crate) unsafe extern "C" fn cuGraphExecMemsetNodeSetParams(
 pub(crate) extern "C" fn cuGraphMemcpyNodeGetParams(node: usize, parameters: Out<CopyParameters>) -> Status {
     answer("cuGraphMemcpyNodeGetParams", || {
         let (graph, number) = graph::node(node)?;
-        let Work::Copy(Copying { to, from, bytes }) = graph.nodes[number].work else {
+        let Work::Copy(Copying { to, from, bytes, kinds }) = graph.nodes[number].work else {
             return Err(Status::INVALID_VALUE);
         };
-        let (from, to) = (Side::of(from, bytes), Side::of(to, bytes));
+        let (from, to) = (Side::of(from, kinds.0), Side::of(to, kinds.1));
         parameters.put(CopyParameters { from, to, bytes, rows: 1, layers: 1 })
     })
 }
@@ -193,7 +192,7 @@ pub(crate) unsafe extern "C" fn cuGraphExecMemcpyNodeSetParams(
         if given.bytes == 0 || given.rows != 1 || given.layers != 1 {
             return Err(Status::INVALID_VALUE);
         }
-        let copy = Copying { to: given.to.address()?, from: given.from.address()?, bytes: given.bytes };
-        set(executable, node, Work::Copy(copy))
+        let ((from, of_from), (to, of_to)) = (given.from.place()?, given.to.place()?);
+        set(executable, node, Work::Copy(Copying { to, from, bytes: given.bytes, kinds: (of_from, of_to) }))
     })
 }

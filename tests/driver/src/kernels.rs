@@ -12,7 +12,7 @@ use std::ffi::{c_uint, c_void};
 use crate::answer::{Answer, Out, Status, Text, answer};
 use crate::launch::{Launch, Shape};
 use crate::work::{self, Work};
-use crate::{capture, context};
+use crate::{capture, context, streams};
 
 const MODULE: usize = 0xB0_0000;
 const HOLD: usize = 0xB0_0010;
@@ -74,14 +74,16 @@ fn module(handle: usize) -> Answer {
 pub(crate) extern "C" fn cuModuleLoadData(module: Out<usize>, _image: *const c_void) -> Status {
     answer("cuModuleLoadData", || {
         context::require()?;
-        capture::forbid_unsafe()?;
         module.put(MODULE)
     })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuModuleUnload(handle: usize) -> Status {
-    answer("cuModuleUnload", || module(handle))
+    answer("cuModuleUnload", || {
+        capture::forbid_unsafe()?;
+        module(handle)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -133,7 +135,11 @@ pub(crate) unsafe extern "C" fn cuLaunchKernel(
     answer("cuLaunchKernel", || {
         let shape = Shape { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
         // SAFETY: the caller promises that these are the places of the kernel's arguments.
-        let launch = unsafe { Launch::read(Kernel::find(function)?, shape, arguments) }?;
+        let launch = Kernel::find(function).and_then(|kernel| unsafe { Launch::read(kernel, shape, arguments) });
+        let launch = launch.or_else(|status| {
+            capture::spoil(&*streams::find(stream)?);
+            Err(status)
+        })?;
         // SAFETY: the caller promises that there is memory at the addresses in the arguments.
         unsafe { work::give(Work::Kernel(launch), stream) }
     })

@@ -1,13 +1,11 @@
 //! The functions of streams.
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use crate::answer::{Answer, Out, Status, answer};
 use crate::context::CONTEXT;
 use crate::work::{self, Call, Work};
-use crate::{events, streams};
+use crate::{capture, events, streams};
 
 const NON_BLOCKING: c_uint = 1;
 
@@ -32,12 +30,16 @@ pub(crate) extern "C" fn cuStreamDestroy_v2(stream: usize) -> Status {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamQuery(stream: usize) -> Status {
-    answer("cuStreamQuery", || if streams::is_done(stream)? { Ok(()) } else { Err(Status::NOT_READY) })
+    answer("cuStreamQuery", || {
+        capture::forbid_unsafe()?;
+        if streams::is_done(stream)? { Ok(()) } else { Err(Status::NOT_READY) }
+    })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamSynchronize(stream: usize) -> Status {
     answer("cuStreamSynchronize", || {
+        capture::forbid_unsafe()?;
         streams::end(stream)?.wait();
         Ok(())
     })
@@ -78,15 +80,8 @@ pub(crate) unsafe extern "C" fn cuStreamWaitValue32_v2(
         if flags != GREATER_OR_EQUAL {
             return Err(Status::NOT_SUPPORTED);
         }
-        let task = move || {
-            // SAFETY: the caller promises that there is a number of 32 bits.
-            let number = unsafe { AtomicU32::from_ptr(address as *mut u32) };
-            // Compares like CUDA: cyclically.
-            while (number.load(Ordering::Acquire).wrapping_sub(value) as i32) < 0 {
-                std::thread::sleep(Duration::from_micros(50));
-            }
-        };
-        streams::submit(stream, task).map(drop)
+        // SAFETY: the caller promises that there is a number of 32 bits.
+        unsafe { work::give(Work::Await(address, value), stream) }
     })
 }
 

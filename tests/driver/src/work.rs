@@ -1,12 +1,13 @@
 //! Work as a value: what a stream can do at once, and a graph at each of its launches.
 
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::answer::Answer;
 use crate::launch::Launch;
 use crate::uses::Use;
-use crate::{capture, pinned, raw, streams};
+use crate::{capture, raw, streams};
 
 /// Elements of one, two or four bytes that become `value`, in rows that are `pitch` bytes apart.
 #[derive(Clone, Copy)]
@@ -34,19 +35,33 @@ impl Fill {
     }
 }
 
-/// Bytes that are copied between memory of the device, or pinned memory.
+/// `CUmemorytype` of one side of a copy, as the program's call names it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Host = 1,
+    Device = 2,
+    /// The address says which it is.
+    Unified = 4,
+}
+
+/// Bytes that are copied.
 #[derive(Clone, Copy)]
 pub(crate) struct Copying {
     pub(crate) to: u64,
     pub(crate) from: u64,
     pub(crate) bytes: usize,
+    /// The memory at `from`, and the memory at `to`.
+    pub(crate) kinds: (Memory, Memory),
 }
 
 impl Copying {
+    pub(crate) fn on_device(to: u64, from: u64, bytes: usize) -> Copying {
+        Copying { to, from, bytes, kinds: (Memory::Device, Memory::Device) }
+    }
+
     /// Whether an executable can do this instead: between the same kinds of memory.
     pub(crate) fn can_replace(&self, old: &Copying) -> bool {
-        let kinds = |copy: &Copying| (pinned::holds(copy.from), pinned::holds(copy.to));
-        kinds(self) == kinds(old)
+        self.kinds == old.kinds
     }
 }
 
@@ -70,8 +85,8 @@ pub(crate) enum Work {
     Fill(Fill),
     Copy(Copying),
     Call(Call),
-    /// The work of another graph, in an order that its dependencies allow.
-    Graph(Arc<[Work]>),
+    /// A wait until a number in pinned memory is at least the value.
+    Await(u64, u32),
     /// An allocation or a free that was captured. This driver does not run it.
     Allocate,
     Free,
@@ -85,17 +100,21 @@ impl Work {
             Work::Copy(_) => 1,
             Work::Fill(_) => 2,
             Work::Call(_) => 3,
-            Work::Graph(_) => 4,
             Work::Allocate => 10,
             Work::Free => 11,
+            Work::Await(..) => 12,
         }
     }
 
     pub(crate) fn can_run(&self) -> bool {
+        !matches!(self, Work::Allocate | Work::Free)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
         match self {
-            Work::Graph(parts) => parts.iter().all(Work::can_run),
-            Work::Allocate | Work::Free => false,
-            _ => true,
+            Work::Fill(fill) => fill.bytes() == 0,
+            Work::Copy(copy) => copy.bytes == 0,
+            _ => false,
         }
     }
 
@@ -105,8 +124,7 @@ impl Work {
             Work::Kernel(launch) => launch.uses(),
             Work::Fill(fill) => Vec::from([Use::of(fill.address, fill.bytes())]),
             Work::Copy(copy) => Vec::from([Use::of(copy.from, copy.bytes), Use::of(copy.to, copy.bytes)]),
-            Work::Graph(parts) => parts.iter().flat_map(Work::uses).collect(),
-            Work::Call(_) | Work::Allocate | Work::Free => Vec::new(),
+            Work::Call(_) | Work::Await(..) | Work::Allocate | Work::Free => Vec::new(),
         }
     }
 
@@ -125,8 +143,14 @@ impl Work {
             Work::Copy(copy) => unsafe { raw::copy(copy.from, copy.to, copy.bytes) },
             // SAFETY: by this function's contract, the function may be called with its argument.
             Work::Call(call) => unsafe { (call.function)(call.argument) },
-            // SAFETY: this function's contract covers each part.
-            Work::Graph(parts) => parts.iter().for_each(|part| unsafe { part.run() }),
+            Work::Await(address, value) => {
+                // SAFETY: by this function's contract there is a number of 32 bits.
+                let number = unsafe { AtomicU32::from_ptr(*address as *mut u32) };
+                // Compares like CUDA: cyclically.
+                while (number.load(Ordering::Acquire).wrapping_sub(*value) as i32) < 0 {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+            }
             Work::Allocate | Work::Free => {}
         }
     }
