@@ -1,6 +1,14 @@
 //! Captures: the streams that belong to each of them, and the work that became nodes of its graph.
 //!
 //! A call that a capture cannot contain invalidates the capture. The stream then refuses everything until the capture is ended.
+//! Where the manual is silent, the rules are those of CUDA 13.0 on an H100:
+//!
+//! | calls | refused with 900 |
+//! |---|---|
+//! | wait for the context, record or await an event of the context | while there is a capture, in each mode and on each thread |
+//! | wait for a stream or an event, ask for its state, allocate or free memory outside of the capture, make or destroy an executable | as the capture's mode and the calling thread's mode say |
+//! | launch or upload an executable, copy between contexts | on a captured stream |
+//! | begin a capture | on the legacy stream |
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -19,7 +19,7 @@ const HOLD: usize = 0xB0_0010;
 const FILL: usize = 0xB0_0020;
 const ADD: usize = 0xB0_0030;
 
-/// A kernel, with which other modules need not know its handle.
+/// A kernel of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
     Hold,

@@ -154,57 +154,77 @@ fn a_launch_lies_in_the_order_of_its_stream_and_of_its_executable() {
     assert!(!uses::is_used(from, BYTES));
 }
 
+/// A graph of a kernel, a fill and a copy: elements become 1, then 2, and are copied.
+fn three_nodes(here: usize, filled: u64, copied: u64) -> usize {
+    let filler = kernel(c"fill");
+    captured(here, || {
+        assert_eq!(fill_by_kernel(filler, filled, 1, here), Status::SUCCESS);
+        fill(filled, 2, here);
+        copy(filled, copied, here);
+    })
+}
+
+/// Sets the address that a kernel node writes.
+fn set_address(executable: usize, node: usize, mut launched: KernelParameters, address: u64) -> Status {
+    // SAFETY: the kernel has four arguments, and their places are valid while the graph lives.
+    let mut places = unsafe { [0, 1, 2, 3].map(|number| *launched.arguments.add(number)) };
+    places[0] = (&raw const address).cast();
+    launched.arguments = places.as_ptr();
+    // SAFETY: the parameters are valid, and there is memory at the address.
+    unsafe { graph_nodes::cuGraphExecKernelNodeSetParams_v2(executable, node, &launched) }
+}
+
 #[test]
 fn parameters_are_patched_for_later_launches() {
     let _others = without_waiting_for_all();
     begin();
     let here = stream(NON_BLOCKING);
     let (one, two, kept) = (allocate(here), allocate(here), allocate(here));
-    let filler = kernel(c"fill");
-    let graph = captured(here, || {
-        assert_eq!(fill_by_kernel(filler, one, 1, here), Status::SUCCESS);
-        fill(one, 2, here);
-        copy(one, kept, here);
-    });
+    let graph = three_nodes(here, one, kept);
     let (executable, nodes) = (instantiate(graph), nodes(graph));
     let held = hold(here);
     assert_eq!(launch(executable, here), Status::SUCCESS);
+    let launched = of_kernel(nodes[0]);
+    // SAFETY: the first argument of the kernel is an address.
+    assert_eq!(unsafe { (*launched.arguments).cast::<u64>().read() }, one);
+    assert_eq!(set_address(executable, nodes[0], launched, two), Status::SUCCESS);
     let mut filled = FillParameters { address: 0, pitch: 0, value: 0, element: 0, width: 0, rows: 0 };
     assert_eq!(graph_nodes::cuGraphMemsetNodeGetParams(nodes[1], Out::of(&mut filled)), Status::SUCCESS);
     assert_eq!((filled.address, filled.value, filled.rows), (one, 2, 1));
     filled.address = two;
-    let mut copied: CopyParameters = get(|place| graph_nodes::cuGraphMemcpyNodeGetParams(nodes[2], place));
-    assert_eq!((copied.from.device, copied.to.device, copied.bytes), (one, kept, BYTES));
-    (copied.from.device, copied.to.device) = (kept, two);
-    let mut launched = of_kernel(nodes[0]);
-    // SAFETY: the first argument of the kernel is an address. The places are those of four arguments.
-    let mut places = unsafe {
-        assert_eq!((*launched.arguments).cast::<u64>().read(), one);
-        [0, 1, 2, 3].map(|number| *launched.arguments.add(number))
-    };
-    places[0] = (&raw const two).cast();
-    launched.arguments = places.as_ptr();
-    // SAFETY: the parameters are valid, and there is memory at the addresses in them.
-    unsafe {
-        let set = graph_nodes::cuGraphExecKernelNodeSetParams_v2;
-        assert_eq!(set(executable, nodes[0], &launched), Status::SUCCESS);
-        assert_eq!(set(executable, nodes[1], &launched), Status::INVALID_VALUE, "another kind");
-        assert_eq!(set(executable, graph, &launched), Status::INVALID_VALUE, "no node");
-        assert_eq!(graph_nodes::cuGraphExecMemsetNodeSetParams(executable, nodes[1], &filled, 0), Status::SUCCESS);
-    }
+    // SAFETY: the parameters are valid, and there is memory at the address.
+    let set = unsafe { graph_nodes::cuGraphExecMemsetNodeSetParams(executable, nodes[1], &filled, 0) };
+    assert_eq!(set, Status::SUCCESS);
     drop(held);
     assert_eq!([one, kept].map(|memory| bytes(memory, here)), [Some(2); 2], "the queued launch is as it was");
     fill(one, 7, here);
     assert_eq!(launch(executable, here), Status::SUCCESS);
     assert_eq!([one, two, kept].map(|memory| bytes(memory, here)), [Some(7), Some(2), Some(7)]);
-    // SAFETY: there is memory at both addresses.
+    let mut copied: CopyParameters = get(|place| graph_nodes::cuGraphMemcpyNodeGetParams(nodes[2], place));
+    assert_eq!((copied.from.device, copied.to.device, copied.bytes), (one, kept, BYTES));
+    (copied.from.device, copied.to.device) = (kept, two);
+    // SAFETY: the parameters are valid, and there is memory at both addresses.
     let set = unsafe { graph_nodes::cuGraphExecMemcpyNodeSetParams(executable, nodes[2], &copied, 0) };
     assert_eq!((set, launch(executable, here)), (Status::SUCCESS, Status::SUCCESS));
     assert_eq!(bytes(two, here), Some(7));
+}
+
+#[test]
+fn parameters_are_those_of_a_node_of_the_own_graph() {
+    let _others = without_waiting_for_all();
+    begin();
+    let here = stream(NON_BLOCKING);
+    let (one, two) = (allocate(here), allocate(here));
+    let (graph, other) = (three_nodes(here, one, two), three_nodes(here, one, two));
+    let (executable, own) = (instantiate(graph), nodes(graph));
+    let set = |node| set_address(executable, node, of_kernel(nodes(other)[0]), two);
+    assert_eq!(set(own[0]), Status::SUCCESS);
+    assert_eq!(set(own[1]), Status::INVALID_VALUE, "another kind");
+    assert_eq!(set(graph), Status::INVALID_VALUE, "no node");
+    assert_eq!(set(nodes(other)[0]), Status::INVALID_VALUE, "another graph");
     assert_eq!(graph_calls::cuGraphDestroy(graph), Status::SUCCESS);
-    // SAFETY: the node is gone, so nothing is read through the parameters' addresses after the kernel's arguments.
-    let set = unsafe { graph_nodes::cuGraphExecKernelNodeSetParams_v2(executable, nodes[0], &launched) };
-    assert_eq!(set, Status::INVALID_VALUE, "the graph is gone");
+    assert_eq!(set(own[0]), Status::INVALID_VALUE, "the graph is gone");
+    assert_eq!(graph_calls::cuGraphDestroy(graph), Status::INVALID_VALUE);
 }
 
 #[test]
