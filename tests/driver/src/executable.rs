@@ -14,7 +14,7 @@ use crate::work::Work;
 use crate::{arena, streams};
 
 /// The device's memory that an executable takes, and below, that each of its nodes takes. They are about those of an H100, whose
-/// driver keeps the memory of a destroyed executable for the next one.
+/// driver does not return the memory of a destroyed executable at once.
 const BYTES: u64 = 128 << 10;
 const BYTES_OF_NODE: u64 = 2 << 10;
 
