@@ -19,6 +19,9 @@ mod uncomputed;
 #[path = "../train/buffers.rs"]
 #[allow(dead_code, reason = "arrays are allocated in one way only")]
 mod buffers;
+#[path = "../train/captured.rs"]
+#[allow(dead_code, reason = "nothing is captured")]
+mod captured;
 #[path = "../train/compute.rs"]
 #[allow(dead_code, reason = "nothing is computed, and the device has no name")]
 mod compute;
@@ -65,6 +68,9 @@ struct Options {
     /// Allocate new weights and optimizer moments in each step, as `train --functional` does.
     #[arg(long)]
     functional: bool,
+    /// A graph has the memory of the step that it repeats.
+    #[arg(skip)]
+    graph: bool,
     /// How often to train on all images.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     epochs: u16,

@@ -7,7 +7,7 @@ use gpucache::device::Virtual;
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::compute::{Adam, Compute, Factor, Matrix, Parameter};
+use crate::compute::{Adam, Compute, Factor, Matrix, Number, Parameter};
 use crate::shapes;
 
 /// Addresses in plenty: 64 TiB of them.
@@ -44,10 +44,10 @@ impl Compute for Uncomputed {
         &self,
         table: &Matrix<Virtual>,
         order: &Array<u32, Virtual>,
-        start: usize,
+        start: Number<'_, u32, Virtual>,
         out: &mut Matrix<Virtual>,
     ) -> Result<()> {
-        shapes::gather(table, order, start, out).map(drop)
+        shapes::gather(table, order, start.value, out).map(drop)
     }
 
     fn add_bias(&self, bias: &Matrix<Virtual>, x: &mut Matrix<Virtual>) -> Result<()> {
@@ -72,24 +72,31 @@ impl Compute for Uncomputed {
         &self,
         logits: &Matrix<Virtual>,
         targets: &Matrix<Virtual>,
-        start: usize,
+        start: Number<'_, u32, Virtual>,
         losses: &mut Matrix<Virtual>,
         gradient: &mut Matrix<Virtual>,
     ) -> Result<()> {
-        shapes::losses(logits, targets, start, losses, gradient).map(drop)
+        shapes::losses(logits, targets, start.value, losses, gradient).map(drop)
     }
 
     fn sum_rows(&self, x: &Matrix<Virtual>, out: &mut Matrix<Virtual>) -> Result<()> {
         shapes::columns(x, out).map(drop)
     }
 
-    fn adam(&self, _adam: Adam, gradient: &Matrix<Virtual>, parameter: &mut Parameter<Virtual>) -> Result<()> {
+    fn adam(
+        &self,
+        _adam: Adam,
+        _rate: Number<'_, f32, Virtual>,
+        gradient: &Matrix<Virtual>,
+        parameter: &mut Parameter<Virtual>,
+    ) -> Result<()> {
         shapes::parameter(gradient, parameter).map(drop)
     }
 
     fn moved_by_adam(
         &self,
         _adam: Adam,
+        _rate: Number<'_, f32, Virtual>,
         gradient: &Matrix<Virtual>,
         old: &Parameter<Virtual>,
         new: [&mut Matrix<Virtual>; 3],

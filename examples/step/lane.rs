@@ -26,7 +26,7 @@ pub(crate) struct Lane<'m, M: Machine> {
 /// What launches the chain.
 enum Work<'m, D: Device> {
     Chain(Source<'m, D>),
-    Captured { scope: CapturedScope<(), D>, output: Values<D> },
+    Captured { scope: Box<CapturedScope<(), D>>, output: Values<D> },
     HandGraph(Box<dyn HandGraph>),
 }
 
@@ -37,7 +37,7 @@ impl<'m, M: Machine> Lane<'m, M> {
             Mode::Plain | Mode::Scoped | Mode::Pool => Work::Chain(Source::new(device, elements)),
             Mode::Hand => Work::Chain(Source::preallocated(device, elements)?),
             Mode::Captured => Work::Captured {
-                scope: CapturedScope::new(device, "captured_chain"),
+                scope: Box::new(CapturedScope::new(device, "captured_chain")),
                 output: Values::zeros(device, elements)?,
             },
             Mode::HandGraph => Work::HandGraph(machine.hand_graph(input, layers)?),
