@@ -88,3 +88,35 @@ fn graphs_of_all_batch_sizes_share_memory() {
         assert!(bytes as f64 <= 1.05 * largest as f64);
     }
 }
+
+/// Prints the time of the calling thread for a run that launches an empty graph. For release builds: `-- --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn measure() {
+    let rounds = gpucache_tests::process::number("ROUNDS").unwrap_or(20);
+    for len in [1000, 1 << 18, 1 << 22] {
+        let device = Virtual::unchecked(8 << 30);
+        let mut scope = CapturedScope::new(&device, "captured: measure");
+        let mut time = |runs: u32| {
+            let start = std::time::Instant::now();
+            for _ in 0..runs {
+                drop(scope.run((), (), |()| device.zeros::<f32>(len)).unwrap());
+            }
+            start.elapsed().as_nanos() as f64 / f64::from(runs)
+        };
+        time(1000);
+        let least = (0..rounds).map(|_| time(10_000)).fold(f64::MAX, f64::min);
+        println!("{len} elements: {least:.0} ns for each run with an output");
+        let mut scope = CapturedScope::new(&device, "captured: measure nothing");
+        let mut time = |runs: u32| {
+            let start = std::time::Instant::now();
+            for _ in 0..runs {
+                scope.run((), (), |()| device.zeros::<f32>(len).map(drop)).unwrap();
+            }
+            start.elapsed().as_nanos() as f64 / f64::from(runs)
+        };
+        time(1000);
+        let least = (0..rounds).map(|_| time(10_000)).fold(f64::MAX, f64::min);
+        println!("{len} elements: {least:.0} ns for each run without one");
+    }
+}

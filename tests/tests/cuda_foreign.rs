@@ -303,3 +303,32 @@ fn memory_of_a_scope_is_copied_to_another_gpu() {
         let _ = invalidate("peers");
     });
 }
+
+/// Slices of cudarc in a captured scope: the plan serves them in the capture, and the graph uses their memory at each launch.
+#[test]
+fn a_captured_scope_serves_the_slices_of_cudarc() {
+    alone(120, || {
+        let Some((gpu, kernels, context)) = gpu() else { return };
+        // SAFETY: all slices of this test are used on one stream.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().unwrap();
+        let device = Cuda::with_stream(stream.clone()).unwrap();
+        let mut result = device.zeros::<u32>(LEN).unwrap();
+        let mut scope = gpucache::graph::CapturedScope::new(&device, "captured slices");
+        for run in 0..40 {
+            let block = |result: &mut Array<u32, Cuda>| {
+                let slices: Vec<_> = (0..20).map(|n| filled(&kernels, &stream, 100 + n, 0)).collect();
+                stream.memcpy_dtod(&slices[7], result)?;
+                Ok::<(), gpucache::Error>(())
+            };
+            // SAFETY: the block uses its slices and the input only.
+            unsafe { scope.run_unchecked((), &mut result, block) }.unwrap();
+            assert!(result.to_vec().unwrap().iter().all(|&value| value == 107), "run {run}: {}", scope.stats());
+            result.copy_from_slice(&[0; LEN]).unwrap();
+        }
+        let stats = scope.stats();
+        assert!(stats.launches >= 30, "{stats}");
+        assert_eq!(gpucache::stats("captured slices").unwrap().foreign.passed_on, 0);
+        drop(gpu);
+    });
+}

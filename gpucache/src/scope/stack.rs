@@ -71,8 +71,8 @@ struct Stack {
     open: RefCell<Open>,
     /// This thread's caches by name. Finding one takes no lock.
     caches: RefCell<HashMap<Arc<str>, Rc<Known>>>,
-    /// The name that was entered last. It is often the next one too, and then no hash is computed.
-    last: RefCell<Option<Rc<Known>>>,
+    /// The two names that were entered last, the latest first. One of them is often the next one too, and then no hash is computed.
+    last: RefCell<[Option<Rc<Known>>; 2]>,
     /// How many names this thread ever got a new cache for.
     names: Cell<u64>,
     /// Once there are so many names, the thread forgets those that it did not enter lately.
@@ -172,7 +172,7 @@ impl Drop for ScopeGuard {
 
 impl Stack {
     fn cache(&self, name: &str, site: &'static Location<'static>) -> &'static Cache {
-        if let Some(last) = &*self.last.borrow()
+        if let Some(last) = &self.last.borrow()[0]
             && **last.scope.name() == *name
         {
             last.entered.set(self.names.get());
@@ -182,10 +182,19 @@ impl Stack {
     }
 
     fn find(&self, name: &str, site: &'static Location<'static>) -> &'static Cache {
+        self.last.borrow_mut().swap(0, 1);
+        if let Some(last) = &self.last.borrow()[0]
+            && **last.scope.name() == *name
+        {
+            last.entered.set(self.names.get());
+            return last.cache;
+        }
         let Some(known) = self.caches.borrow().get(name).cloned() else { return self.add(name, site) };
         known.entered.set(self.names.get());
         let cache = known.cache;
-        drop(self.last.replace(Some(known)));
+        // The place of the older one, since the two were swapped.
+        let older = self.last.borrow_mut()[0].replace(known);
+        drop(older);
         cache
     }
 

@@ -52,7 +52,11 @@ pub(crate) extern "C" fn cuStreamWaitEvent(stream: usize, event: usize, _flags: 
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamGetId(stream: usize, id: Out<u64>) -> Status {
-    answer("cuStreamGetId", || id.put(streams::find(stream)?.id))
+    answer("cuStreamGetId", || {
+        let stream = streams::find(stream)?;
+        capture::refuse(&stream)?;
+        id.put(stream.id)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -26,7 +26,7 @@ impl Cache {
     #[inline]
     pub fn idle_place(&'static self, stream: &Stream) -> Option<Place> {
         let owner = self.owner()?;
-        owner.with(|local, shared| local.planner.idle_place(shared, stream.id()))
+        owner.with(|local, shared| local.planner.idle_place(shared, stream))
     }
 
     /// Runs `launch` while nobody can take the memory of the plans away, if it still is at `place`, or begins there and is longer. The
@@ -41,7 +41,7 @@ impl Cache {
             let Some(place) = place else { return true };
             let is_there = local
                 .planner
-                .idle_place(shared, stream.id())
+                .idle_place(shared, stream)
                 .is_some_and(|now| now.address == place.address && now.bytes >= place.bytes);
             // One byte stands for all of them: a lease with anything alive is not revoked.
             is_there && shared.lease.insist(0, 1)

@@ -42,6 +42,7 @@ pub use cuda::nvtx::NvtxRange;
 #[cfg(feature = "cuda")]
 pub use cuda::{EventHandle, EventRef, GpuStream, Peer};
 pub use event::Event;
+pub(crate) use graph::is_one_queue;
 pub use graph::{Capture, Captured, Graph, Word};
 pub use host::HostStream;
 pub use mark::Mark;

@@ -1,6 +1,7 @@
 //! Entries whose work is captured: whether a plan served all of an entry, and the memory that a graph of it uses.
 
 use super::Planner;
+use crate::device::{Stream, is_one_queue};
 use crate::home::{Counter, Shared};
 use crate::record::ArenaId;
 
@@ -38,8 +39,8 @@ impl Planner {
     }
 
     /// The memory of the plans on this stream, if there is any and nothing in it is alive.
-    pub(crate) fn idle_place(&self, shared: &Shared, stream: u64) -> Option<Place> {
-        let arena = self.arena.as_ref().filter(|arena| arena.stream.id() == stream)?;
+    pub(crate) fn idle_place(&self, shared: &Shared, stream: &Stream) -> Option<Place> {
+        let arena = self.arena.as_ref().filter(|arena| is_one_queue(&arena.stream, stream))?;
         let is_idle = shared.lease.live() == 0 && !shared.lease.is_lost();
         is_idle.then_some(Place { address: self.hot.base, bytes: arena.bytes })
     }

@@ -57,6 +57,13 @@ impl Handle {
         (told == sys::CUresult::CUDA_SUCCESS).then_some(id)
     }
 
+    /// Whether a graph is captured on the stream. The driver answers no other question about such a stream, and ends the capture.
+    fn is_captured(self) -> bool {
+        // SAFETY: as in `id`, the stream is alive. The handle of a default stream means that of the current context.
+        let status = unsafe { result::stream::is_capturing(self.raw()) };
+        !self.is_of_context() && status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
     /// The context of the stream.
     fn context(self) -> Option<Arc<CudaContext>> {
         let mut context = std::ptr::null_mut();
@@ -83,9 +90,10 @@ impl Handle {
             };
             return Some((handle.ok()?.into_stream(), None));
         }
-        let id = self.id();
-        let known = lock(&BORROWED).get(&self.0).filter(|known| known.1 == id).cloned();
-        known.or_else(|| self.take_in(id))
+        let is_captured = self.is_captured();
+        let id = if is_captured { None } else { self.id() };
+        let known = lock(&BORROWED).get(&self.0).filter(|known| is_captured || known.1 == id).cloned();
+        known.or_else(|| if is_captured { None } else { self.take_in(id) })
     }
 
     fn take_in(self, id: Option<u64>) -> Option<Borrowed> {
@@ -112,7 +120,7 @@ impl Handle {
 
     /// Whether the handle still means the stream with this id.
     pub fn is_still(self, id: Option<u64>) -> bool {
-        id.is_none() || id == self.id()
+        id.is_none() || self.is_captured() || id == self.id()
     }
 
     /// Notes that the stream is about to be destroyed.

@@ -217,3 +217,18 @@ impl Graph {
         }
     }
 }
+
+/// Whether the work of both streams is in one order, since they are the same stream of the machine.
+#[inline]
+pub(crate) fn is_one_queue(one: &Stream, other: &Stream) -> bool {
+    one.queue() == other.queue() || is_one_lent(one, other)
+}
+
+/// Whether one of the streams stands for allocations of other crates on the other one.
+#[cold]
+fn is_one_lent(_one: &Stream, _other: &Stream) -> bool {
+    #[cfg(feature = "cuda")]
+    return super::cuda::graph::is_one_raw(_one, _other);
+    #[cfg(not(feature = "cuda"))]
+    false
+}

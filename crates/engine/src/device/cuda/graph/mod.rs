@@ -147,6 +147,12 @@ impl Drop for DriverGraph {
     }
 }
 
+/// Whether both stand for the same stream of the driver.
+pub(in crate::device) fn is_one_raw(one: &Stream, other: &Stream) -> bool {
+    let raw = |stream: &Stream| stream.backend::<CudaMemory>().map(|memory| memory.queue().raw());
+    raw(one).is_some_and(|one| Some(one) == raw(other))
+}
+
 /// The error for a driver without the functions that captured scopes need.
 fn unsupported() -> Error {
     Error::unavailable(
