@@ -131,6 +131,7 @@ pub struct Program<D: Adds> {
     states: Vec<Valued<D>>,
     held: Vec<Valued<D>>,
     is_limited: bool,
+    may_limit: bool,
 }
 
 impl<D: Adds> Program<D> {
@@ -158,7 +159,14 @@ impl<D: Adds> Program<D> {
             works,
             held: Vec::new(),
             is_limited: false,
+            may_limit: true,
         }
+    }
+
+    /// The same program, without limits of the device, which other programs use too.
+    #[must_use]
+    pub fn without_limits(self) -> Program<D> {
+        Program { may_limit: false, ..self }
     }
 
     /// Does `steps` random steps, and returns how many launches of graphs there were.
@@ -174,7 +182,7 @@ impl<D: Adds> Program<D> {
                 3 => self.move_state(),
                 4 => self.other_scope(),
                 5 => self.hold(),
-                6 => self.limit(),
+                6 if self.may_limit => self.limit(),
                 7 => self.change_work(),
                 8 => drop(self.scope.remove(&self.random.u32(..6))),
                 _ => self.run_scope(),
@@ -182,7 +190,9 @@ impl<D: Adds> Program<D> {
         }
         self.held.iter().for_each(|held| held.check("held"));
         self.states.iter().for_each(|state| state.check("state"));
-        self.device.set_limit(Limit::NONE).unwrap();
+        if self.may_limit {
+            self.device.set_limit(Limit::NONE).unwrap();
+        }
         if std::env::var_os("SEED").is_some() {
             eprintln!("{}", self.scope.stats());
         }

@@ -114,19 +114,6 @@ impl Gpu {
         Some(Gpu { cuda, _turn: turn })
     }
 
-    /// The GPU, or `None` after a message on stderr that nothing can be captured here.
-    ///
-    /// # Panics
-    /// As [`device`].
-    pub fn get_for_captures() -> Option<Gpu> {
-        let gpu = Gpu::get()?;
-        if is_made_up() {
-            skip("the made-up driver captures nothing");
-            return None;
-        }
-        Some(gpu)
-    }
-
     /// The kernels, or `None` after a message on stderr that they cannot be compiled here.
     pub fn kernels(&self) -> Option<Kernels> {
         Kernels::load(self.cuda.stream().context())

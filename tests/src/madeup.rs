@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The names by which linkers and loaders ask for a driver.
 pub const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
@@ -54,15 +54,21 @@ fn open(name: &CStr) -> Option<*mut c_void> {
     (!library.is_null()).then_some(library)
 }
 
+/// A function that only the made-up driver has.
+#[allow(unsafe_code)]
+fn own(name: &CStr) -> Option<*mut c_void> {
+    let driver = open(c"libcuda.so.1")?;
+    // SAFETY: the library is open, and the name is a text that ends with a zero.
+    let found = unsafe { dlsym(driver, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
 /// The function of the made-up driver that returns how often another function was called.
 #[allow(unsafe_code)]
 fn counter() -> Option<extern "C" fn(*const c_char) -> u64> {
-    let driver = open(c"libcuda.so.1")?;
-    // SAFETY: the library is open, and the name is a text that ends with a zero.
-    let found = unsafe { dlsym(driver, c"madeup_calls".as_ptr()) };
     // SAFETY: no other driver has a function of this name, and it has this type.
-    (!found.is_null())
-        .then(|| unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*const c_char) -> u64>(found) })
+    own(c"madeup_calls")
+        .map(|found| unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*const c_char) -> u64>(found) })
 }
 
 /// Whether the driver of this process is the made-up one.
@@ -76,6 +82,20 @@ pub fn is_loaded() -> bool {
 /// If the driver is not the made-up one.
 pub fn calls(name: &CStr) -> u64 {
     counter().expect("the made-up driver is loaded")(name.as_ptr())
+}
+
+/// Lets calls of a function of the made-up driver fail: of its calls from now on, the first `after` go as usual, and the next `times`
+/// only return `status` (`u64::MAX`: all of them). With `times` 0, no call fails.
+///
+/// # Panics
+/// If the driver is not the made-up one.
+#[allow(unsafe_code)]
+pub fn fail(name: &CStr, after: u64, times: u64, status: u32) {
+    type Fail = extern "C" fn(*const c_char, u64, u64, u32) -> u32;
+    let found = own(c"madeup_fail").expect("the made-up driver is loaded");
+    // SAFETY: no other driver has a function of this name, and it has this type.
+    let fail = unsafe { std::mem::transmute::<*mut c_void, Fail>(found) };
+    assert_eq!(fail(name.as_ptr(), after, times, status), 0);
 }
 
 /// Builds a package of the repository, given by the path of its manifest, into a folder that all such builds share.
@@ -123,6 +143,9 @@ pub fn driver_without(target: &Path, function: &str) -> PathBuf {
 
 /// A folder in which a driver has its names. Existing files are not written again, since programs may be using them.
 fn folder(path: &Path, driver: &[u8]) -> PathBuf {
+    // Two threads of a process would write the same file.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     std::fs::create_dir_all(path).expect("a folder");
     for name in NAMES {
         let place = path.join(name);

@@ -39,7 +39,7 @@ fn expected(seed: u32) -> Vec<u32> {
 
 /// A step in a scope is captured, warm or not. Launches have the effects of the step, and touch nothing else.
 fn is_captured(enter: impl Fn(&mut dyn FnMut())) {
-    let Some(gpu) = Gpu::get_for_captures() else { return };
+    let Some(gpu) = Gpu::get() else { return };
     let Some(kernels) = gpu.kernels() else { return };
     for warm in [0, 1, WARM] {
         let (stream, other) = (gpu.new_stream(), gpu.new_stream());
@@ -95,7 +95,7 @@ fn work_of_no_scope_is_captured() {
 /// While a graph lives, nobody else gets its memory, even if its arrays are gone. Afterwards everybody can get it.
 #[test]
 fn a_graph_keeps_its_memory() {
-    let Some(gpu) = Gpu::get_for_captures() else { return };
+    let Some(gpu) = Gpu::get() else { return };
     let Some(kernels) = gpu.kernels() else { return };
     let (stream, other) = (gpu.new_stream(), gpu.new_stream());
     let before = stream.memory().bytes;
@@ -141,7 +141,7 @@ fn a_graph_keeps_its_memory() {
 /// An operation that a graph cannot contain is a typed error, and the capture goes on or ends. The stream is as before.
 #[test]
 fn what_no_graph_holds_is_an_error() {
-    let Some(gpu) = Gpu::get_for_captures() else { return };
+    let Some(gpu) = Gpu::get() else { return };
     let stream = gpu.new_stream();
     let array = patterned(&stream, LEN, 1).unwrap();
     let refused = stream.capture(|| Array::from_slice(&stream, LEN, &pattern(1, LEN)));
@@ -177,7 +177,7 @@ fn what_no_graph_holds_is_an_error() {
 /// A capture that was not announced to this crate gets an error, before anything is put into the graph.
 #[test]
 fn an_unannounced_capture_is_refused() {
-    let Some(gpu) = Gpu::get_for_captures() else { return };
+    let Some(gpu) = Gpu::get() else { return };
     let stream = gpu.new_stream();
     for policy in ["auto", "keyed", "range"] {
         let entry = || match policy {
@@ -203,7 +203,7 @@ fn an_unannounced_capture_is_refused() {
 /// Graphs that come and go leave nothing behind.
 #[test]
 fn many_graphs_come_and_go() {
-    let Some(gpu) = Gpu::get_for_captures() else { return };
+    let Some(gpu) = Gpu::get() else { return };
     let Some(kernels) = gpu.kernels() else { return };
     let stream = gpu.new_stream();
     let input = patterned(&stream, LEN, 1).unwrap();

@@ -24,7 +24,7 @@ fn step(x: &Array<u32, Cuda>) -> gpucache::Result<Array<u32, Cuda>> {
 
 #[test]
 fn a_step_is_captured_and_launched() {
-    let Some(gpu) = Gpu::get_for_captures() else { return };
+    let Some(gpu) = Gpu::get() else { return };
     if gpu.kernels().is_none() {
         return;
     }
@@ -49,7 +49,7 @@ fn a_step_is_captured_and_launched() {
 /// `PROGRAMS`, `SEED` and `STEPS` say which programs run, and how long.
 #[test]
 fn random_programs_agree_with_the_model() {
-    let Some(gpu) = Gpu::get_for_captures() else { return };
+    let Some(gpu) = Gpu::get() else { return };
     if gpu.kernels().is_none() {
         return;
     }
@@ -59,4 +59,102 @@ fn random_programs_agree_with_the_model() {
         launches += Program::new(&gpu.new_stream(), "cuda captured: programs", seed).run(steps);
     });
     assert!(launches > 0);
+}
+
+/// The driver's functions that a capture, an executable or a launch calls.
+#[cfg(target_os = "linux")]
+const CALLS: [&std::ffi::CStr; 16] = [
+    c"cuStreamIsCapturing",
+    c"cuStreamBeginCapture_v2",
+    c"cuStreamEndCapture",
+    c"cuGraphGetNodes",
+    c"cuGraphNodeGetType",
+    c"cuGraphKernelNodeGetParams_v2",
+    c"cuGraphMemcpyNodeGetParams",
+    c"cuGraphMemsetNodeGetParams",
+    c"cuFuncGetParamInfo",
+    c"cuGraphInstantiateWithFlags",
+    c"cuGraphUpload",
+    c"cuGraphExecUpdate_v2",
+    c"cuGraphExecKernelNodeSetParams_v2",
+    c"cuGraphExecMemcpyNodeSetParams",
+    c"cuGraphLaunch",
+    c"cuLaunchKernel",
+];
+
+/// Each call of the driver fails once, or from then on, at each place of a program. A run then gives the right values, or an error, and
+/// nothing stays captured. Once the calls go as usual again, so do the runs.
+#[test]
+#[cfg(target_os = "linux")]
+fn failures_leave_nothing_captured() {
+    use gpucache_tests::{gpu::is_made_up, madeup};
+    const OUT_OF_MEMORY: u32 = 2;
+    let Some(gpu) = Gpu::get() else { return };
+    if !is_made_up() {
+        return gpucache_tests::gpu::skip("only the made-up driver fails on purpose");
+    }
+    for name in CALLS {
+        for (after, times) in (0..8).flat_map(|after| [(after, 1), (after, u64::MAX)]) {
+            // If no call ends a capture, it cannot end.
+            let times = if name == c"cuStreamEndCapture" { times.min(1) } else { times };
+            let stream = gpu.new_stream();
+            let mut scope = CapturedScope::new(&stream, "cuda captured: failures");
+            // Keeps one array in two of three rounds, so that outputs and inputs move.
+            let mut held = None;
+            for number in 0..40 {
+                if number == 3 {
+                    madeup::fail(name, after, times, OUT_OF_MEMORY);
+                } else if number == 14 {
+                    madeup::fail(name, 0, 0, 0);
+                }
+                let input = Array::full(&stream, LEN, number);
+                let done = input.and_then(|input| scope.run((), &input, step));
+                let status = stream.stream().capture_status();
+                assert!(status.is_err() || format!("{status:?}").contains("NONE"), "{name:?} {after}: {status:?}");
+                match done.and_then(|output| output.to_vec().map(|values| (output, values))) {
+                    Ok((output, values)) => {
+                        assert_eq!(values, vec![number + 3; LEN], "{name:?} {after} {times}, {}", scope.stats());
+                        held = (number % 3 > 0).then_some(output);
+                    }
+                    Err(error) => assert!((3..=15).contains(&number), "{name:?} {after} in run {number}: {error}"),
+                }
+            }
+            drop(held);
+            let stats = scope.stats();
+            assert!(stats.launches >= 4, "{name:?} {after} {times}: {stats}");
+            drop(scope);
+            let _ = invalidate("cuda captured: failures");
+        }
+    }
+}
+
+/// Threads capture and launch on streams of their own, while another thread calls the driver.
+#[test]
+fn threads_capture_at_once() {
+    let Some(gpu) = Gpu::get() else { return };
+    if gpu.kernels().is_none() {
+        return;
+    }
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let programs: Vec<_> = (0..4)
+            .map(|seed| {
+                let stream = gpu.new_stream();
+                threads.spawn(move || {
+                    Program::new(&stream, "cuda captured: threads", 100 + seed).without_limits().run(150)
+                })
+            })
+            .collect();
+        threads.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                let array = gpu.cuda.zeros::<u32>(1 << 20).unwrap();
+                gpu.cuda.synchronize().unwrap();
+                drop(array);
+                gpu.cuda.trim();
+            }
+        });
+        let launches: u64 = programs.into_iter().map(|program| program.join().unwrap()).sum();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(launches > 0);
+    });
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 
 /// The layers, from the top. Modules on one line have the same rank.
-const LAYERS: [&[&str]; 15] = [
+const LAYERS: [&[&str]; 16] = [
+    &["graph"],
     &["scope"],
     &["diagnosis"],
     &["stats"],
@@ -30,7 +31,7 @@ const LAYERS: [&[&str]; 15] = [
 ];
 
 /// Places that may contain `unsafe`.
-const UNSAFE: [&str; 15] = [
+const UNSAFE: [&str; 17] = [
     "device/",
     "array/",
     "foreign/",
@@ -38,6 +39,8 @@ const UNSAFE: [&str; 15] = [
     "cache/block.rs",
     "cache/current.rs",
     "cache/owner.rs",
+    "graph/launch.rs",
+    "graph/scope.rs",
     "home/hold.rs",
     "home/returns.rs",
     "home/interleavings/",

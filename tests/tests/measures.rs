@@ -13,17 +13,18 @@ const LONGEST: usize = 40;
 /// The most conditions of a function: `if`, `while`, `&&`, `||`.
 const CONDITIONS: usize = 5;
 /// The most `unsafe` blocks in the crates, except in the files that face C.
-const BLOCKS: usize = 101;
+const BLOCKS: usize = 104;
 /// Files that C calls, or that handle what C passes. Each pointer needs a block there.
-const FACING_C: [&str; 5] = [
+const FACING_C: [&str; 6] = [
     "foreign/",
     "device/cuda/borrowed.rs",
     "device/cuda/current.rs",
+    "device/cuda/graph/",
     "device/cuda/memory/pinned.rs",
     "device/cuda/nvtx.rs",
 ];
 /// The most `unsafe` blocks in these files.
-const BLOCKS_FACING_C: usize = 39;
+const BLOCKS_FACING_C: usize = 64;
 
 #[derive(Default)]
 struct Found {

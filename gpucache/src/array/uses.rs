@@ -1,7 +1,6 @@
 //! Arrays as inputs and outputs of captured scopes, and the outcome of a launch on the host.
-#![allow(unsafe_code)]
 
-use std::slice::{from_raw_parts_mut, from_ref};
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use super::extent::bytes_of;
@@ -32,15 +31,7 @@ impl<T: Element, D: Device> Array<T, D> {
 
     /// The bytes of all elements.
     pub(crate) fn contents(&self) -> Result<Vec<u8>> {
-        self.block.stream().check()?;
-        let (mut bytes, len) = (Vec::<u8>::with_capacity(self.byte_len()), self.byte_len());
-        // SAFETY: the vector has room for `len` bytes, which need not be initialized. `read` writes all of them, since the block has as
-        // many. Each byte of an element is initialized (the contract of `Element`).
-        unsafe {
-            self.block.read(from_raw_parts_mut(bytes.as_mut_ptr().cast(), len))?;
-            bytes.set_len(len);
-        }
-        Ok(bytes)
+        self.to_vec().map(|values| bytes_of(&values).to_vec())
     }
 }
 

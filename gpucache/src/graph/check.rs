@@ -17,24 +17,24 @@ pub(super) fn checked(captured: &Captured, words: &[Word], place: Option<Place>,
             "leave them out of the block, or use `run_unchecked`",
         ));
     }
-    words.iter().try_for_each(|word| {
-        let is_planned = place.is_some_and(|place| word.value.wrapping_sub(place.address) < place.bytes);
-        let mut owners = operands.iter().filter(|operand| operand.contains(word.value));
-        let (is_owned, is_writable) = (owners.clone().next().is_some(), owners.any(|operand| operand.is_written));
-        if is_planned || word.value == 0 {
-            Ok(())
-        } else if is_owned {
-            if word.is_written && !is_writable {
-                Err(unexpected(word, "writes an input that is borrowed shared"))
-            } else {
-                Ok(())
-            }
-        } else if word.is_address || captured.is_memory(word.value) {
+    words.iter().try_for_each(|word| check(captured, word, place, operands))
+}
+
+fn check(captured: &Captured, word: &Word, place: Option<Place>, operands: &[Operand]) -> Result<()> {
+    let is_planned = place.is_some_and(|place| word.value.wrapping_sub(place.address) < place.bytes);
+    if is_planned || word.value == 0 {
+        return Ok(());
+    }
+    let mut owners = operands.iter().filter(|operand| operand.contains(word.value));
+    let is_any_written = owners.clone().any(|operand| operand.is_written);
+    match owners.next() {
+        Some(_) if !word.is_written || is_any_written => Ok(()),
+        Some(_) => Err(unexpected(word, "writes an input that is borrowed shared")),
+        None if word.is_address || captured.is_memory(word.value) => {
             Err(unexpected(word, "uses memory that is no input"))
-        } else {
-            Ok(())
         }
-    })
+        None => Ok(()),
+    }
 }
 
 fn unexpected(word: &Word, what: &str) -> Error {

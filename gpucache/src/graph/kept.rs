@@ -93,20 +93,25 @@ impl<K: Hash + Eq + Clone> Kept<K> {
     /// What is known of `key`, which is used now.
     #[inline]
     pub(super) fn of(&mut self, key: &K) -> &mut Known {
+        self.forget_old_keys();
         self.clock += 1;
-        if !self.keys.contains_key(key) {
-            self.forget_old_keys();
-        }
-        let clock = self.clock;
         let known = self.keys.entry_ref(key).or_default();
-        known.used = clock;
+        known.used = self.clock;
         known
     }
 
+    /// What is known of `key`, which is used now, if it has a graph.
+    #[inline]
+    pub(super) fn with_graph(&mut self, key: &K) -> Option<&mut Known> {
+        self.clock += 1;
+        let known = self.keys.get_mut(key).filter(|known| known.launchable.is_some())?;
+        known.used = self.clock;
+        Some(known)
+    }
+
     /// Forgets keys without a graph that were not used lately, if there are too many.
-    #[cold]
     fn forget_old_keys(&mut self) {
-        if self.keys.len() <= KEYS_FOR_A_GRAPH * (1 + self.graphs().min(1 << 20)) {
+        if self.keys.len() <= KEYS_FOR_A_GRAPH || self.keys.len() <= KEYS_FOR_A_GRAPH * (1 + self.graphs()) {
             return;
         }
         let mut used: Vec<u64> = self.keys.values().map(|known| known.used).collect();

@@ -26,10 +26,7 @@ impl<D: Device> Run<'_, D> {
         if !self.fits(launchable, inputs, seen) {
             return None;
         }
-        let mut outputs: R = {
-            let _scope = self.scope_of_outputs();
-            R::allocate(self.device, like).ok()?
-        };
+        let mut outputs: R = self.allocate(like).ok()?;
         outputs.operands(&mut seen.arrays);
         let launched = self
             .move_operands(launchable, &seen.arrays, changes)

@@ -24,6 +24,9 @@ pub(super) mod sealed {
         /// The shapes of the arrays.
         type Like: Clone + PartialEq + Send + 'static;
 
+        /// Whether the type has no arrays.
+        const IS_NOTHING: bool = false;
+
         fn like(&self) -> Self::Like;
 
         /// Makes arrays of these shapes, for [`copy_from`](Out::copy_from).
@@ -133,6 +136,8 @@ macro_rules! tuples {
         $(#[allow(unused_variables, clippy::unused_unit)]
         impl<$($name: sealed::Out<D>,)* D> sealed::Out<D> for ($($name,)*) {
             type Like = ($($name::Like,)*);
+
+            const IS_NOTHING: bool = true $(&& $name::IS_NOTHING)*;
 
             fn like(&self) -> Self::Like {
                 ($(self.$place.like(),)*)

@@ -164,8 +164,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     /// Does the work by the graph of `key`, if it can.
     #[inline]
     pub(super) fn run_graph<I: Inputs<D>, R: Outputs<D>>(&mut self, key: &K, inputs: &mut I) -> Option<R> {
-        let known = self.kept.of(key);
-        known.launchable.as_ref()?;
+        let known = self.kept.with_graph(key)?;
         let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
         let done = run.launch(known, inputs, &mut self.seen, &mut self.changes)?;
         self.stats.launches += 1;

@@ -98,7 +98,7 @@ impl Slots {
     }
 
     /// The slots of work that has other words too: any move of an operand needs another capture.
-    pub(super) fn unknown(self) -> Slots {
+    pub(super) fn unknown() -> Slots {
         Slots(vec![Slot { value: 0, owner: Owner::Changing }])
     }
 

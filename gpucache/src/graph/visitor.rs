@@ -36,6 +36,8 @@ pub(super) enum Act<'v> {
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) arrays: Vec<Operand>,
+    /// How many of them are inputs. The outputs follow.
+    pub(super) inputs: usize,
     /// The outcomes of late work that wrote them.
     pub(super) outcomes: Vec<Arc<Outcome>>,
     /// Whether some array cannot be ordered with a launch.

@@ -1,4 +1,5 @@
-//! The common part of the driver's functions: each is counted, returns a status, and lets no panic out. Also the places that
+//! The common part of the driver's functions: each is counted, returns a status, fails on purpose
+//! if a test asks for it, and lets no panic out. Also the places that
 //! callers give for results.
 
 use std::collections::BTreeMap;
@@ -7,51 +8,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::uses;
-
-/// A `CUresult`.
-#[repr(transparent)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Status(u32);
+pub(crate) use crate::status::Status;
+use crate::{fails, uses};
 
 /// The status of a function, without its results.
 pub(crate) type Answer<T = ()> = Result<T, Status>;
-
-impl Status {
-    pub(crate) const SUCCESS: Status = Status(0);
-    pub(crate) const INVALID_VALUE: Status = Status(1);
-    pub(crate) const OUT_OF_MEMORY: Status = Status(2);
-    pub(crate) const NOT_INITIALIZED: Status = Status(3);
-    pub(crate) const DEINITIALIZED: Status = Status(4);
-    pub(crate) const INVALID_DEVICE: Status = Status(101);
-    pub(crate) const INVALID_CONTEXT: Status = Status(201);
-    pub(crate) const INVALID_HANDLE: Status = Status(400);
-    pub(crate) const NOT_FOUND: Status = Status(500);
-    pub(crate) const NOT_READY: Status = Status(600);
-    pub(crate) const ILLEGAL_ADDRESS: Status = Status(700);
-    pub(crate) const NOT_SUPPORTED: Status = Status(801);
-    pub(crate) const UNKNOWN: Status = Status(999);
-
-    /// The name and the text of a status.
-    fn words(self) -> Option<(&'static CStr, &'static CStr)> {
-        Some(match self {
-            Status::SUCCESS => (c"CUDA_SUCCESS", c"no error"),
-            Status::INVALID_VALUE => (c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
-            Status::OUT_OF_MEMORY => (c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
-            Status::NOT_INITIALIZED => (c"CUDA_ERROR_NOT_INITIALIZED", c"initialization error"),
-            Status::DEINITIALIZED => (c"CUDA_ERROR_DEINITIALIZED", c"driver shutting down"),
-            Status::INVALID_DEVICE => (c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
-            Status::INVALID_CONTEXT => (c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
-            Status::INVALID_HANDLE => (c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
-            Status::NOT_FOUND => (c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
-            Status::ILLEGAL_ADDRESS => (c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
-            Status::NOT_READY => (c"CUDA_ERROR_NOT_READY", c"device not ready"),
-            Status::NOT_SUPPORTED => (c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
-            Status::UNKNOWN => (c"CUDA_ERROR_UNKNOWN", c"unknown error"),
-            _ => return None,
-        })
-    }
-}
 
 static CALLS: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
@@ -81,6 +42,9 @@ pub(crate) fn answer(name: &'static str, call: impl FnOnce() -> Answer) -> Statu
     // After a loss of the context, programs can still ask for the meaning of an error, and for the number of calls.
     if uses::is_lost() && !name.starts_with("cuGetError") && !name.starts_with("madeup") {
         return Status::ILLEGAL_ADDRESS;
+    }
+    if let Err(status) = fails::check(name) {
+        return status;
     }
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => Status::SUCCESS,
@@ -113,6 +77,10 @@ impl<T> Out<T> {
     /// For a place that the caller may leave out.
     pub(crate) fn put_if_wanted(&self, value: T) {
         let _ = self.put(value);
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.0.is_null()
     }
 
     #[cfg(test)]

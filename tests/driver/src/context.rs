@@ -5,8 +5,7 @@ use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::answer::{Answer, Out, Status, answer};
-use crate::device;
-use crate::streams;
+use crate::{capture, device, streams};
 
 /// The only context.
 pub(crate) const CONTEXT: usize = 0xC0_0000;
@@ -102,6 +101,7 @@ pub(crate) extern "C" fn cuCtxGetStreamPriorityRange(least: Out<c_int>, greatest
 pub(crate) extern "C" fn cuCtxSynchronize() -> Status {
     answer("cuCtxSynchronize", || {
         require()?;
+        capture::forbid_any()?;
         streams::synchronize();
         Ok(())
     })

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use crate::answer::{Answer, Out, Status, answer, lock};
-use crate::context;
+use crate::capture::Mark;
 use crate::queue::Point;
-use crate::streams;
 use crate::table::Table;
+use crate::{capture, context, streams};
 
 const DISABLE_TIMING: c_uint = 2;
 
@@ -21,6 +21,8 @@ pub(crate) struct Event {
 #[derive(Clone, Default)]
 struct Record {
     points: Vec<Point>,
+    /// If it was recorded in a capture.
+    mark: Option<Mark>,
     passed: Arc<OnceLock<Instant>>,
 }
 
@@ -31,29 +33,54 @@ pub(crate) fn find(handle: usize) -> Answer<Arc<Event>> {
 }
 
 impl Event {
-    pub(crate) fn points(&self) -> Vec<Point> {
-        lock(&self.last).points.clone()
+    /// The points of its work, unless it was recorded in a capture.
+    fn points(&self, is_for_time: bool) -> Answer<Vec<Point>> {
+        let last = lock(&self.last);
+        last.mark.as_ref().map_or(Ok(()), |mark| capture::refuse_event(mark, is_for_time))?;
+        Ok(last.points.clone())
     }
 
-    fn is_done(&self) -> bool {
-        lock(&self.last).points.iter().all(Point::is_done)
+    fn is_done(&self) -> Answer<bool> {
+        let points = self.points(false)?;
+        capture::forbid_unsafe()?;
+        Ok(points.iter().all(Point::is_done))
     }
 
     fn record(&self, stream: usize) -> Answer {
+        if let Some(mark) = capture::mark(&*streams::find(stream)?)? {
+            *lock(&self.last) = Record { mark: Some(mark), ..Record::default() };
+            return Ok(());
+        }
         let passed = Arc::new(OnceLock::new());
         let stamp = passed.clone();
         let point = streams::submit(stream, move || {
             let _ = stamp.set(Instant::now());
         })?;
-        *lock(&self.last) = Record { points: Vec::from([point]), passed };
+        *lock(&self.last) = Record { points: Vec::from([point]), mark: None, passed };
         Ok(())
     }
 
+    /// Lets a stream wait for the event.
+    pub(crate) fn hold(&self, stream: usize) -> Answer {
+        let Record { points, mark, .. } = lock(&self.last).clone();
+        let found = streams::find(stream)?;
+        if let Some(mark) = mark {
+            return capture::join(&found, &mark);
+        }
+        // An event that was never recorded orders nothing.
+        if points.is_empty() {
+            return Ok(());
+        }
+        capture::isolate(&found)?;
+        streams::submit(stream, move || points.iter().for_each(Point::wait)).map(drop)
+    }
+
     fn passed(&self) -> Answer<Instant> {
+        let points = self.points(true)?;
         if !self.is_timed {
             return Err(Status::INVALID_HANDLE);
         }
-        if !self.is_done() {
+        if !points.iter().all(Point::is_done) {
             return Err(Status::NOT_READY);
         }
         lock(&self.last).passed.get().copied().ok_or(Status::INVALID_HANDLE)
@@ -87,13 +114,15 @@ pub(crate) extern "C" fn cuEventRecord(event: usize, stream: usize) -> Status {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuEventQuery(event: usize) -> Status {
-    answer("cuEventQuery", || if find(event)?.is_done() { Ok(()) } else { Err(Status::NOT_READY) })
+    answer("cuEventQuery", || if find(event)?.is_done()? { Ok(()) } else { Err(Status::NOT_READY) })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuEventSynchronize(event: usize) -> Status {
     answer("cuEventSynchronize", || {
-        find(event)?.points().iter().for_each(Point::wait);
+        let points = find(event)?.points(false)?;
+        capture::forbid_unsafe()?;
+        points.iter().for_each(Point::wait);
         Ok(())
     })
 }
@@ -113,7 +142,8 @@ pub(crate) extern "C" fn cuEventElapsedTime_v2(milliseconds: Out<f32>, start: us
 pub(crate) extern "C" fn cuCtxRecordEvent(_context: usize, event: usize) -> Status {
     answer("cuCtxRecordEvent", || {
         let event = find(event)?;
-        *lock(&event.last) = Record { points: streams::ends(), passed: Arc::default() };
+        capture::forbid_any()?;
+        *lock(&event.last) = Record { points: streams::ends(), ..Record::default() };
         Ok(())
     })
 }
@@ -121,7 +151,8 @@ pub(crate) extern "C" fn cuCtxRecordEvent(_context: usize, event: usize) -> Stat
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuCtxWaitEvent(_context: usize, event: usize) -> Status {
     answer("cuCtxWaitEvent", || {
-        let points = find(event)?.points();
+        let points = find(event)?.points(false)?;
+        capture::forbid_any()?;
         streams::submit_to_all(move || points.iter().for_each(Point::wait))
     })
 }

@@ -8,16 +8,63 @@
 //! | `add` | address of the sums, address of the inputs, value (32 bits), elements (32 bits), nanoseconds |
 
 use std::ffi::{c_uint, c_void};
-use std::time::Duration;
 
 use crate::answer::{Answer, Out, Status, Text, answer};
-use crate::uses::Use;
-use crate::{context, raw, streams};
+use crate::launch::{Launch, Shape};
+use crate::work::{self, Work};
+use crate::{capture, context, streams};
 
 const MODULE: usize = 0xB0_0000;
 const HOLD: usize = 0xB0_0010;
 const FILL: usize = 0xB0_0020;
 const ADD: usize = 0xB0_0030;
+
+/// A kernel of the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    Hold,
+    Fill,
+    Add,
+}
+
+impl Kernel {
+    pub(crate) fn find(handle: usize) -> Answer<Kernel> {
+        match handle {
+            HOLD => Ok(Kernel::Hold),
+            FILL => Ok(Kernel::Fill),
+            ADD => Ok(Kernel::Add),
+            _ => Err(Status::INVALID_HANDLE),
+        }
+    }
+
+    pub(crate) fn handle(self) -> usize {
+        match self {
+            Kernel::Hold => HOLD,
+            Kernel::Fill => FILL,
+            Kernel::Add => ADD,
+        }
+    }
+
+    /// The bytes of each argument. Each is aligned to its size.
+    fn sizes(self) -> &'static [usize] {
+        match self {
+            Kernel::Hold => &[8],
+            Kernel::Fill => &[8, 4, 4, 8],
+            Kernel::Add => &[8, 8, 4, 4, 8],
+        }
+    }
+
+    /// The offset and the bytes of each argument, as C lays out a structure of them.
+    pub(crate) fn layout(self) -> Vec<(usize, usize)> {
+        let mut end = 0;
+        let place = |size: &usize| {
+            let offset = usize::next_multiple_of(end, *size);
+            end = offset + size;
+            (offset, *size)
+        };
+        self.sizes().iter().map(place).collect()
+    }
+}
 
 fn module(handle: usize) -> Answer {
     if handle == MODULE { Ok(()) } else { Err(Status::INVALID_HANDLE) }
@@ -25,12 +72,18 @@ fn module(handle: usize) -> Answer {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuModuleLoadData(module: Out<usize>, _image: *const c_void) -> Status {
-    answer("cuModuleLoadData", || context::require().and_then(|()| module.put(MODULE)))
+    answer("cuModuleLoadData", || {
+        context::require()?;
+        module.put(MODULE)
+    })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuModuleUnload(handle: usize) -> Status {
-    answer("cuModuleUnload", || module(handle))
+    answer("cuModuleUnload", || {
+        capture::forbid_unsafe()?;
+        module(handle)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -46,64 +99,20 @@ pub(crate) extern "C" fn cuModuleGetFunction(function: Out<usize>, handle: usize
     })
 }
 
-/// The places of a kernel's arguments.
-///
-/// Invariant: there are as many as the kernel takes, and each is valid for a read of that argument's type.
-struct Arguments(*const *const c_void);
-
-impl Arguments {
-    /// # Safety
-    /// The kernel has an argument of this number and type.
-    unsafe fn get<T: Copy>(&self, number: usize) -> T {
-        // SAFETY: by this function's contract there is such an argument, and by the type's invariant its place is valid for a read.
-        unsafe { (*self.0.add(number)).cast::<T>().read_unaligned() }
-    }
-}
-
-fn wait(nanoseconds: u64) {
-    if nanoseconds > 0 {
-        std::thread::sleep(Duration::from_nanos(nanoseconds));
-    }
-}
-
-fn hold(stream: usize, arguments: &Arguments) -> Answer {
-    // SAFETY: the kernel takes one number of 64 bits.
-    let nanoseconds: u64 = unsafe { arguments.get(0) };
-    streams::submit(stream, move || wait(nanoseconds)).map(drop)
-}
-
-/// # Safety
-/// There is memory for the elements at the address when the stream reaches this work.
-unsafe fn fill(stream: usize, arguments: &Arguments) -> Answer {
-    // SAFETY: these are the types of the kernel's arguments.
-    let (to, value, len, nanoseconds): (u64, u32, u32, u64) =
-        unsafe { (arguments.get(0), arguments.get(1), arguments.get(2), arguments.get(3)) };
-    let bytes = 4 * len as usize;
-    let used = Use::of(to, bytes);
-    let task = move || {
-        wait(nanoseconds);
-        // SAFETY: there is memory by this function's contract. It does not go while its use is noted.
-        unsafe { raw::fill(to, &value.to_ne_bytes(), bytes) };
-        drop(used);
-    };
-    streams::submit(stream, task).map(drop)
-}
-
-/// # Safety
-/// There is memory for the elements at both addresses when the stream reaches this work.
-unsafe fn add(stream: usize, arguments: &Arguments) -> Answer {
-    // SAFETY: these are the types of the kernel's arguments.
-    let (to, from, value, len, nanoseconds): (u64, u64, u32, u32, u64) =
-        unsafe { (arguments.get(0), arguments.get(1), arguments.get(2), arguments.get(3), arguments.get(4)) };
-    let len = len as usize;
-    let used = [Use::of(to, 4 * len), Use::of(from, 4 * len)];
-    let task = move || {
-        wait(nanoseconds);
-        // SAFETY: there is memory at both addresses by this function's contract. None of it goes while the uses are noted.
-        unsafe { raw::add(from, to, value, len) };
-        drop(used);
-    };
-    streams::submit(stream, task).map(drop)
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuFuncGetParamInfo(
+    function: usize,
+    which: usize,
+    offset: Out<usize>,
+    bytes: Out<usize>,
+) -> Status {
+    answer("cuFuncGetParamInfo", || {
+        let layout = Kernel::find(function)?.layout();
+        let (start, length) = *layout.get(which).ok_or(Status::INVALID_VALUE)?;
+        // The program may leave out the size.
+        bytes.put_if_wanted(length);
+        offset.put(start)
+    })
 }
 
 /// # Safety
@@ -112,29 +121,26 @@ unsafe fn add(stream: usize, arguments: &Arguments) -> Answer {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuLaunchKernel(
     function: usize,
-    _grid_x: c_uint,
-    _grid_y: c_uint,
-    _grid_z: c_uint,
-    _block_x: c_uint,
-    _block_y: c_uint,
-    _block_z: c_uint,
-    _shared: c_uint,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    shared: c_uint,
     stream: usize,
     arguments: *const *const c_void,
     _extra: *const c_void,
 ) -> Status {
     answer("cuLaunchKernel", || {
-        if arguments.is_null() {
-            return Err(Status::INVALID_VALUE);
-        }
-        let arguments = Arguments(arguments);
-        match function {
-            HOLD => hold(stream, &arguments),
-            // SAFETY: the caller promises that there is memory.
-            FILL => unsafe { fill(stream, &arguments) },
-            // SAFETY: the caller promises that there is memory at both addresses.
-            ADD => unsafe { add(stream, &arguments) },
-            _ => Err(Status::INVALID_HANDLE),
-        }
+        let shape = Shape { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
+        // SAFETY: the caller promises that these are the places of the kernel's arguments.
+        let launch = Kernel::find(function).and_then(|kernel| unsafe { Launch::read(kernel, shape, arguments) });
+        let launch = launch.or_else(|status| {
+            capture::spoil(&*streams::find(stream)?);
+            Err(status)
+        })?;
+        // SAFETY: the caller promises that there is memory at the addresses in the arguments.
+        unsafe { work::give(Work::Kernel(launch), stream) }
     })
 }

@@ -4,10 +4,12 @@
 //! reaches the free.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::answer::{Answer, Out, Status, answer};
 use crate::arena::{self, Freed};
-use crate::{context, raw, streams};
+use crate::work::Work;
+use crate::{capture, context, raw, streams};
 
 /// The contents of new memory, and below, of freed memory.
 pub(crate) const GARBAGE: u8 = 0xA5;
@@ -37,12 +39,27 @@ fn release(freed: Freed) {
     let _ = arena::give_back(freed);
 }
 
+/// The addresses of allocations in graphs begin here. Programs and their memory lie above. Nothing lies there, as such graphs are not
+/// launched.
+const CAPTURED: u64 = 0x10_0000_0000;
+
+/// The next of these addresses.
+static NEXT: AtomicU64 = AtomicU64::new(CAPTURED);
+
 /// An address for `bytes` bytes; 0 for 0 bytes.
 fn allocate_on(stream: usize, bytes: usize) -> Answer<u64> {
-    streams::find(stream)?;
+    let found = streams::find(stream)?;
     if bytes == 0 {
         return Ok(0);
     }
+    let is_captured = capture::status(&found)?.1.is_some();
+    if is_captured && bytes as u64 > arena::capacity() {
+        return Err(Status::OUT_OF_MEMORY);
+    }
+    if capture::record(&found, &Work::Allocate)? {
+        return Ok(NEXT.fetch_add((bytes as u64).next_multiple_of(512), Ordering::SeqCst));
+    }
+    capture::forbid_unsafe()?;
     let (address, bytes) = when_short(|| arena::allocate(bytes as u64))?;
     // SAFETY: nobody frees the memory before the address is known. A later free comes behind this work, or waits for it.
     streams::submit(stream, move || unsafe { raw::fill(address, &[GARBAGE], bytes as usize) })?;
@@ -64,10 +81,18 @@ pub(crate) extern "C" fn cuMemAllocAsync(address: Out<u64>, bytes: usize, stream
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemFreeAsync(address: u64, stream: usize) -> Status {
     answer("cuMemFreeAsync", || {
-        streams::find(stream)?;
+        let found = streams::find(stream)?;
         if address == 0 {
             return Ok(());
         }
+        if (CAPTURED..NEXT.load(Ordering::SeqCst)).contains(&address) && capture::record(&found, &Work::Free)? {
+            return Ok(());
+        }
+        // A capture cannot free other memory. It goes on.
+        if capture::status(&found)?.1.is_some() {
+            return Err(Status::INVALID_VALUE);
+        }
+        capture::forbid_unsafe()?;
         let freed = arena::retire(address)?;
         streams::submit(stream, move || release(freed)).map(drop)
     })
@@ -77,6 +102,7 @@ pub(crate) extern "C" fn cuMemFreeAsync(address: u64, stream: usize) -> Status {
 pub(crate) extern "C" fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) -> Status {
     answer("cuMemAlloc_v2", || {
         context::require()?;
+        capture::forbid_unsafe()?;
         if bytes == 0 {
             return Err(Status::INVALID_VALUE);
         }
@@ -92,6 +118,7 @@ pub(crate) extern "C" fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) -> Statu
 pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
     answer("cuMemFree_v2", || {
         context::require()?;
+        capture::forbid_unsafe()?;
         if address == 0 {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use std::ffi::c_uint;
 use std::sync::Mutex;
 
 use crate::answer::{Answer, Out, Status, answer, lock};
-use crate::{context, streams};
+use crate::{capture, context, streams};
 
 const PAGE: usize = 4096;
 
@@ -36,6 +36,7 @@ fn layout(bytes: usize) -> Answer<Layout> {
 pub(crate) extern "C" fn cuMemHostAlloc(address: Out<*mut u8>, bytes: usize, _flags: c_uint) -> Status {
     answer("cuMemHostAlloc", || {
         context::require()?;
+        capture::forbid_unsafe()?;
         if !may_pin() {
             return Err(Status::OUT_OF_MEMORY);
         }
@@ -57,6 +58,7 @@ pub(crate) extern "C" fn cuMemHostAlloc(address: Out<*mut u8>, bytes: usize, _fl
 pub(crate) unsafe extern "C" fn cuMemFreeHost(address: *mut u8) -> Status {
     answer("cuMemFreeHost", || {
         context::require()?;
+        capture::forbid_unsafe()?;
         let bytes = lock(&PINNED).remove(&(address as u64)).ok_or(Status::INVALID_VALUE)?;
         streams::synchronize();
         // SAFETY: the memory was allocated with this layout. It is freed once, since its entry is removed. All work was waited for,

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::answer::{Answer, Out, Status, answer};
-use crate::{arena, device, memory};
+use crate::{arena, capture, device, memory};
 
 const POOL: usize = 0x9000_0000;
 const RELEASE_THRESHOLD: c_uint = 4;
@@ -64,7 +64,10 @@ pub(crate) unsafe extern "C" fn cuMemPoolSetAttribute(pool: usize, attribute: c_
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemPoolTrimTo(pool: usize, _bytes: usize) -> Status {
-    answer("cuMemPoolTrimTo", || known(pool))
+    answer("cuMemPoolTrimTo", || {
+        capture::forbid_unsafe()?;
+        known(pool)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -7,14 +7,32 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::answer::{Answer, Status, lock};
-use crate::context;
 use crate::queue::{Point, Queue};
 use crate::table::Table;
+use crate::{capture, context};
+
+/// How a stream and the legacy default stream are related.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Legacy,
+    Blocking,
+    NonBlocking,
+}
 
 pub(crate) struct Stream {
     queue: Arc<Queue>,
     pub(crate) id: u64,
-    is_blocking: bool,
+    kind: Kind,
+}
+
+impl Stream {
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.kind == Kind::Legacy
+    }
+
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.kind == Kind::Blocking
+    }
 }
 
 struct Streams {
@@ -42,26 +60,26 @@ thread_local! {
 }
 
 impl Streams {
-    fn make(&mut self, is_blocking: bool) -> Answer<Arc<Stream>> {
+    fn make(&mut self, kind: Kind) -> Answer<Arc<Stream>> {
         let queue = Queue::start()?;
         self.made += 1;
         self.queues.retain(|(queue, _)| queue.strong_count() > 0);
-        self.queues.push((Arc::downgrade(&queue), is_blocking));
-        Ok(Arc::new(Stream { queue, id: self.made, is_blocking }))
+        self.queues.push((Arc::downgrade(&queue), kind == Kind::Blocking));
+        Ok(Arc::new(Stream { queue, id: self.made, kind }))
     }
 
     fn legacy(&mut self) -> Answer<Arc<Stream>> {
         if let Some(legacy) = &self.legacy {
             return Ok(legacy.clone());
         }
-        let legacy = self.make(false)?;
+        let legacy = self.make(Kind::Legacy)?;
         Ok(self.legacy.insert(legacy).clone())
     }
 
     fn own(&mut self) -> Answer<Arc<Stream>> {
         let own = OWN.try_with(|own| match &mut *own.borrow_mut() {
             Some(own) => Ok(own.0.clone()),
-            empty => Ok(empty.insert(Own(self.make(true)?)).0.clone()),
+            empty => Ok(empty.insert(Own(self.make(Kind::Blocking)?)).0.clone()),
         });
         // The thread's own stream has ended. The legacy stream waits for all of its work.
         own.unwrap_or_else(|_| self.legacy())
@@ -86,7 +104,7 @@ impl Streams {
     fn implied(&self, stream: &Arc<Stream>) -> Vec<Point> {
         match &self.legacy {
             Some(legacy) if Arc::ptr_eq(legacy, stream) => self.ends(false),
-            Some(legacy) if stream.is_blocking => Vec::from([legacy.queue.end()]),
+            Some(legacy) if stream.is_blocking() => Vec::from([legacy.queue.end()]),
             _ => Vec::new(),
         }
     }
@@ -104,13 +122,14 @@ impl Streams {
 pub(crate) fn create(is_blocking: bool) -> Answer<usize> {
     context::require()?;
     let mut streams = lock(&STREAMS);
-    let stream = streams.make(is_blocking)?;
+    let stream = streams.make(if is_blocking { Kind::Blocking } else { Kind::NonBlocking })?;
     Ok(streams.table.add(stream))
 }
 
 /// Destroys a stream. Its work goes on to the end.
 pub(crate) fn destroy(handle: usize) -> Answer {
     let stream = lock(&STREAMS).table.remove(handle).ok_or(Status::INVALID_HANDLE)?;
+    capture::forget(&stream);
     stream.queue.close();
     Ok(())
 }
@@ -119,10 +138,11 @@ pub(crate) fn find(handle: usize) -> Answer<Arc<Stream>> {
     lock(&STREAMS).find(handle)
 }
 
-/// Puts a task on a stream. Returns the point behind it.
+/// Puts a task on a stream. Returns the point behind it. A stream that is being captured refuses the task.
 pub(crate) fn submit(handle: usize, task: impl FnOnce() + Send + 'static) -> Answer<Point> {
     let mut streams = lock(&STREAMS);
     let stream = streams.find(handle)?;
+    capture::refuse(&stream)?;
     Ok(streams.submit(&stream, task))
 }
 
@@ -130,6 +150,7 @@ pub(crate) fn submit(handle: usize, task: impl FnOnce() + Send + 'static) -> Ans
 pub(crate) fn is_done(handle: usize) -> Answer<bool> {
     let mut streams = lock(&STREAMS);
     let stream = streams.find(handle)?;
+    capture::refuse(&stream)?;
     Ok(stream.queue.end().is_done() && streams.implied(&stream).iter().all(Point::is_done))
 }
 

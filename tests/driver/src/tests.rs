@@ -1,6 +1,10 @@
 //! Tests of the behaviour that programs rely on: work is late and in order, wrong orders show, and mistakes get the right status.
 
+mod captures;
+mod graphs;
+
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::answer::{Out, Status, Text};
 use crate::memory::GARBAGE;
@@ -15,6 +19,17 @@ fn get<T: Default>(call: impl FnOnce(Out<T>) -> Status) -> T {
     let mut value = T::default();
     assert_eq!(call(Out::of(&mut value)), Status::SUCCESS);
     value
+}
+
+/// Waiting for all work ends all captures of the process, so tests of one kind exclude tests of the other.
+static WAITS_FOR_ALL: RwLock<()> = RwLock::new(());
+
+fn without_waiting_for_all() -> RwLockReadGuard<'static, ()> {
+    WAITS_FOR_ALL.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn waiting_for_all() -> RwLockWriteGuard<'static, ()> {
+    WAITS_FOR_ALL.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn begin() {
@@ -132,6 +147,7 @@ fn a_free_without_a_stream_waits_for_all_work() {
 
 #[test]
 fn the_legacy_stream_and_blocking_ones_wait_for_each_other() {
+    let _others = waiting_for_all();
     begin();
     let (blocking, other) = (stream(0), stream(NON_BLOCKING));
     let (memory, elsewhere) = (allocate(blocking), allocate(other));
@@ -176,6 +192,7 @@ fn a_handle_comes_again_and_is_another_stream() {
 
 #[test]
 fn work_of_a_destroyed_stream_is_done() {
+    let _others = waiting_for_all();
     begin();
     let (here, there) = (stream(NON_BLOCKING), stream(NON_BLOCKING));
     let memory = allocate(there);
@@ -292,4 +309,23 @@ fn a_panic_stays_inside() {
     let here = stream(NON_BLOCKING);
     assert!(streams::submit(here, || panic!("on purpose")).is_ok());
     assert_eq!(stream_calls::cuStreamSynchronize(here), Status::SUCCESS);
+}
+
+#[test]
+fn calls_fail_on_purpose() {
+    begin();
+    let call = || {
+        let mut uuid = [0; 16];
+        device::cuDeviceGetUuid_v2(Out::of(&mut uuid), 0) == Status::SUCCESS
+    };
+    let fail = |after, times| {
+        let name = Text::of(c"cuDeviceGetUuid_v2");
+        assert_eq!(own::madeup_fail(name, after, times, Status::UNKNOWN.0), Status::SUCCESS);
+    };
+    fail(1, 2);
+    assert_eq!([call(), call(), call(), call()], [true, false, false, true]);
+    fail(0, u64::MAX);
+    assert!((0..100).all(|_| !call()));
+    fail(0, 0);
+    assert!(call());
 }

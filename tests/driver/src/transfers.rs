@@ -1,29 +1,35 @@
 //! Fills and copies, on streams and without.
 //!
 //! The stream does the work in each case. A copy from pageable host memory has read it when the call returns, and a copy to
-//! pageable memory has written it. Pinned memory is read and written when the stream reaches the work.
+//! pageable memory has written it. Pinned memory is read and written when the stream reaches the work. A captured copy reads and
+//! writes all memory at each launch of the graph, as with CUDA.
 
 use std::ffi::{c_uchar, c_uint, c_ushort};
 
 use crate::answer::{Answer, Status, answer};
-use crate::context;
 use crate::uses::Use;
-use crate::{pinned, pointers, raw, streams};
+use crate::work::{self, Copying, Fill, Memory, Work};
+use crate::{capture, context, pinned, pointers, raw, streams};
 
 /// The stream of calls without a stream.
 const DEFAULT: usize = 0;
 
 /// # Safety
-/// There is memory of the device for `count` patterns at `address` when the stream reaches the work.
-unsafe fn fill(address: u64, pattern: &[u8], count: usize, stream: usize) -> Answer {
-    let pattern = pattern.to_vec();
-    let used = Use::of(address, pattern.len() * count);
-    let task = move || {
-        // SAFETY: the memory is there when the task runs, by this function's contract.
-        unsafe { raw::fill(address, &pattern, pattern.len() * count) };
-        drop(used);
-    };
-    streams::submit(stream, task).map(drop)
+/// There is memory of the device at each row when the stream reaches the work.
+unsafe fn fill(fill: Fill, stream: usize) -> Answer {
+    // SAFETY: the memory is there by this function's contract.
+    unsafe { work::give(Work::Fill(fill), stream) }
+}
+
+/// A fill of `count` elements without gaps.
+fn row(address: u64, element: &[u8], count: usize) -> Fill {
+    rows(address, 0, element, count, 1)
+}
+
+fn rows(address: u64, pitch: usize, element: &[u8], width: usize, rows: usize) -> Fill {
+    let mut value = [0; 4];
+    value[..element.len()].copy_from_slice(element);
+    Fill { address, pitch, value: u32::from_le_bytes(value), element: element.len() as u32, width, rows }
 }
 
 /// # Safety
@@ -52,17 +58,32 @@ unsafe fn download(to: *mut u8, from: u64, bytes: usize, stream: usize) -> Answe
     Ok(())
 }
 
+/// Whether memory of the host is read and written at once, since the driver did not allocate it.
+fn is_pageable(address: u64, memory: Memory) -> bool {
+    match memory {
+        Memory::Host => !pinned::holds(address),
+        Memory::Device => false,
+        Memory::Unified => !pointers::is_late(address),
+    }
+}
+
 /// # Safety
-/// There is memory of the device, or pinned memory, at both addresses when the stream reaches the work.
-unsafe fn copy(to: u64, from: u64, bytes: usize, stream: usize) -> Answer {
+/// There is memory at both addresses, and it stays until the stream reaches the work, except for pageable memory. If the stream is
+/// captured, it stays in each case, also at each launch of the graph.
+unsafe fn copy(copy: Copying, stream: usize) -> Answer {
     context::require()?;
-    let used = [Use::of(from, bytes), Use::of(to, bytes)];
-    let task = move || {
-        // SAFETY: the memory is there when the task runs, by this function's contract.
-        unsafe { raw::copy(from, to, bytes) };
-        drop(used);
-    };
-    streams::submit(stream, task).map(drop)
+    let (to, from, bytes) = (copy.to, copy.from, copy.bytes);
+    if capture::record(&*streams::find(stream)?, &Work::Copy(copy))? {
+        return Ok(());
+    }
+    // SAFETY: the memory is there by this function's contract, for each of the three functions as long as it needs the memory.
+    unsafe {
+        match (is_pageable(from, copy.kinds.0), is_pageable(to, copy.kinds.1)) {
+            (true, _) => upload(to, from as *const u8, bytes, stream),
+            (_, true) => download(to as *mut u8, from, bytes, stream),
+            (false, false) => work::give(Work::Copy(copy), stream),
+        }
+    }
 }
 
 /// Exports fills of elements of one type, with a stream and without.
@@ -73,7 +94,7 @@ macro_rules! fills {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $on_stream(address: u64, element: $element, count: usize, stream: usize) -> Status {
             // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
-            answer(stringify!($on_stream), || unsafe { fill(address, &element.to_ne_bytes(), count, stream) })
+            answer(stringify!($on_stream), || unsafe { fill(row(address, &element.to_le_bytes(), count), stream) })
         }
 
         /// # Safety
@@ -81,7 +102,7 @@ macro_rules! fills {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(address: u64, element: $element, count: usize) -> Status {
             // SAFETY: the caller promises that the memory is there, and does not free it before the work of the default stream.
-            answer(stringify!($name), || unsafe { fill(address, &element.to_ne_bytes(), count, DEFAULT) })
+            answer(stringify!($name), || unsafe { fill(row(address, &element.to_le_bytes(), count), DEFAULT) })
         }
     )*};
 }
@@ -96,22 +117,19 @@ fills! {
 macro_rules! row_fills {
     ($($name:ident, $element:ty;)*) => {$(
         /// # Safety
-        /// There is memory of the device for `rows` rows, `pitch` bytes apart, of `width` elements each.
+        /// There is memory of the device for `rows_of` rows, `pitch` bytes apart, of `width` elements each.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(
             address: u64,
             pitch: usize,
             element: $element,
             width: usize,
-            rows: usize,
+            rows_of: usize,
             stream: usize,
         ) -> Status {
-            answer(stringify!($name), || {
-                let pattern = element.to_ne_bytes();
-                // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
-                let task = move || unsafe { raw::fill_rows(address, pitch, &pattern, width * pattern.len(), rows) };
-                streams::submit(stream, task).map(drop)
-            })
+            let all = rows(address, pitch, &element.to_le_bytes(), width, rows_of);
+            // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
+            answer(stringify!($name), || unsafe { fill(all, stream) })
         }
     )*};
 }
@@ -128,10 +146,8 @@ pub(crate) unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, b
     // SAFETY: the caller promises both, the second also for the time when the stream reaches the work. Pinned memory stays until
     // then, since its free waits for all work.
     answer("cuMemcpyHtoDAsync_v2", || unsafe {
-        match pinned::holds(from as u64) {
-            true => copy(to, from as u64, bytes, stream),
-            false => upload(to, from, bytes, stream),
-        }
+        let kinds = (Memory::Host, Memory::Device);
+        copy(Copying { to, from: from as u64, bytes, kinds }, stream)
     })
 }
 
@@ -150,10 +166,8 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, byt
     // SAFETY: the caller promises both, the second also for the time when the stream reaches the work, which is before this
     // function returns. Pinned memory stays until then, since its free waits for all work.
     answer("cuMemcpyDtoHAsync_v2", || unsafe {
-        match pinned::holds(to as u64) {
-            true => copy(to as u64, from, bytes, stream),
-            false => download(to, from, bytes, stream),
-        }
+        let kinds = (Memory::Device, Memory::Host);
+        copy(Copying { to: to as u64, from, bytes, kinds }, stream)
     })
 }
 
@@ -170,7 +184,7 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut u8, from: u64, bytes: u
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) -> Status {
     // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
-    answer("cuMemcpyDtoDAsync_v2", || unsafe { copy(to, from, bytes, stream) })
+    answer("cuMemcpyDtoDAsync_v2", || unsafe { copy(Copying::on_device(to, from, bytes), stream) })
 }
 
 /// # Safety
@@ -178,7 +192,7 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) -> Status {
     // SAFETY: the caller promises that the memory is there, and does not free it before the work of the default stream.
-    answer("cuMemcpyDtoD_v2", || unsafe { copy(to, from, bytes, DEFAULT) })
+    answer("cuMemcpyDtoD_v2", || unsafe { copy(Copying::on_device(to, from, bytes), DEFAULT) })
 }
 
 /// Copies between any two addresses, and finds out of which kind they are.
@@ -189,15 +203,12 @@ pub(crate) unsafe extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize
 pub(crate) unsafe extern "C" fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) -> Status {
     // SAFETY: the caller promises both, for each kind of memory as long as that kind is used.
     answer("cuMemcpyAsync", || unsafe {
-        match (pointers::is_late(from), pointers::is_late(to)) {
-            (false, _) => upload(to, from as *const u8, bytes, stream),
-            (_, false) => download(to as *mut u8, from, bytes, stream),
-            (true, true) => copy(to, from, bytes, stream),
-        }
+        let kinds = (Memory::Unified, Memory::Unified);
+        copy(Copying { to, from, bytes, kinds }, stream)
     })
 }
 
-/// Copies between contexts, of which there is one.
+/// Copies between contexts, of which there is one. A capture cannot contain this.
 ///
 /// # Safety
 /// There is memory of the device at both addresses.
@@ -211,5 +222,8 @@ pub(crate) unsafe extern "C" fn cuMemcpyPeerAsync(
     stream: usize,
 ) -> Status {
     // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
-    answer("cuMemcpyPeerAsync", || unsafe { copy(to, from, bytes, stream) })
+    answer("cuMemcpyPeerAsync", || unsafe {
+        capture::refuse(&*streams::find(stream)?)?;
+        copy(Copying::on_device(to, from, bytes), stream)
+    })
 }

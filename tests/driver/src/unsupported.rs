@@ -1,5 +1,5 @@
-//! Functions that programs are linked against and that this driver does not support: modules of files, captures, contexts of the
-//! program's own.
+//! Functions that programs are linked against and that this driver does not support: modules of files, and contexts of
+//! the program's own.
 
 use crate::answer::{Status, answer};
 
@@ -15,12 +15,6 @@ macro_rules! unsupported {
 
 unsupported! {
     cuModuleLoad
-    cuStreamBeginCapture_v2
-    cuStreamEndCapture
-    cuGraphInstantiateWithFlags
-    cuGraphLaunch
-    cuGraphExecDestroy
-    cuGraphDestroy
     cuCtxCreate_v4
     cuCtxDestroy_v2
 }

@@ -34,12 +34,15 @@ impl Drop for Use {
     }
 }
 
+pub(crate) fn is_used(address: u64, bytes: usize) -> bool {
+    let end = address + bytes as u64;
+    lock(&USES).places.values().any(|&(from, to)| from < end && address < to)
+}
+
 /// Refuses and loses the context if work uses memory that is about to go. The memory stays, so that the work does not end the
 /// process.
 pub(crate) fn unused(address: u64, bytes: usize) -> Answer {
-    let end = address + bytes as u64;
-    let is_used = lock(&USES).places.values().any(|&(from, to)| from < end && address < to);
-    if !is_used {
+    if !is_used(address, bytes) {
         return Ok(());
     }
     IS_LOST.store(true, Ordering::SeqCst);

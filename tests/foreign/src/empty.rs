@@ -145,7 +145,7 @@ fn moved<T: Value>(Streams { gpu, known, .. }: &Streams) -> Outcome<()> {
 
 fn captured<T: Value>(gpu: &Cuda) -> Outcome<()> {
     let array = Array::<T, _>::zeros(gpu, [0, 2])?;
-    // The made-up driver captures nothing, and refuses.
+    // A driver may make no graph of no work.
     match gpu.capture(|| array.try_clone()) {
         Ok((graph, copy)) => {
             graph.launch()?;

@@ -129,7 +129,7 @@ fn is_replayed<T: Element + PartialEq + Debug>(stream: &Cuda, value: T, junk: T,
 #[test]
 fn a_replay_reads_nothing_of_the_host() {
     alone(60, || {
-        let Some(gpu) = Gpu::get_for_captures() else { return };
+        let Some(gpu) = Gpu::get() else { return };
         let stream = gpu.new_stream();
         let mut found = Vec::new();
         is_replayed(&stream, 0x11u8, 0xEE, &mut found);
@@ -161,7 +161,7 @@ impl Said {
 fn captures_are_not_disturbed_by_other_threads() {
     let captures = number("CAPTURES").unwrap_or(300);
     alone(60 + captures / 10, move || {
-        let Some(gpu) = Gpu::get_for_captures() else { return };
+        let Some(gpu) = Gpu::get() else { return };
         let [capturing, first, second, third] = [(); 4].map(|()| gpu.new_stream());
         let (said, stop) = (Said::default(), AtomicBool::new(false));
         let zeros = |stream: &Cuda, len| Array::<u8, _>::zeros(stream, len);
@@ -258,7 +258,7 @@ fn capture_on(stream: &Cuda, captures: u64, said: &Said, good: &mut u64) {
 #[test]
 fn a_replay_overwrites_nothing() {
     alone(60, || {
-        let Some(gpu) = Gpu::get_for_captures() else { return };
+        let Some(gpu) = Gpu::get() else { return };
         let mut found = Vec::new();
         for service in Service::SCOPES {
             let stream = gpu.new_stream();

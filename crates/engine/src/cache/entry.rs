@@ -5,7 +5,7 @@ use super::local::Local;
 use super::owner::Owner;
 use super::supply;
 use crate::device::{Stream, softly};
-use crate::home::{Fact, Shared};
+use crate::home::{Fact, Shared, Visit};
 use crate::planner::{Begin, Effects, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
@@ -26,8 +26,9 @@ const DENSE: u64 = 8;
 
 impl Owner {
     /// Begins an entry of the scope. Its plans get their block if the range has one for them. Otherwise the entry goes unplanned.
-    pub(super) fn begin(&self) {
-        if let Some(stream) = self.with(|local, _| local.watched())
+    pub(super) fn begin(&self, visit: Visit) {
+        if !matches!(visit, Visit::Uncaptured)
+            && let Some(stream) = self.with(|local, _| local.watched())
             && stream.captures_unannounced()
         {
             stream.refuse_next(supply::unannounced());

@@ -109,7 +109,7 @@ impl Cache {
         }
         owner.shrink();
         if owner.depth() == 1 {
-            owner.begin();
+            owner.begin(visit);
         }
         entry
     }

@@ -23,6 +23,10 @@ pub enum Visit {
     FirstPoll,
     /// A later poll. It does not count as an entry.
     LaterPoll,
+    /// An entry of a thread that knows that nobody captures its stream.
+    Uncaptured,
+    /// The thread enters once more a scope in which it is. It does not count.
+    Again,
 }
 
 impl Default for Counters {
@@ -75,10 +79,10 @@ impl Counters {
 impl Counters {
     #[inline]
     pub(crate) fn visited(&self, visit: Visit) {
-        if !matches!(visit, Visit::LaterPoll) {
+        if !matches!(visit, Visit::LaterPoll | Visit::Again) {
             self.add(Counter::Entries, 1);
         }
-        if !matches!(visit, Visit::Entry) {
+        if matches!(visit, Visit::FirstPoll | Visit::LaterPoll) {
             self.add(Counter::Polls, 1);
         }
     }

@@ -1,5 +1,4 @@
 //! Work on a host's stream that can run again, so that captures record it.
-#![allow(unsafe_code)]
 
 use std::any::Any;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ impl Host {
     /// ```
     pub fn launch_kernel<A: sealed::Lend + Arguments>(
         &self,
-        mut arguments: A,
+        arguments: A,
         kernel: impl for<'a> Fn(A::Slices<'a>) + Send + Sync + 'static,
     ) -> Result<()> {
         if !self.stream_handle().is_in_capture() {
@@ -39,23 +38,25 @@ impl Host {
         }
         let kernel = Arc::new(kernel);
         let again = kernel.clone();
-        // SAFETY: these elements are never lent to work. They stand for the lengths of the arrays only.
-        let lengths = unsafe { arguments.elements(self) }?;
-        self.launch_listed(arguments, move |slices| kernel(slices))?;
         let stream = self.clone();
-        self.stream_handle().list_kernel(|| {
-            let mut arrays = Vec::new();
-            A::addresses(&lengths, &mut arrays);
-            let run = move |addresses: &[u64], context: &dyn Any| {
-                let launched = context.downcast_ref::<Launched>().cloned().unwrap_or_default();
-                let elements = A::at(&lengths, &mut addresses.iter().copied());
-                let again = again.clone();
-                // The launch of the graph gives the work these elements at its turn, as `Graph::launch` requires of its caller.
-                stream.0.push(move || launched.settle(|| again(A::slices(elements))));
-                Ok(())
-            };
-            KernelCall { arrays, run: Box::new(run) }
-        });
-        Ok(())
+        self.launch_listed(
+            arguments,
+            move |slices| kernel(slices),
+            |elements| {
+                let mut arrays = Vec::new();
+                A::addresses(elements, &mut arrays);
+                // They stand for the lengths of the arrays only, and are never lent to work.
+                let lengths = A::at(elements, &mut std::iter::empty());
+                let run = move |addresses: &[u64], context: &dyn Any| {
+                    let launched = context.downcast_ref::<Launched>().cloned().unwrap_or_default();
+                    let elements = A::at(&lengths, &mut addresses.iter().copied());
+                    let again = again.clone();
+                    // The launch of the graph gives the work these elements at its turn, as `Graph::launch` requires of its caller.
+                    stream.0.push(move || launched.settle(|| again(A::slices(elements))));
+                    Ok(())
+                };
+                self.stream_handle().list_kernel(|| KernelCall { arrays, run: Box::new(run) });
+            },
+        )
     }
 }

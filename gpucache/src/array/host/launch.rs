@@ -305,14 +305,15 @@ impl Host {
         work: impl for<'a> FnOnce(A::Slices<'a>) + Send + 'static,
     ) -> Result<()> {
         self.stream_handle().note_gap("work of `Host::launch`, which runs once: use `Host::launch_kernel`");
-        self.launch_listed(arguments, work)
+        self.launch_listed(arguments, work, |_| ())
     }
 
-    /// As [`launch`](Host::launch), for work that the caller adds to a capture's list.
+    /// As [`launch`](Host::launch), for work that `list` adds to a capture's list.
     pub(super) fn launch_listed<A: sealed::Lend>(
         &self,
         mut arguments: A,
         work: impl for<'a> FnOnce(A::Slices<'a>) + Send + 'static,
+        list: impl FnOnce(&A::Elements),
     ) -> Result<()> {
         self.stream_handle().check()?;
         // SAFETY: only the work that is pushed next gets the elements. It gives its slices up when it ends, because it accepts
@@ -321,6 +322,7 @@ impl Host {
         // stream until it is dropped. It orders behind the stream everyone who writes the array, or reads what the work wrote: a
         // caller, who waits, other work, or the next array in the memory.
         let elements = unsafe { arguments.elements(self) }?;
+        list(&elements);
         if self.0.is_synchronous() {
             A::check(&elements).map_err(Error::panicked)?;
             assert_nothing_held();

@@ -21,14 +21,14 @@ fn set_in_block(is_in_block: bool) -> bool {
 }
 
 impl ScopeGuard {
-    /// Enters the scope `name` for an iteration of a captured scope. Also returns the scope's cache.
+    /// Enters the scope `name` for an iteration of a captured scope, whose stream nobody else captures. Also returns the scope's cache.
     #[inline]
     pub(crate) fn enter_captured(
         name: &str,
         site: &'static Location<'static>,
         terms: Terms,
     ) -> (ScopeGuard, Option<&'static Cache>) {
-        let guard = ScopeGuard::enter(name, site, (terms, None), Visit::Entry);
+        let guard = ScopeGuard::enter(name, site, (terms, None), Visit::Uncaptured);
         (guard, ScopeGuard::innermost().map(|current| current.cache))
     }
 
@@ -63,8 +63,7 @@ impl Stack {
     }
 
     fn push_again(&self, scope: Option<Current>) -> usize {
-        // A later poll counts as no entry of its own.
-        let again = |current: Current| (current, current.cache.enter(current.terms, Visit::LaterPoll));
+        let again = |current: Current| (current, current.cache.enter(current.terms, Visit::Again));
         self.push(scope.map(again), None)
     }
 }

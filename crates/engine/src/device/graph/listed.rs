@@ -56,13 +56,17 @@ impl ListedWork {
     /// # Safety
     /// As for [`Graph::launch`](super::Graph::launch).
     pub(super) unsafe fn launch(&self, stream: &Stream, context: &dyn Any) -> Result<()> {
-        self.operations.iter().try_for_each(|operation| match operation {
-            // SAFETY: the caller promises the memory at the address, for as many bytes as the listed operation had.
-            Operation::Fill { to, bytes, pattern } => unsafe { stream.fill(*to, *bytes, pattern) },
-            // SAFETY: as above, for both addresses. The listed operation had two blocks that do not overlap, and so does this one.
-            Operation::Copy { from, to, bytes } => unsafe { stream.copy(*from, *to, *bytes) },
-            Operation::Kernel(KernelCall { arrays, run }) => {
-                run(&arrays.iter().map(|(address, _)| *address).collect::<Vec<_>>(), context)
+        self.operations.iter().try_for_each(|operation| {
+            // SAFETY: the caller promises the memory at each address, for as many bytes as the listed operation had. A copy has two blocks
+            // that do not overlap, as the listed one had.
+            unsafe {
+                match operation {
+                    Operation::Fill { to, bytes, pattern } => stream.fill(*to, *bytes, pattern),
+                    Operation::Copy { from, to, bytes } => stream.copy(*from, *to, *bytes),
+                    Operation::Kernel(KernelCall { arrays, run }) => {
+                        run(&arrays.iter().map(|(address, _)| *address).collect::<Vec<_>>(), context)
+                    }
+                }
             }
         })
     }

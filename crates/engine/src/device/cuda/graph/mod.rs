@@ -16,6 +16,7 @@ use self::nodes::{Node, Unusable, Work, read};
 use super::driver;
 use super::memory::CudaMemory;
 use crate::base::error::{Error, Result};
+use crate::device::exit::process_exits;
 use crate::device::graph::word::{Word, uncapturable};
 use crate::device::stream::Stream;
 
@@ -66,7 +67,18 @@ impl DriverCapture {
             // SAFETY: the queue lends the handle of a live stream, and `graph` is writable.
             answer(unsafe { (calls.end)(stream, &raw mut graph) }).map(|()| graph)
         };
-        let handle = memory.queue().run(end).map_err(|error| memory.failure("ending a capture", error))?;
+        let handle = memory.queue().run(end).map_err(|error| {
+            // A call that failed before it reached the stream has not ended the capture.
+            if DriverCapture::is_still_captured(memory) {
+                let _ = memory.queue().run(end).map(|graph| DriverGraph {
+                    handle: graph,
+                    nodes: Vec::new(),
+                    context: context.clone(),
+                    calls,
+                });
+            }
+            memory.failure("ending a capture", error)
+        })?;
         if handle.is_null() {
             return Err(uncapturable("the work ended the capture itself"));
         }
@@ -78,6 +90,11 @@ impl DriverCapture {
             Unusable::Contents(what) => uncapturable(what),
         })?;
         Ok(graph)
+    }
+
+    fn is_still_captured(memory: &CudaMemory) -> bool {
+        let status = memory.queue().capture_status();
+        status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// Ends the capture if it is still open, and drops its graph.
@@ -121,7 +138,8 @@ impl DriverGraph {
 
 impl Drop for DriverGraph {
     fn drop(&mut self) {
-        if !super::super::exit::process_exits() && driver::bind(&self.context).is_ok() {
+        let may_call = !self.handle.is_null() && !process_exits();
+        if may_call && driver::bind(&self.context).is_ok() {
             // A failure means that the context is lost, and every later call reports that too.
             // SAFETY: the graph is alive, and only this drop destroys it.
             let _ = unsafe { (self.calls.destroy)(self.handle) };

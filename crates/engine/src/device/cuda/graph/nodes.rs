@@ -57,6 +57,12 @@ impl From<DriverError> for Unusable {
     }
 }
 
+/// Whether a copy has an address of the device, or one that the driver looks up itself. Others are pointers of the host, which may be
+/// gone at a later launch.
+fn is_on_device(kind: sys::CUmemorytype) -> bool {
+    matches!(kind, sys::CUmemorytype::CU_MEMORYTYPE_DEVICE | sys::CUmemorytype::CU_MEMORYTYPE_UNIFIED)
+}
+
 /// All nodes of a graph, in the order in which they were captured.
 ///
 /// # Safety
@@ -88,7 +94,11 @@ impl Node {
                 // SAFETY: the node is a copy's, and `params` is writable.
                 answer(unsafe { (calls.copy)(handle, params.as_mut_ptr()) })?;
                 // SAFETY: the driver has written all parameters of the copy.
-                Work::Copy(unsafe { params.assume_init() })
+                let params = unsafe { params.assume_init() };
+                if !is_on_device(params.srcMemoryType) || !is_on_device(params.dstMemoryType) {
+                    return Err(Unusable::Contents("the work copies from or to memory of the host"));
+                }
+                Work::Copy(params)
             }
             FILL => {
                 let mut params = FillParams::empty();

@@ -1,0 +1,172 @@
+//! A run that captures the block, and makes a graph of it.
+
+use super::check::checked;
+use super::inputs::Inputs;
+use super::kept::{Known, Launchable};
+use super::outputs::Outputs;
+use super::run::{Block, Run, id};
+use super::slots::Slots;
+use super::visitor::{Act, Seen, Visitor};
+use crate::device::Device;
+use crate::scope::ScopeGuard;
+use gpucache_engine::cache::{Cache, Place};
+use gpucache_engine::device::{Capture, Captured};
+use gpucache_engine::{Error, Result};
+
+/// The outcome of a capture.
+struct Recorded<E> {
+    /// The work, and the memory of the plans that it uses.
+    captured: Result<(Captured, Option<Place>)>,
+    /// Whether the work is done, and the outputs are those of the run.
+    is_done: bool,
+    /// The failure of the run, which did its work.
+    failed: Option<E>,
+}
+
+impl<E> Recorded<E> {
+    fn nothing(why: Error) -> Recorded<E> {
+        Recorded { captured: Err(why), is_done: false, failed: None }
+    }
+}
+
+impl<D: Device> Run<'_, D> {
+    /// Runs the block in a capture, and makes a graph of it. `None` if the work was not done.
+    pub(super) fn capture<I, R, E, F>(
+        &mut self,
+        known: &mut Known,
+        inputs: &mut I,
+        block: &mut Block<'_, F>,
+        seen: &mut Seen,
+    ) -> Option<Result<R, E>>
+    where
+        I: Inputs<D>,
+        R: Outputs<D>,
+        E: From<Error>,
+        F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
+    {
+        // Waits for other streams come before the capture, since a graph cannot have them.
+        seen.clear();
+        let mut visitor = Visitor::new(self.device, Act::Order(seen));
+        inputs.visit(&mut visitor);
+        visitor.end().ok().filter(|()| !seen.is_apart)?;
+        seen.inputs = seen.arrays.len();
+        let (like, mut outputs): (R::Like, R) = self.expected(known)?;
+        outputs.operands(&mut seen.arrays);
+        let (_inside, cache) = self.enter();
+        let cache = cache?;
+        let recorded = self.record(cache, &like, &mut outputs, || (block.run)(inputs.lend()));
+        if let Some(failure) = recorded.failed {
+            return Some(Err(failure));
+        }
+        let made = recorded.captured.and_then(|captured| self.make(known, (cache, captured), seen, block.is_checked));
+        match made {
+            Ok(()) => self.stats.captures += 1,
+            Err(error) => self.refuse(known, &error),
+        }
+        (recorded.is_done || self.launch_first(known, cache, seen)).then_some(Ok(outputs))
+    }
+
+    /// Launches a new graph. If there is none, or it fails, the entry counts as skipped: its block ran without effect.
+    fn launch_first(&self, known: &mut Known, cache: &'static Cache, seen: &Seen) -> bool {
+        let launchable = known.launchable.as_ref();
+        let is_launched =
+            launchable.is_some_and(|launchable| matches!(self.launch_in(cache, launchable, seen), Ok(Some(_))));
+        if !is_launched {
+            known.launchable = None;
+            cache.launch_in(self.device.stream_handle(), None, || ());
+        }
+        is_launched
+    }
+
+    fn refuse(&mut self, known: &mut Known, error: &Error) {
+        known.launchable = None;
+        known.tries.note_failure();
+        self.stats.refused += 1;
+        self.stats.last_refusal = Some(error.to_string());
+    }
+
+    /// Captures the block and the copies of its results.
+    fn record<R: Outputs<D>, E: From<Error>>(
+        &self,
+        cache: &'static Cache,
+        like: &R::Like,
+        outputs: &mut R,
+        block: impl FnOnce() -> Result<R, E>,
+    ) -> Recorded<E> {
+        let stream = self.device.stream_handle();
+        let (place, before) = (cache.idle_place(stream), cache.progress());
+        let capture = match Capture::begin(stream) {
+            Ok(capture) => capture,
+            Err(error) => return Recorded::nothing(error),
+        };
+        let runs_work = capture.runs_work();
+        let results = match ScopeGuard::run_block(block) {
+            Ok(results) => results,
+            Err(failure) if runs_work => {
+                return Recorded { failed: Some(failure), ..Recorded::nothing(failed_block()) };
+            }
+            // Without effect on the device. The block runs again directly, and returns the error if it is its own.
+            Err(_) => return Recorded::nothing(failed_block()),
+        };
+        let is_like = results.like() == *like;
+        let copied = if is_like { outputs.copy_from(&results) } else { Err(changed_shapes()) };
+        let captured = capture.end();
+        let mut failed = None;
+        if runs_work && !is_like {
+            match self.copied(&results, &results.like()) {
+                Ok(late) => *outputs = late,
+                Err(error) => failed = Some(E::from(error)),
+            }
+        }
+        drop(results);
+        let is_planned = before.is_some_and(|before| cache.has_served_all_since(before));
+        let captured =
+            copied.and(captured).and_then(|work| if is_planned { Ok((work, place)) } else { Err(unplanned()) });
+        Recorded { captured, is_done: runs_work, failed }
+    }
+
+    /// Makes a graph of captured work, and keeps it with all that it depends on.
+    fn make(
+        &self,
+        known: &mut Known,
+        (cache, (captured, place)): (&'static Cache, (Captured, Option<Place>)),
+        seen: &Seen,
+        is_checked: bool,
+    ) -> Result<()> {
+        let words = captured.words();
+        if is_checked {
+            checked(&captured, &words, place, &seen.arrays)?;
+        }
+        let previous = known.launchable.take();
+        let slots = match &previous {
+            _ if !captured.is_transparent() => Slots::unknown(),
+            Some(previous) => previous.slots.compared(&previous.operands, &words, &seen.arrays),
+            None => Slots::of(&words, &seen.arrays),
+        };
+        let graph = captured.into_graph(previous.map(|previous| previous.graph))?;
+        let (operands, inputs) = (seen.arrays.clone(), seen.inputs);
+        known.launchable = Some(Launchable { graph, slots, place, cache: id(cache), operands, inputs });
+        known.tries.note_success();
+        Ok(())
+    }
+}
+
+fn failed_block() -> Error {
+    Error::unavailable("a graph", "the block returned an error in the capture", "nothing: the block runs directly")
+}
+
+fn changed_shapes() -> Error {
+    Error::unavailable(
+        "a graph",
+        "the block returned arrays of other shapes than before",
+        "give each shape a key of its own",
+    )
+}
+
+fn unplanned() -> Error {
+    Error::unavailable(
+        "a graph",
+        "the scope's plan did not serve all arrays of the block, or some of them are still alive",
+        "drop all arrays in the block except those that it returns",
+    )
+}
