@@ -92,6 +92,7 @@ def measure(options):
     torch.zeros(64, options.width, device="cuda") @ model.table  # creates cuBLAS's workspace
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
     base, (free, _) = torch.cuda.memory_reserved(), torch.cuda.mem_get_info()
     sizes = list(range(1, options.batches + 1)) if options.variant != "alone" else [options.batches]
     if options.order == "down":
