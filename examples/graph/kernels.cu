@@ -42,7 +42,7 @@ extern "C" __global__ void pick(unsigned int *out, const float *x, int columns) 
     __shared__ float values[256];
     __shared__ int places[256];
     size_t first = (size_t)blockIdx.x * columns;
-    float value = -INFINITY;
+    float value = __int_as_float(0xff800000); // minus infinity, for which this compiler has no name
     int place = 0;
     for (int j = threadIdx.x; j < columns; j += 256) {
         if (x[first + j] > value) {
