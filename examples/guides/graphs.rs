@@ -1,33 +1,33 @@
-//! Captures a step into a CUDA graph, and launches it with new input. Needs a GPU and NVRTC.
+//! A step of 100 kernels, which becomes one launch of a CUDA graph for each batch size. The first program of the guide to graphs.
 
 use gpucache::cudarc::driver::{CudaFunction, LaunchConfig};
 use gpucache::cudarc::nvrtc::compile_ptx;
+use gpucache::graph::{CapturedScope, Scalar};
 use gpucache::{Result, prelude::*};
 
-const LEN: usize = 1000;
 const KERNEL: &str = r#"
-extern "C" __global__ void add(float *y, const float *x, float value, size_t n) {
+extern "C" __global__ void add(float *y, const float *x, const float *value, size_t n) {
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    if (i < n) y[i] = x[i] + value;
+    if (i < n) y[i] = x[i] + *value;
 }"#;
 
-/// A step of 100 kernels, each with an output of its own. Write into `input`; do not assign a new array.
-#[cache_scope(step)]
-fn step(add: &CudaFunction, input: &Array<f32, Cuda>) -> Result<Array<f32, Cuda>> {
-    let mut x = plus_one(add, input)?;
+/// 100 kernels, each with an output of its own.
+fn step(add: &CudaFunction, x: &Array<f32, Cuda>, value: &Array<f32, Cuda>) -> Result<Array<f32, Cuda>> {
+    let mut y = plus(add, x, value)?;
     for _ in 1..100 {
-        x = plus_one(add, &x)?;
+        y = plus(add, &y, value)?;
     }
-    Ok(x)
+    Ok(y)
 }
 
 #[allow(unsafe_code)]
-fn plus_one(add: &CudaFunction, x: &Array<f32, Cuda>) -> Result<Array<f32, Cuda>> {
-    let launch = LaunchConfig::for_num_elems(LEN as u32);
-    // SAFETY: the kernel writes all elements of `y`, and reads as many of `x`.
+fn plus(add: &CudaFunction, x: &Array<f32, Cuda>, value: &Array<f32, Cuda>) -> Result<Array<f32, Cuda>> {
+    let (gpu, len) = (x.device(), x.len());
+    // SAFETY: the kernel writes all elements of `y`, reads as many of `x`, and one of `value`.
     unsafe {
-        let mut y = Array::uninit(x.device(), LEN)?;
-        x.device().launch_builder(add).arg(&mut y).arg(x).arg(&1.0f32).arg(&LEN).launch(launch)?;
+        let mut y = Array::uninit(gpu, len)?;
+        let config = LaunchConfig::for_num_elems(len as u32);
+        gpu.launch_builder(add).arg(&mut y).arg(x).arg(value).arg(&len).launch(config)?;
         Ok(y)
     }
 }
@@ -36,13 +36,18 @@ fn main() -> Result<()> {
     let context = Cuda::new(0)?.stream().context().clone();
     let gpu = Cuda::with_stream(context.new_stream()?)?; // the default stream cannot be captured
     let add = context.load_module(compile_ptx(KERNEL)?)?.load_function("add")?;
-    let mut input = gpu.zeros::<f32>(LEN)?;
 
-    let (graph, output) = gpu.capture(|| step(&add, &input))?; // records the kernels and runs none
-    for value in [1.0f32, 2.0, 3.0] {
-        input.copy_from_slice(&[value; LEN])?; // writes into the same array
-        graph.launch()?; // one call for 100 kernels
-        println!("{value} + 100 = {}", output.to_vec()?[0]);
+    let mut value = Scalar::new(&gpu, 0.0f32)?; // a number that changes from step to step
+    let mut steps = CapturedScope::new(&gpu, "step");
+    for number in 1..=40u16 {
+        let len = if number % 2 == 0 { 1000 } else { 2000 }; // each batch size has a graph of its own
+        let input = Array::full(&gpu, len, f32::from(number))?;
+        value.set(f32::from(number % 4))?;
+        let output = steps.run(len, (&input, &*value), |(input, value)| step(&add, input, value))?;
+        if number > 37 {
+            println!("{len} numbers: {number} + 100 x {} = {}", value.get(), output.to_vec()?[0]);
+        }
     }
+    println!("{} graphs, more than 20 launches: {}", steps.stats().graphs, steps.stats().launches > 20);
     Ok(())
 }
