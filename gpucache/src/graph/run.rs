@@ -9,6 +9,7 @@ use super::stats::GraphStats;
 use crate::device::Device;
 use crate::scope::ScopeGuard;
 use gpucache_engine::cache::{Cache, Current, Recycle, Terms};
+use gpucache_engine::home::Visit;
 use gpucache_engine::{Error, Result};
 
 /// The block of a run.
@@ -53,7 +54,7 @@ impl<'r, D: Device> Run<'r, D> {
 
     #[inline]
     pub(super) fn enter(&self) -> (ScopeGuard, Option<&'static Cache>) {
-        ScopeGuard::enter_captured(self.name, self.site, Terms::new())
+        ScopeGuard::enter_captured(self.name, self.site, (Terms::new(), Visit::Uncaptured))
     }
 
     /// Arrays for outputs of these shapes, from the scope around the run, or else from a scope of their own.
@@ -62,7 +63,7 @@ impl<'r, D: Device> Run<'r, D> {
         let is_own = !R::IS_NOTHING && self.around.is_none();
         let _own = is_own.then(|| {
             let terms = Terms::new().with_recycle(Recycle::Range);
-            ScopeGuard::enter_captured(self.outputs, self.site, terms)
+            ScopeGuard::enter_captured(self.outputs, self.site, (terms, Visit::Uncaptured))
         });
         R::allocate(self.device, like)
     }
@@ -83,7 +84,8 @@ impl<'r, D: Device> Run<'r, D> {
         self.stats.direct += 1;
         // As a graph does: the scope then leaves room for the outputs when it finds memory for its plans.
         let expected = self.expected::<R>(known);
-        let (_inside, cache) = self.enter();
+        let visit = if known.tries.is_planned { Visit::Uncaptured } else { Visit::Learning };
+        let (_inside, cache) = ScopeGuard::enter_captured(self.name, self.site, (Terms::new(), visit));
         let before = cache.and_then(Cache::progress);
         let results = ScopeGuard::run_block(|| (block.run)(inputs.lend()))?;
         let like = results.like();

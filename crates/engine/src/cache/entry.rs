@@ -24,10 +24,16 @@ const ARENA_SLACK: u64 = 16;
 /// pages, waiting finds no more room, and each try would add a page.
 const DENSE: u64 = 8;
 
+/// For an arena of graphs, the range grows up to this share more than the arena and the live memory: a page seldom ends where they do.
+const FOR_A_GRAPH: u64 = 64;
+
 impl Owner {
     /// Begins an entry of the scope. Its plans get their block if the range has one for them. Otherwise the entry goes unplanned.
     pub(super) fn begin(&self, visit: Visit) {
-        if !matches!(visit, Visit::Uncaptured)
+        if matches!(visit, Visit::Learning) {
+            self.with(|local, _| local.planner.record_for_graph());
+        }
+        if !matches!(visit, Visit::Uncaptured | Visit::Learning)
             && let Some(stream) = self.with(|local, _| local.watched())
             && stream.captures_unannounced()
         {
@@ -57,8 +63,8 @@ impl Owner {
     fn follow(&self, begin: Begin) {
         match begin {
             Begin::Ready => return,
-            Begin::Install { bytes, stream, refused, may_grow } => {
-                self.install(bytes, &stream, refused, may_grow);
+            Begin::Install { bytes, stream, refused, may_grow, insists } => {
+                self.install((bytes, &stream), refused, may_grow, insists);
                 self.perform(self.with(|local, shared| local.planner.leave_ring(shared)));
                 #[cfg(feature = "tracing")]
                 self.tell_arena(stream.memory_id());
@@ -69,7 +75,7 @@ impl Owner {
     }
 
     #[cold]
-    fn install(&self, bytes: u64, stream: &Stream, refused: Option<Refused>, may_grow: bool) {
+    fn install(&self, (bytes, stream): (u64, &Stream), refused: Option<Refused>, may_grow: bool, insists: bool) {
         let Some(range) = DeviceRange::of(stream) else { return };
         let RangeState { live, peak_reserved, granule, .. } = range.occupancy();
         if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any(stream.memory_id()) {
@@ -80,6 +86,8 @@ impl Owner {
         let needed = live.saturating_add(bytes);
         let dense = needed.saturating_add(needed / DENSE).saturating_add(granule.saturating_mul(2));
         let most = peak_reserved.saturating_add(slack).min(dense.max(peak_reserved));
+        let exact = needed.saturating_add(needed / FOR_A_GRAPH).saturating_add(granule.saturating_mul(2));
+        let most = if insists { most.max(exact) } else { most };
         // With 0 bytes, all arrays of the plan are carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
             self.make_room(refused);

@@ -25,6 +25,8 @@ pub enum Visit {
     LaterPoll,
     /// An entry of a thread that knows that nobody captures its stream.
     Uncaptured,
+    /// As `Uncaptured`, an entry that no plan is known to serve, so that the planner records it.
+    Learning,
     /// The thread enters once more a scope in which it is. It does not count.
     Again,
 }

@@ -45,6 +45,13 @@ impl Planner {
         is_idle.then_some(Place { address: self.hot.base, bytes: arena.bytes })
     }
 
+    /// Records the next entry of a captured scope, although there may be a plan. From now on the arena may cost the range memory, since
+    /// there is no graph without an arena.
+    pub(crate) fn record_for_graph(&mut self) {
+        self.learning.curiosity.record_next();
+        self.is_captured = true;
+    }
+
     /// Notes that the entry launches a graph, and so allocates nothing. It teaches nothing.
     pub(crate) fn skip(&mut self) {
         self.entry.is_skipped = true;

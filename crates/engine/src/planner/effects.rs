@@ -25,6 +25,8 @@ pub(crate) enum Begin {
         refused: Option<Refused>,
         /// Whether the range may reserve a little more than its peak rather than refuse the arena.
         may_grow: bool,
+        /// Whether the range may reserve as much more as the arena and the live memory need.
+        insists: bool,
     },
 }
 

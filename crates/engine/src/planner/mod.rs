@@ -96,6 +96,8 @@ pub(crate) struct Planner {
     noted: Noted,
     loops: Loops,
     watch: Watch,
+    /// Whether graphs use the memory of the plans.
+    is_captured: bool,
     /// Whether the last entry that deviated had as many allocations as its plan.
     was_as_long: bool,
     /// Allocations beside plans, as counted at the end of the last entry that did not go as planned.
@@ -219,7 +221,8 @@ impl Planner {
                 self.refused.iter_mut().for_each(Refused::count);
                 let refused = self.refused;
                 let may_grow = self.may_range_grow(shared, refused);
-                Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused, may_grow }
+                let insists = self.is_captured;
+                Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused, may_grow, insists }
             }
             _ => {
                 self.begun();

@@ -26,9 +26,9 @@ impl ScopeGuard {
     pub(crate) fn enter_captured(
         name: &str,
         site: &'static Location<'static>,
-        terms: Terms,
+        (terms, visit): (Terms, Visit),
     ) -> (ScopeGuard, Option<&'static Cache>) {
-        let guard = ScopeGuard::enter(name, site, (terms, None), Visit::Uncaptured);
+        let guard = ScopeGuard::enter(name, site, (terms, None), visit);
         (guard, ScopeGuard::innermost().map(|current| current.cache))
     }
 
