@@ -5,6 +5,9 @@ use crate::device::{Stream, is_one_queue};
 use crate::home::{Counter, Shared};
 use crate::record::ArenaId;
 
+/// A request of less than this share of the arena leaves the arena to its graphs. Outputs are mostly smaller.
+const WORTH_A_CAPTURE: u64 = 8;
+
 /// The progress of an entry, to compare with a later one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
@@ -50,6 +53,13 @@ impl Planner {
     pub(crate) fn record_for_graph(&mut self) {
         self.learning.curiosity.record_next();
         self.is_captured = true;
+    }
+
+    /// Whether the arena stays although a request of `need` bytes makes the range grow: if graphs use it, and the request is small. Graphs
+    /// would have to be captured again. Another scope's plan asks with 0, and takes an arena of its own.
+    pub(crate) fn keeps_for_graphs(&self, need: u64) -> bool {
+        let bytes = self.arena.as_ref().map_or(0, |arena| arena.bytes);
+        self.is_captured && need > 0 && need < bytes / WORTH_A_CAPTURE
     }
 
     /// Notes that the entry launches a graph, and so allocates nothing. It teaches nothing.
