@@ -144,8 +144,8 @@ impl<D: Device> Run<'_, D> {
             None => Slots::of(&words, &seen.arrays),
         };
         let graph = captured.into_graph(previous.map(|previous| previous.graph))?;
-        let (operands, inputs) = (seen.arrays.clone(), seen.inputs);
-        known.launchable = Some(Launchable { graph, slots, place, cache: id(cache), operands, inputs });
+        let (operands, inputs, lens) = (seen.arrays.clone(), seen.inputs, seen.lens.clone());
+        known.launchable = Some(Launchable { graph, slots, place, cache: id(cache), operands, inputs, lens });
         known.tries.note_success();
         Ok(())
     }

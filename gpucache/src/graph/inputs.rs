@@ -98,6 +98,7 @@ impl<T: Element, D: Device> Inputs<D> for &[Array<T, D>] {
     }
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        visitor.list(self.len());
         self.iter().for_each(|array| visitor.read(array));
     }
 }
@@ -110,6 +111,7 @@ impl<T: Element, D: Device> Inputs<D> for &mut [Array<T, D>] {
     }
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        visitor.list(self.len());
         self.iter_mut().for_each(|array| visitor.write(array));
     }
 }
@@ -122,6 +124,7 @@ impl<I: Inputs<D>, D: Device> Inputs<D> for Vec<I> {
     }
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        visitor.list(self.len());
         self.iter_mut().for_each(|each| each.visit(visitor));
     }
 }
@@ -134,6 +137,7 @@ impl<I: Inputs<D>, D: Device> Inputs<D> for Option<I> {
     }
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        visitor.list(usize::from(self.is_some()));
         self.iter_mut().for_each(|each| each.visit(visitor));
     }
 }

@@ -61,8 +61,7 @@ impl<T: Element, D: Device> sealed::Out<D> for Array<T, D> {
     }
 
     fn operands(&self, into: &mut Vec<Operand>) {
-        let block = self.block();
-        into.push(Operand { address: block.address(), bytes: block.bytes() as u64, is_written: true });
+        into.push(Operand::of::<T>(self.block(), true));
     }
 
     fn contents(&self, into: &mut Vec<Vec<u8>>) -> Result<()> {

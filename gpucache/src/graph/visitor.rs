@@ -1,5 +1,6 @@
 //! What a run does with each of its arrays: it notes the address, and orders the launch of a graph with other uses.
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub(super) enum Act<'v> {
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) arrays: Vec<Operand>,
+    /// The length of each list of inputs, and of each `Option` (0 or 1).
+    pub(super) lens: Vec<usize>,
     /// How many of them are inputs. The outputs follow.
     pub(super) inputs: usize,
     /// The outcomes of late work that wrote them.
@@ -50,13 +53,20 @@ pub struct Operand {
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) is_written: bool,
+    /// The type of the elements: the bytes of one type need not be those of another.
+    pub(super) element: TypeId,
 }
 
 impl Operand {
+    #[inline]
+    pub(super) fn of<T: Element>(block: &Block, is_written: bool) -> Operand {
+        Operand { address: block.address(), bytes: block.bytes() as u64, is_written, element: TypeId::of::<T>() }
+    }
+
     /// Whether it is the same array, perhaps at another address.
     #[inline]
     pub(super) fn is_like(&self, other: &Operand) -> bool {
-        self.bytes == other.bytes && self.is_written == other.is_written
+        self.bytes == other.bytes && self.is_written == other.is_written && self.element == other.element
     }
 
     #[inline]
@@ -68,6 +78,7 @@ impl Operand {
 impl Seen {
     pub(super) fn clear(&mut self) {
         self.arrays.clear();
+        self.lens.clear();
         self.outcomes.clear();
         self.is_apart = false;
     }
@@ -87,11 +98,19 @@ impl<'v, D: Device> Visitor<'v, D> {
         self.failure.map_or(Ok(()), Err)
     }
 
+    /// Shows that so many inputs follow. Without it, the arrays of two lists could be those of one.
+    #[inline]
+    pub(super) fn list(&mut self, len: usize) {
+        if let Act::Order(seen) = &mut self.act {
+            seen.lens.push(len);
+        }
+    }
+
     /// Shows an array that the block reads.
     #[inline]
     pub fn read<T: Element>(&mut self, array: &Array<T, D>) {
         if let Act::Order(seen) = &mut self.act {
-            seen.note(array.block(), self.stream, false);
+            seen.note::<T>(array.block(), self.stream, false);
             let ordered = array.block().read_on(self.stream);
             self.failure = self.failure.take().or(ordered.err());
         }
@@ -102,7 +121,7 @@ impl<'v, D: Device> Visitor<'v, D> {
     pub fn write<T: Element>(&mut self, array: &mut Array<T, D>) {
         let done = match &mut self.act {
             Act::Order(seen) => {
-                seen.note(array.block(), self.stream, true);
+                seen.note::<T>(array.block(), self.stream, true);
                 array.block_mut().write_on(self.stream)
             }
             Act::Expect(outcome) => {
@@ -118,8 +137,8 @@ impl<'v, D: Device> Visitor<'v, D> {
 
 impl Seen {
     #[inline]
-    fn note(&mut self, block: &Block, stream: &Stream, is_written: bool) {
-        self.arrays.push(Operand { address: block.address(), bytes: block.bytes() as u64, is_written });
+    fn note<T: Element>(&mut self, block: &Block, stream: &Stream, is_written: bool) {
+        self.arrays.push(Operand::of::<T>(block, is_written));
         if !stream.can_capture() {
             self.note_on_host(block, stream);
         }
