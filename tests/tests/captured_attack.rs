@@ -181,3 +181,31 @@ fn a_scope_of_the_same_name_around() {
     }
     println!("{}", scope.stats());
 }
+
+/// The debug mode sees that the block now returns more.
+#[test]
+fn the_debug_mode_sees_other_shapes() {
+    let host = Host::new_stream().unwrap();
+    let mut scope = CapturedScope::new(&host, "attack: compare shapes").compare(true);
+    let mut seen = false;
+    for number in 0..12 {
+        let len = if number < 9 { LEN } else { 2 * LEN };
+        let output = scope.run((), (), |()| Array::full(&host, len, 3u32));
+        seen |= number >= 9 && output.is_err_and(|error| error.is_unavailable());
+    }
+    assert!(seen, "{}", scope.stats());
+}
+
+#[test]
+fn the_debug_mode_sees_other_counts() {
+    let host = Host::new_stream().unwrap();
+    let mut scope = CapturedScope::new(&host, "attack: compare counts").compare(true);
+    let mut seen = false;
+    for number in 0..12 {
+        let output = scope.run((), (), |()| {
+            (0..if number < 9 { 1 } else { 2 }).map(|_| Array::full(&host, LEN, 3u32)).collect::<Result<Vec<_>>>()
+        });
+        seen |= number >= 9 && output.is_err_and(|error| error.is_unavailable());
+    }
+    assert!(seen, "{}", scope.stats());
+}

@@ -13,6 +13,9 @@ use gpucache_engine::record::Outcome;
 use gpucache_engine::{Error, Result};
 
 /// Shows the arrays of [`Inputs`](super::Inputs) to a [`CapturedScope`](super::CapturedScope).
+///
+/// Invariant: the arrays are borrowed for `'v`, during which the inputs are. So they stay at their addresses until the run touches the
+/// inputs again, also if `visit` is code of the program.
 pub struct Visitor<'v, D> {
     stream: &'v Stream,
     act: Act<'v>,
@@ -28,9 +31,28 @@ pub(super) enum Act<'v> {
     /// Stores the outcome of the launch in the arrays that it writes.
     Expect(&'v Arc<Outcome>),
     /// Copies the contents of the arrays that are written.
-    Save(&'v mut Vec<Vec<u8>>),
+    Save(&'v mut Vec<Contents>),
     /// Writes these contents back, the first array's first.
-    Restore(&'v mut std::vec::IntoIter<Vec<u8>>),
+    Restore(&'v mut std::vec::IntoIter<Contents>),
+}
+
+/// The contents of an array.
+#[derive(PartialEq, Eq)]
+pub struct Contents {
+    element: TypeId,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Contents {
+    pub(super) fn of<T: Element, D: Device>(array: &Array<T, D>) -> Result<Contents> {
+        Ok(Contents { element: TypeId::of::<T>(), bytes: array.contents()? })
+    }
+
+    /// Writes them back. An implementation of `Inputs` may show another array than before: bytes of one type need not be those of another.
+    fn restore<T: Element, D: Device>(&self, array: &mut Array<T, D>) -> Result<()> {
+        let is_same = self.element == TypeId::of::<T>() && self.bytes.len() == array.block().bytes();
+        if is_same { array.block_mut().write(&self.bytes) } else { Ok(()) }
+    }
 }
 
 /// The arrays of a run.
@@ -108,7 +130,7 @@ impl<'v, D: Device> Visitor<'v, D> {
 
     /// Shows an array that the block reads.
     #[inline]
-    pub fn read<T: Element>(&mut self, array: &Array<T, D>) {
+    pub fn read<T: Element>(&mut self, array: &'v Array<T, D>) {
         if let Act::Order(seen) = &mut self.act {
             seen.note::<T>(array.block(), self.stream, false);
             let ordered = array.block().read_on(self.stream);
@@ -118,7 +140,7 @@ impl<'v, D: Device> Visitor<'v, D> {
 
     /// Shows an array that the block writes.
     #[inline]
-    pub fn write<T: Element>(&mut self, array: &mut Array<T, D>) {
+    pub fn write<T: Element>(&mut self, array: &'v mut Array<T, D>) {
         let done = match &mut self.act {
             Act::Order(seen) => {
                 seen.note::<T>(array.block(), self.stream, true);
@@ -128,8 +150,8 @@ impl<'v, D: Device> Visitor<'v, D> {
                 array.block_mut().set_outcome(Some(outcome.clone()));
                 Ok(())
             }
-            Act::Save(contents) => array.contents().map(|bytes| contents.push(bytes)),
-            Act::Restore(contents) => contents.next().map_or(Ok(()), |bytes| array.block_mut().write(&bytes)),
+            Act::Save(contents) => Contents::of(array).map(|new| contents.push(new)),
+            Act::Restore(contents) => contents.next().map_or(Ok(()), |old| old.restore(array)),
         };
         self.failure = self.failure.take().or(done.err());
     }
