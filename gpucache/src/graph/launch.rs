@@ -97,6 +97,7 @@ impl<D: Device> Run<'_, D> {
             None => &(),
         };
         let done = cache.launch_in(stream, launchable.place, || {
+            launched.iter().for_each(|launched| launched.check_inputs(self.device));
             // SAFETY: the addresses of the work lie in three kinds of memory. (1) The inputs: they are borrowed, at the addresses that the
             // graph has, and their other uses are ordered with this stream. The graph writes only those that are borrowed exclusively;
             // `check` looked for that, or the caller of `run_unchecked` promises it. (2) The outputs: they are new, on this stream. (3) The
