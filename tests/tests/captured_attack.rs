@@ -209,3 +209,62 @@ fn the_debug_mode_sees_other_counts() {
     }
     assert!(seen, "{}", scope.stats());
 }
+
+/// A copy of a lost array is lost, also by a graph.
+#[test]
+fn a_lost_input_makes_the_outputs_lost() {
+    let host = Host::new_stream().unwrap();
+    let mut scope = CapturedScope::new(&host, "attack: lost input");
+    let mut input = Array::full(&host, LEN, 1u32).unwrap();
+    for _ in 0..10 {
+        drop(scope.run((), &input, |input| input.try_clone()).unwrap());
+    }
+    assert!(scope.stats().launches > 0, "{}", scope.stats());
+    let before = scope.stats().launches;
+    host.launch(&mut input, |_| panic!("on purpose")).unwrap();
+    host.synchronize().unwrap_err();
+    let output = scope.run((), &input, |input| input.try_clone());
+    assert!(output.is_err() || output.unwrap().to_vec().is_err(), "{}", scope.stats());
+    println!("{before}: {}", scope.stats());
+}
+
+/// Work that other threads put on the stream during the capture.
+#[test]
+fn work_of_other_threads_in_the_block_is_not_forgotten() {
+    let host = Host::new_stream().unwrap();
+    let mut scope = CapturedScope::new(&host, "attack: threads in the block");
+    for number in 0..12u32 {
+        let input = Array::full(&host, LEN, number).unwrap();
+        let output = scope
+            .run((), &input, |input| {
+                let mut output = input.device().zeros(LEN)?;
+                std::thread::scope(|threads| threads.spawn(|| add(&mut output, input, 1)).join().unwrap())?;
+                Ok::<_, gpucache::Error>(output)
+            })
+            .unwrap();
+        assert_eq!(output.to_vec().unwrap(), vec![number + 1; LEN], "run {number}: {}", scope.stats());
+    }
+}
+
+#[test]
+fn empty_arrays_do_not_prevent_graphs() {
+    let host = Host::new_stream().unwrap();
+    let mut scope = CapturedScope::new(&host, "attack: empty");
+    for number in 0..12 {
+        let empty = Array::full(&host, 0, 1u32).unwrap();
+        let zst = Array::full(&host, 5, [0u32; 0]).unwrap();
+        let input = Array::full(&host, LEN, number).unwrap();
+        let (output, nothing, zsts) = scope
+            .run((), (&empty, &zst, &input), |(empty, zst, input)| {
+                let mut output = host.zeros(LEN)?;
+                host.launch_kernel((empty, zst, input, &mut output), |(empty, zst, input, output)| {
+                    output.iter_mut().zip(input).for_each(|(y, x)| *y = x + (empty.len() + zst.len()) as u32);
+                })?;
+                Ok::<_, gpucache::Error>((output, empty.try_clone()?, zst.try_clone()?))
+            })
+            .unwrap();
+        assert_eq!(output.to_vec().unwrap(), [number + 5; LEN]);
+        assert_eq!((nothing.len(), zsts.len()), (0, 5));
+    }
+    assert!(scope.stats().launches >= 6, "{}", scope.stats());
+}
