@@ -57,7 +57,7 @@ impl<D: Device> Inputs<D> for &mut Network<D> {
         self
     }
 
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
         for parameter in self.parameters_mut() {
             visitor.write(&mut parameter.value);
             visitor.write(&mut parameter.mean);
@@ -73,7 +73,7 @@ impl<D: Device> Inputs<D> for &mut TrainingSet<D> {
         self
     }
 
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
         visitor.read(&self.images);
         visitor.read(&self.targets);
         visitor.read(&self.order);

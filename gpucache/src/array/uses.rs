@@ -1,11 +1,12 @@
 //! Arrays as inputs and outputs of captured scopes, and the outcome of a launch on the host.
 
+use std::any::Any;
 use std::slice::from_ref;
 use std::sync::Arc;
 
 use super::extent::bytes_of;
 use super::{Array, Element};
-use crate::device::Device;
+use crate::device::{Device, Host};
 use gpucache_engine::Result;
 use gpucache_engine::cache::Block;
 use gpucache_engine::record::Outcome;
@@ -48,6 +49,17 @@ pub(crate) struct Launched {
 }
 
 impl Launched {
+    /// Lets the launch fail if earlier work failed to write an input. Copies in a graph do not look for that.
+    pub(crate) fn check_inputs<D: Device>(&self, device: &D) {
+        let device: &dyn Any = device;
+        if !self.before.is_empty()
+            && let Some(host) = device.downcast_ref::<Host>()
+        {
+            let launched = self.clone();
+            host.0.push(move || launched.settle(|| ()));
+        }
+    }
+
     /// Runs one function of the graph, unless an earlier one failed, or the work that wrote an input.
     pub(crate) fn settle(&self, work: impl FnOnce()) {
         self.outcome.settle(|| {

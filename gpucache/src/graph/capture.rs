@@ -63,12 +63,19 @@ impl<D: Device> Run<'_, D> {
             Ok(()) => self.stats.captures += 1,
             Err(error) => self.refuse(known, &error),
         }
-        (recorded.is_done || self.launch_first(known, cache, seen)).then_some(Ok(outputs))
+        (recorded.is_done || self.launch_first(known, cache, inputs, seen)).then_some(Ok(outputs))
     }
 
     /// Launches a new graph. If there is none, or it fails, the entry counts as skipped: its block ran without effect.
-    fn launch_first(&self, known: &mut Known, cache: &'static Cache, seen: &Seen) -> bool {
-        let launchable = known.launchable.as_ref();
+    fn launch_first<I: Inputs<D>>(
+        &self,
+        known: &mut Known,
+        cache: &'static Cache,
+        inputs: &mut I,
+        seen: &Seen,
+    ) -> bool {
+        // The block may have put other arrays in the place of its inputs, and dropped those.
+        let launchable = known.launchable.as_ref().filter(|_| self.are_still(inputs, seen));
         let is_launched =
             launchable.is_some_and(|launchable| matches!(self.launch_in(cache, launchable, seen), Ok(Some(_))));
         if !is_launched {
@@ -76,6 +83,14 @@ impl<D: Device> Run<'_, D> {
             cache.launch_in(self.device.stream_handle(), None, || ());
         }
         is_launched
+    }
+
+    /// Whether the inputs are those that were seen.
+    fn are_still<I: Inputs<D>>(&self, inputs: &mut I, seen: &Seen) -> bool {
+        let mut now = Seen::default();
+        let mut visitor = Visitor::new(self.device, Act::Order(&mut now));
+        inputs.visit(&mut visitor);
+        visitor.end().is_ok() && now.arrays == seen.arrays[..seen.inputs]
     }
 
     fn refuse(&mut self, known: &mut Known, error: &Error) {
@@ -144,8 +159,8 @@ impl<D: Device> Run<'_, D> {
             None => Slots::of(&words, &seen.arrays),
         };
         let graph = captured.into_graph(previous.map(|previous| previous.graph))?;
-        let (operands, inputs) = (seen.arrays.clone(), seen.inputs);
-        known.launchable = Some(Launchable { graph, slots, place, cache: id(cache), operands, inputs });
+        let (operands, inputs, lens) = (seen.arrays.clone(), seen.inputs, seen.lens.clone());
+        known.launchable = Some(Launchable { graph, slots, place, cache: id(cache), operands, inputs, lens });
         known.tries.note_success();
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::CapturedScope;
 use super::inputs::Inputs;
 use super::outputs::Outputs;
 use super::run::Block;
-use super::visitor::{Act, Visitor};
+use super::visitor::{Act, Contents, Visitor};
 use crate::device::Device;
 use gpucache_engine::{Error, Result};
 
@@ -24,26 +24,29 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         let Some(by_graph) = self.run_graph::<I, R>(key, &mut inputs) else {
             return self.run_block(key, &mut inputs, &mut block);
         };
+        let like = by_graph.like();
         let graph = (contents(&by_graph)?, self.saved(&mut inputs)?);
         drop(by_graph);
         self.restore(&mut inputs, before)?;
         let directly = self.run_directly(key, &mut inputs, &mut block)?;
         let direct = (contents(&directly)?, self.saved(&mut inputs)?);
-        match difference(&graph.0, &direct.0, "output").or_else(|| difference(&graph.1, &direct.1, "written input")) {
+        let outputs = difference(&graph.0, &direct.0, "output");
+        let shapes = || (like != directly.like()).then(|| "the outputs have other shapes".to_owned());
+        match outputs.or_else(shapes).or_else(|| difference(&graph.1, &direct.1, "written input")) {
             None => Ok(directly),
             Some(what) => Err(differs(&self.name, &what).into()),
         }
     }
 
     /// The contents of all inputs that are written.
-    fn saved<I: Inputs<D>>(&self, inputs: &mut I) -> Result<Vec<Vec<u8>>> {
+    fn saved<I: Inputs<D>>(&self, inputs: &mut I) -> Result<Vec<Contents>> {
         let mut contents = Vec::new();
         let mut visitor = Visitor::new(&self.device, Act::Save(&mut contents));
         inputs.visit(&mut visitor);
         visitor.end().map(|()| contents)
     }
 
-    fn restore<I: Inputs<D>>(&self, inputs: &mut I, contents: Vec<Vec<u8>>) -> Result<()> {
+    fn restore<I: Inputs<D>>(&self, inputs: &mut I, contents: Vec<Contents>) -> Result<()> {
         let mut contents = contents.into_iter();
         let mut visitor = Visitor::new(&self.device, Act::Restore(&mut contents));
         inputs.visit(&mut visitor);
@@ -51,16 +54,20 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     }
 }
 
-fn contents<R: Outputs<D>, D: Device>(outputs: &R) -> Result<Vec<Vec<u8>>> {
+fn contents<R: Outputs<D>, D: Device>(outputs: &R) -> Result<Vec<Contents>> {
     let mut contents = Vec::new();
     outputs.contents(&mut contents).map(|()| contents)
 }
 
 /// The first place where the contents differ.
-fn difference(graph: &[Vec<u8>], direct: &[Vec<u8>], kind: &str) -> Option<String> {
+fn difference(graph: &[Contents], direct: &[Contents], kind: &str) -> Option<String> {
+    if graph.len() != direct.len() {
+        return Some(format!("the graph has {} {kind}s, and the direct run {}", graph.len(), direct.len()));
+    }
     graph.iter().zip(direct).enumerate().find_map(|(number, (one, other))| {
-        let byte = one.iter().zip(other).position(|(one, other)| one != other)?;
-        Some(format!("{kind} {number} differs from byte {byte} on"))
+        let byte = one.bytes.iter().zip(&other.bytes).position(|(one, other)| one != other);
+        let at = |byte| format!("{kind} {number} differs from byte {byte} on");
+        byte.map(at).or_else(|| (one != other).then(|| format!("{kind} {number} has another size or type")))
     })
 }
 

@@ -26,7 +26,7 @@ use crate::device::Device;
 ///         self
 ///     }
 ///
-///     fn visit(&mut self, visitor: &mut Visitor<'_, Host>) {
+///     fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, Host>) {
 ///         visitor.read(&self.weights);
 ///         visitor.write(&mut self.bias);
 ///     }
@@ -52,8 +52,8 @@ pub trait Inputs<D: Device> {
     /// Lends the arrays to the block.
     fn lend(&mut self) -> Self::Lent<'_>;
 
-    /// Shows each array to the visitor, always in the same order.
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>);
+    /// Shows each array to the visitor, always in the same order. The lifetime says that the arrays stay where they are for the run.
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>);
 
     /// Without this function, `Lent` would need a bound that closures cannot name.
     #[doc(hidden)]
@@ -71,7 +71,7 @@ impl<T: Element, D: Device> Inputs<D> for &Array<T, D> {
     }
 
     #[inline]
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
         visitor.read(self);
     }
 }
@@ -85,7 +85,7 @@ impl<T: Element, D: Device> Inputs<D> for &mut Array<T, D> {
     }
 
     #[inline]
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
         visitor.write(self);
     }
 }
@@ -97,7 +97,8 @@ impl<T: Element, D: Device> Inputs<D> for &[Array<T, D>] {
         self
     }
 
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
+        visitor.list(self.len());
         self.iter().for_each(|array| visitor.read(array));
     }
 }
@@ -109,7 +110,8 @@ impl<T: Element, D: Device> Inputs<D> for &mut [Array<T, D>] {
         self
     }
 
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
+        visitor.list(self.len());
         self.iter_mut().for_each(|array| visitor.write(array));
     }
 }
@@ -121,7 +123,8 @@ impl<I: Inputs<D>, D: Device> Inputs<D> for Vec<I> {
         self.iter_mut().map(I::lend).collect()
     }
 
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
+        visitor.list(self.len());
         self.iter_mut().for_each(|each| each.visit(visitor));
     }
 }
@@ -133,7 +136,8 @@ impl<I: Inputs<D>, D: Device> Inputs<D> for Option<I> {
         self.as_mut().map(I::lend)
     }
 
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
+        visitor.list(usize::from(self.is_some()));
         self.iter_mut().for_each(|each| each.visit(visitor));
     }
 }
@@ -151,7 +155,7 @@ macro_rules! tuples {
             }
 
             #[inline]
-            fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+            fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
                 let ($($name,)*) = self;
                 $($name.visit(visitor);)*
             }

@@ -52,6 +52,8 @@ pub(super) struct Launchable {
     /// The inputs, and behind them the outputs.
     pub(super) operands: Vec<Operand>,
     pub(super) inputs: usize,
+    /// How the inputs are arranged in lists.
+    pub(super) lens: Vec<usize>,
 }
 
 /// The longest wait after failed captures: a capture costs as much host time as some direct runs.

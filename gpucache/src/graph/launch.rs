@@ -49,13 +49,10 @@ impl<D: Device> Run<'_, D> {
         let mut visitor = Visitor::new(self.device, Act::Order(seen));
         inputs.visit(&mut visitor);
         let is_ordered = visitor.end().is_ok() && !seen.is_apart;
-        let known = &launchable.operands[..launchable.inputs];
-        is_ordered
-            && known.len() == seen.arrays.len()
-            && known.iter().zip(&seen.arrays).all(|(one, other)| one.is_like(other))
+        is_ordered && launchable.lens == seen.lens && are_alike(&launchable.operands[..launchable.inputs], &seen.arrays)
     }
 
-    /// Replaces the addresses of operands that moved. Returns false if it is not known where they are.
+    /// Replaces the addresses of operands that moved. Returns false if it is not known where they are, or if the outputs are of other types.
     #[inline]
     fn move_operands(
         &mut self,
@@ -67,8 +64,7 @@ impl<D: Device> Run<'_, D> {
             return Ok(true);
         }
         changes.clear();
-        let is_like = launchable.operands.len() == now.len();
-        if !is_like || !launchable.slots.changes(&launchable.operands, now, changes) {
+        if !are_alike(&launchable.operands, now) || !launchable.slots.changes(&launchable.operands, now, changes) {
             return Ok(false);
         }
         launchable.graph.set(changes)?;
@@ -101,6 +97,7 @@ impl<D: Device> Run<'_, D> {
             None => &(),
         };
         let done = cache.launch_in(stream, launchable.place, || {
+            launched.iter().for_each(|launched| launched.check_inputs(self.device));
             // SAFETY: the addresses of the work lie in three kinds of memory. (1) The inputs: they are borrowed, at the addresses that the
             // graph has, and their other uses are ordered with this stream. The graph writes only those that are borrowed exclusively;
             // `check` looked for that, or the caller of `run_unchecked` promises it. (2) The outputs: they are new, on this stream. (3) The
@@ -122,4 +119,10 @@ impl<D: Device> Run<'_, D> {
             outputs.expect(&launched.outcome);
         }
     }
+}
+
+/// Whether these are the same arrays, perhaps at other addresses.
+#[inline]
+fn are_alike(one: &[Operand], other: &[Operand]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is_like(other))
 }

@@ -1,6 +1,6 @@
 //! The outputs of a captured scope: arrays that its block returns.
 
-use super::visitor::Operand;
+use super::visitor::{Contents, Operand};
 use crate::array::{Array, Element};
 use crate::device::Device;
 use gpucache_engine::Result;
@@ -14,7 +14,7 @@ pub trait Outputs<D: Device>: sealed::Out<D> {}
 impl<R: sealed::Out<D>, D: Device> Outputs<D> for R {}
 
 pub(super) mod sealed {
-    use super::{Operand, Result};
+    use super::{Contents, Operand, Result};
 
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be returned from the block of a captured scope: return arrays of its device, or tuples, a `Vec` or \
@@ -38,7 +38,7 @@ pub(super) mod sealed {
         fn operands(&self, into: &mut Vec<Operand>);
 
         /// The contents of all arrays.
-        fn contents(&self, into: &mut Vec<Vec<u8>>) -> Result<()>;
+        fn contents(&self, into: &mut Vec<Contents>) -> Result<()>;
 
         /// Stores the outcome of the launch that writes the arrays.
         fn expect(&mut self, outcome: &std::sync::Arc<gpucache_engine::record::Outcome>);
@@ -61,12 +61,11 @@ impl<T: Element, D: Device> sealed::Out<D> for Array<T, D> {
     }
 
     fn operands(&self, into: &mut Vec<Operand>) {
-        let block = self.block();
-        into.push(Operand { address: block.address(), bytes: block.bytes() as u64, is_written: true });
+        into.push(Operand::of::<T>(self.block(), true));
     }
 
-    fn contents(&self, into: &mut Vec<Vec<u8>>) -> Result<()> {
-        into.push(Array::contents(self)?);
+    fn contents(&self, into: &mut Vec<Contents>) -> Result<()> {
+        into.push(Contents::of(self)?);
         Ok(())
     }
 
@@ -94,7 +93,7 @@ impl<R: sealed::Out<D>, D> sealed::Out<D> for Vec<R> {
         self.iter().for_each(|each| each.operands(into));
     }
 
-    fn contents(&self, into: &mut Vec<Vec<u8>>) -> Result<()> {
+    fn contents(&self, into: &mut Vec<Contents>) -> Result<()> {
         self.iter().try_for_each(|each| each.contents(into))
     }
 
@@ -122,7 +121,7 @@ impl<R: sealed::Out<D>, D> sealed::Out<D> for Option<R> {
         self.iter().for_each(|each| each.operands(into));
     }
 
-    fn contents(&self, into: &mut Vec<Vec<u8>>) -> Result<()> {
+    fn contents(&self, into: &mut Vec<Contents>) -> Result<()> {
         self.iter().try_for_each(|each| each.contents(into))
     }
 
@@ -156,7 +155,7 @@ macro_rules! tuples {
                 $(self.$place.operands(into);)*
             }
 
-            fn contents(&self, into: &mut Vec<Vec<u8>>) -> Result<()> {
+            fn contents(&self, into: &mut Vec<Contents>) -> Result<()> {
                 $(self.$place.contents(into)?;)*
                 Ok(())
             }

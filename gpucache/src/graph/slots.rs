@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn operand(address: u64) -> Operand {
-        Operand { address, bytes: 100, is_written: false }
+        Operand { address, bytes: 100, is_written: false, element: std::any::TypeId::of::<u8>() }
     }
 
     fn words(values: &[u64], is_address: bool) -> Vec<Word> {

@@ -1,5 +1,6 @@
 //! What a run does with each of its arrays: it notes the address, and orders the launch of a graph with other uses.
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -12,6 +13,9 @@ use gpucache_engine::record::Outcome;
 use gpucache_engine::{Error, Result};
 
 /// Shows the arrays of [`Inputs`](super::Inputs) to a [`CapturedScope`](super::CapturedScope).
+///
+/// Invariant: the arrays are borrowed for `'v`, during which the inputs are. So they stay at their addresses until the run touches the
+/// inputs again, also if `visit` is code of the program.
 pub struct Visitor<'v, D> {
     stream: &'v Stream,
     act: Act<'v>,
@@ -27,15 +31,36 @@ pub(super) enum Act<'v> {
     /// Stores the outcome of the launch in the arrays that it writes.
     Expect(&'v Arc<Outcome>),
     /// Copies the contents of the arrays that are written.
-    Save(&'v mut Vec<Vec<u8>>),
+    Save(&'v mut Vec<Contents>),
     /// Writes these contents back, the first array's first.
-    Restore(&'v mut std::vec::IntoIter<Vec<u8>>),
+    Restore(&'v mut std::vec::IntoIter<Contents>),
+}
+
+/// The contents of an array.
+#[derive(PartialEq, Eq)]
+pub struct Contents {
+    element: TypeId,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Contents {
+    pub(super) fn of<T: Element, D: Device>(array: &Array<T, D>) -> Result<Contents> {
+        Ok(Contents { element: TypeId::of::<T>(), bytes: array.contents()? })
+    }
+
+    /// Writes them back. An implementation of `Inputs` may show another array than before: bytes of one type need not be those of another.
+    fn restore<T: Element, D: Device>(&self, array: &mut Array<T, D>) -> Result<()> {
+        let is_same = self.element == TypeId::of::<T>() && self.bytes.len() == array.block().bytes();
+        if is_same { array.block_mut().write(&self.bytes) } else { Ok(()) }
+    }
 }
 
 /// The arrays of a run.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) arrays: Vec<Operand>,
+    /// The length of each list of inputs, and of each `Option` (0 or 1).
+    pub(super) lens: Vec<usize>,
     /// How many of them are inputs. The outputs follow.
     pub(super) inputs: usize,
     /// The outcomes of late work that wrote them.
@@ -50,13 +75,20 @@ pub struct Operand {
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) is_written: bool,
+    /// The type of the elements: the bytes of one type need not be those of another.
+    pub(super) element: TypeId,
 }
 
 impl Operand {
+    #[inline]
+    pub(super) fn of<T: Element>(block: &Block, is_written: bool) -> Operand {
+        Operand { address: block.address(), bytes: block.bytes() as u64, is_written, element: TypeId::of::<T>() }
+    }
+
     /// Whether it is the same array, perhaps at another address.
     #[inline]
     pub(super) fn is_like(&self, other: &Operand) -> bool {
-        self.bytes == other.bytes && self.is_written == other.is_written
+        self.bytes == other.bytes && self.is_written == other.is_written && self.element == other.element
     }
 
     #[inline]
@@ -68,6 +100,7 @@ impl Operand {
 impl Seen {
     pub(super) fn clear(&mut self) {
         self.arrays.clear();
+        self.lens.clear();
         self.outcomes.clear();
         self.is_apart = false;
     }
@@ -87,11 +120,19 @@ impl<'v, D: Device> Visitor<'v, D> {
         self.failure.map_or(Ok(()), Err)
     }
 
+    /// Shows that so many inputs follow. Without it, the arrays of two lists could be those of one.
+    #[inline]
+    pub(super) fn list(&mut self, len: usize) {
+        if let Act::Order(seen) = &mut self.act {
+            seen.lens.push(len);
+        }
+    }
+
     /// Shows an array that the block reads.
     #[inline]
-    pub fn read<T: Element>(&mut self, array: &Array<T, D>) {
+    pub fn read<T: Element>(&mut self, array: &'v Array<T, D>) {
         if let Act::Order(seen) = &mut self.act {
-            seen.note(array.block(), self.stream, false);
+            seen.note::<T>(array.block(), self.stream, false);
             let ordered = array.block().read_on(self.stream);
             self.failure = self.failure.take().or(ordered.err());
         }
@@ -99,18 +140,18 @@ impl<'v, D: Device> Visitor<'v, D> {
 
     /// Shows an array that the block writes.
     #[inline]
-    pub fn write<T: Element>(&mut self, array: &mut Array<T, D>) {
+    pub fn write<T: Element>(&mut self, array: &'v mut Array<T, D>) {
         let done = match &mut self.act {
             Act::Order(seen) => {
-                seen.note(array.block(), self.stream, true);
+                seen.note::<T>(array.block(), self.stream, true);
                 array.block_mut().write_on(self.stream)
             }
             Act::Expect(outcome) => {
                 array.block_mut().set_outcome(Some(outcome.clone()));
                 Ok(())
             }
-            Act::Save(contents) => array.contents().map(|bytes| contents.push(bytes)),
-            Act::Restore(contents) => contents.next().map_or(Ok(()), |bytes| array.block_mut().write(&bytes)),
+            Act::Save(contents) => Contents::of(array).map(|new| contents.push(new)),
+            Act::Restore(contents) => contents.next().map_or(Ok(()), |old| old.restore(array)),
         };
         self.failure = self.failure.take().or(done.err());
     }
@@ -118,8 +159,8 @@ impl<'v, D: Device> Visitor<'v, D> {
 
 impl Seen {
     #[inline]
-    fn note(&mut self, block: &Block, stream: &Stream, is_written: bool) {
-        self.arrays.push(Operand { address: block.address(), bytes: block.bytes() as u64, is_written });
+    fn note<T: Element>(&mut self, block: &Block, stream: &Stream, is_written: bool) {
+        self.arrays.push(Operand::of::<T>(block, is_written));
         if !stream.can_capture() {
             self.note_on_host(block, stream);
         }

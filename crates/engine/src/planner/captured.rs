@@ -14,7 +14,10 @@ pub struct Progress {
     arena: Option<ArenaId>,
     /// Allocations that the plans served.
     served: u64,
-    /// Allocations that lists, rings and the range served.
+    /// Whether nothing of the arena was alive.
+    is_idle: bool,
+    /// What lists, rings and the range served. It is a sum of bytes and allocations, of which only changes are of interest: arrays without
+    /// bytes come from a list, and a graph does not need them.
     beside: u64,
 }
 
@@ -29,16 +32,18 @@ pub struct Place {
 
 impl Planner {
     pub(crate) fn progress(&self, shared: &Shared) -> Progress {
-        let listed = shared.counters.get(Counter::Listed);
+        let listed = shared.counters.get(Counter::ListedBytes);
         let beside = listed + shared.counters.get(Counter::Supplied) + self.carry.served();
-        Progress { arena: self.hot.arena, served: self.hot.cursor.served(), beside }
+        let is_idle = shared.lease.live() == 0;
+        Progress { arena: self.hot.arena, served: self.hot.cursor.served(), is_idle, beside }
     }
 
-    /// Whether the plans served all allocations since `before`, from one arena, and all of these arrays were dropped.
+    /// Whether the plans served all allocations since `before`, from one arena that was idle, and all of these arrays were dropped.
     pub(crate) fn has_served_all_since(&self, before: Progress, shared: &Shared) -> bool {
         let now = self.progress(shared);
-        let is_all_planned = now.beside == before.beside && (now.arena == before.arena || now.served == before.served);
-        is_all_planned && shared.lease.live() == 0
+        let is_of_one_arena = now.arena == before.arena && before.is_idle;
+        let is_all_planned = now.beside == before.beside && (is_of_one_arena || now.served == before.served);
+        is_all_planned && now.is_idle
     }
 
     /// The memory of the plans on this stream, if there is any and nothing in it is alive.

@@ -59,9 +59,10 @@ impl Record {
         self.last_write.get() == Written::Anytime
     }
 
-    /// Notes that work which is already on its own stream writes it.
+    /// Notes that work which is already on its own stream writes it. Captured work is not on the stream yet, so its epoch is unknown.
     pub(crate) fn note_write(&self) {
-        self.last_write.note(Some(self.stream().epoch()));
+        let may_be_captured = self.stream().has_notice();
+        self.last_write.note((!may_be_captured).then(|| self.stream().epoch()));
     }
 
     /// Notes that unannounced work may write it.

@@ -101,11 +101,17 @@ impl Stream {
         if self.has_notice() { self.notice().capture.clone() } else { None }
     }
 
-    /// The list to which this thread's operations are added, if any.
+    /// The list to which this thread's operations are added, if any. Those of another thread may be a part of the block, or of other work,
+    /// so they are a gap.
     fn listing(&self) -> Option<Arc<Listing>> {
         match self.capture()? {
             CaptureBy::Listing(listing) if listing.thread == current().id() => Some(listing),
-            _ => None,
+            CaptureBy::Listing(listing) => {
+                lock(&listing.listed).gap.get_or_insert("work that another thread put on the stream meanwhile");
+                None
+            }
+            #[cfg(feature = "cuda")]
+            CaptureBy::Driver => None,
         }
     }
 
