@@ -24,7 +24,7 @@ const FACING_C: [&str; 6] = [
     "device/cuda/nvtx.rs",
 ];
 /// The most `unsafe` blocks in these files.
-const BLOCKS_FACING_C: usize = 64;
+const BLOCKS_FACING_C: usize = 65;
 
 #[derive(Default)]
 struct Found {

@@ -61,7 +61,8 @@ impl Handle {
     fn is_captured(self) -> bool {
         // SAFETY: as in `id`, the stream is alive. The handle of a default stream means that of the current context.
         let status = unsafe { result::stream::is_capturing(self.raw()) };
-        !self.is_of_context() && status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+        !self.is_of_context()
+            && status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// The context of the stream.
