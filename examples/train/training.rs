@@ -95,8 +95,11 @@ pub(crate) fn train<C: Compute>(compute: &C, options: &Options) -> Result<Outcom
         training.epoch(tally)?;
         training.note_losses()?;
         accuracy = evaluation.accuracy(&training.network)?;
-        // Training continues without the evaluation's memory. The next evaluation requests it again.
-        evaluation_bytes = gpucache::invalidate("eval").bytes;
+        // Training continues without the evaluation's memory. The next evaluation requests it again, and may get memory of the step, which
+        // is idle then. Graphs of the step would have to be captured again, so with graphs the evaluation keeps its memory.
+        if !options.graph {
+            evaluation_bytes = gpucache::invalidate("eval").bytes;
+        }
         show_progress(epoch + 1, options.epochs, accuracy);
     }
 
