@@ -4,7 +4,7 @@ use super::check::checked;
 use super::inputs::Inputs;
 use super::kept::{Known, Launchable};
 use super::outputs::Outputs;
-use super::run::{Block, Run, id};
+use super::run::{Block, Run, id, unplanned};
 use super::slots::Slots;
 use super::visitor::{Act, Seen, Visitor};
 use crate::device::Device;
@@ -175,13 +175,5 @@ fn changed_shapes() -> Error {
         "a graph",
         "the block returned arrays of other shapes than before",
         "give each shape a key of its own",
-    )
-}
-
-fn unplanned() -> Error {
-    Error::unavailable(
-        "a graph",
-        "the scope's plan did not serve all arrays of the block, or some of them are still alive",
-        "drop all arrays in the block except those that it returns",
     )
 }

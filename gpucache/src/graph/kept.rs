@@ -44,6 +44,8 @@ pub(super) struct Tries {
     /// Captures in a row that gave no graph, or one that was never launched.
     failed: u32,
     is_unused: bool,
+    /// Direct runs in a row that the plan did not serve.
+    unplanned: u32,
 }
 
 /// A graph with all that it depends on.
@@ -60,6 +62,9 @@ pub(super) struct Launchable {
     pub(super) lens: Vec<usize>,
 }
 
+/// A plan serves most blocks after three to five runs. After so many without one, the statistics say it.
+const UNPLANNED: u32 = 8;
+
 /// The longest wait after failed captures: a capture costs as much host time as some direct runs.
 const LONGEST_WAIT: u32 = 1 << 10;
 
@@ -72,6 +77,13 @@ impl Tries {
         let is_due = self.is_planned && self.wait == 0;
         self.wait = self.wait.saturating_sub(1);
         is_due
+    }
+
+    /// Notes whether the plan served a direct run. Returns whether it is time to say that it does not.
+    pub(super) fn note_direct(&mut self, is_planned: bool) -> bool {
+        self.is_planned = is_planned;
+        self.unplanned = if is_planned { 0 } else { self.unplanned.saturating_add(1) };
+        self.unplanned == UNPLANNED
     }
 
     /// Notes a capture that gave no graph. The next one follows after twice as many runs.

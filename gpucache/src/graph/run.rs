@@ -101,7 +101,9 @@ impl<'r, D: Device> Run<'r, D> {
         };
         drop(results);
         let is_planned = cache.zip(before).is_some_and(|(cache, before)| cache.has_served_all_since(before));
-        known.tries.is_planned = is_planned;
+        if known.tries.note_direct(is_planned) {
+            self.stats.last_refusal = Some(unplanned().to_string());
+        }
         known.like = Some(Box::new(like));
         Ok(outputs)
     }
@@ -122,4 +124,13 @@ impl<'r, D: Device> Run<'r, D> {
         outputs.copy_from(results)?;
         Ok(outputs)
     }
+}
+
+/// The error for a block that the scope's plan does not serve.
+pub(super) fn unplanned() -> Error {
+    Error::unavailable(
+        "a graph",
+        "the scope's plan did not serve all arrays of the block, or some of them are still alive",
+        "drop all arrays in the block except those that it returns, and use another captured scope for another kind of work",
+    )
 }

@@ -35,7 +35,7 @@ pub struct GraphStats {
     pub evicted: u64,
     /// Captures that gave no graph.
     pub refused: u64,
-    /// Why the last capture gave no graph.
+    /// Why the last capture gave no graph, or why a block is not captured.
     pub last_refusal: Option<String>,
 }
 
