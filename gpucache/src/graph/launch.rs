@@ -28,6 +28,7 @@ impl<D: Device> Run<'_, D> {
         }
         let mut outputs: R = self.allocate(like).ok()?;
         outputs.operands(&mut seen.arrays);
+        let is_moved = launchable.operands != seen.arrays;
         let launched = self
             .move_operands(launchable, &seen.arrays, changes)
             .and_then(|is_possible| if is_possible { self.put_on_stream(launchable, seen) } else { Ok(None) });
@@ -39,6 +40,7 @@ impl<D: Device> Run<'_, D> {
             }
         }
         known.tries.note_launch();
+        self.stats.moved += u64::from(is_moved);
         Some(outputs)
     }
 
@@ -70,25 +72,24 @@ impl<D: Device> Run<'_, D> {
         launchable.graph.set(changes)?;
         launchable.slots.changed(changes);
         launchable.operands.copy_from_slice(now);
-        self.stats.moved += 1;
         Ok(true)
     }
 
     /// Launches the graph while the memory of the plans cannot be taken away. `None` if it was taken away, or moved.
     #[inline]
-    fn put_on_stream(&self, launchable: &Launchable, seen: &Seen) -> Result<Option<Launched>> {
+    fn put_on_stream(&self, launchable: &Launchable, seen: &Seen) -> Result<Option<Option<Launched>>> {
         let (_inside, cache) = self.enter();
         let Some(cache) = cache.filter(|cache| id(cache) == launchable.cache) else { return Ok(None) };
         self.launch_in(cache, launchable, seen)
     }
 
-    /// As [`put_on_stream`](Run::put_on_stream), inside the scope.
+    /// As [`put_on_stream`](Run::put_on_stream), inside the scope. Only a launch on a stream of the host has an outcome.
     pub(super) fn launch_in(
         &self,
         cache: &'static Cache,
         launchable: &Launchable,
         seen: &Seen,
-    ) -> Result<Option<Launched>> {
+    ) -> Result<Option<Option<Launched>>> {
         let stream = self.device.stream_handle();
         // Only streams of the host have outcomes of work.
         let launched = if stream.can_capture() { None } else { Some(seen.launched()) };
@@ -107,14 +108,19 @@ impl<D: Device> Run<'_, D> {
             unsafe { launchable.graph.launch(context) }
         });
         match done {
-            Some(done) => done.map(|()| Some(launched.unwrap_or_default())),
+            Some(done) => done.map(|()| Some(launched)),
             None => Ok(None),
         }
     }
 
     /// Stores the outcome of the launch in the arrays that it writes, on a stream of the host.
-    pub(super) fn expect<I: Inputs<D>, R: Outputs<D>>(&self, launched: Launched, inputs: &mut I, outputs: &mut R) {
-        if !self.device.stream_handle().can_capture() {
+    pub(super) fn expect<I: Inputs<D>, R: Outputs<D>>(
+        &self,
+        launched: Option<Launched>,
+        inputs: &mut I,
+        outputs: &mut R,
+    ) {
+        if let Some(launched) = launched {
             inputs.visit(&mut Visitor::new(self.device, Act::Expect(&launched.outcome)));
             outputs.expect(&launched.outcome);
         }

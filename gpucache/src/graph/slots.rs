@@ -22,10 +22,39 @@ enum Owner {
     Nobody,
     /// The operand with this number; `is_sure` if it certainly is its address.
     Operand { number: u32, is_sure: bool },
-    /// Several operands have the address.
-    Several,
+    /// Several operands have the address; `is_sure` if it certainly is that of one of them.
+    Several { is_sure: bool },
     /// It changed although no operand moved there.
     Changing,
+}
+
+impl Owner {
+    /// What an earlier capture knew for sure stays sure.
+    fn or_known(self, known: Owner) -> Owner {
+        match (self, known) {
+            (Owner::Operand { number, .. }, Owner::Operand { number: before, is_sure: true }) if number == before => {
+                known
+            }
+            (Owner::Several { .. }, Owner::Several { is_sure: true }) => known,
+            _ => self,
+        }
+    }
+}
+
+impl Slot {
+    /// The value if the operands move from `before` to `now`, and whether that is sure. `None` if it is not known.
+    #[inline]
+    fn after(&self, before: &[Operand], now: &[Operand]) -> Option<(u64, bool)> {
+        match self.owner {
+            Owner::Nobody => Some((self.value, true)),
+            Owner::Changing => None,
+            Owner::Several { is_sure } => common_move(self.value, before, now).map(|value| (value, is_sure)),
+            Owner::Operand { number, is_sure } => {
+                let (one, other) = (&before[number as usize], &now[number as usize]);
+                Some((other.address.wrapping_add(self.value.wrapping_sub(one.address)), is_sure))
+            }
+        }
+    }
 }
 
 impl Slots {
@@ -36,7 +65,7 @@ impl Slots {
             let owner = match (owners.next(), owners.next()) {
                 (None, _) => Owner::Nobody,
                 (Some((number, _)), None) => Owner::Operand { number, is_sure: word.is_address },
-                (Some(_), Some(_)) => Owner::Several,
+                (Some(_), Some(_)) => Owner::Several { is_sure: word.is_address },
             };
             Slot { value: word.value, owner }
         };
@@ -55,17 +84,14 @@ impl Slots {
                 one.contains(old.value) && word.value == other.address.wrapping_add(offset)
             };
             let mut owners = (0..).zip(before.iter().zip(now)).filter(|(_, pair)| moved(*pair));
+            let is_sure = |(one, other): (&Operand, &Operand)| word.is_address || one.address != other.address;
             let owner = match (owners.next(), owners.next()) {
-                (Some((number, (one, other))), None) => {
-                    let was_sure =
-                        matches!(old.owner, Owner::Operand { number: known, is_sure: true } if known == number);
-                    Owner::Operand { number, is_sure: was_sure || word.is_address || one.address != other.address }
-                }
-                (Some(_), Some(_)) => Owner::Several,
+                (Some((number, pair)), None) => Owner::Operand { number, is_sure: is_sure(pair) },
+                (Some((_, pair)), Some(_)) => Owner::Several { is_sure: is_sure(pair) },
                 (None, _) if old.value == word.value => Owner::Nobody,
                 (None, _) => Owner::Changing,
             };
-            Slot { value: word.value, owner }
+            Slot { value: word.value, owner: owner.or_known(old.owner) }
         };
         Slots(self.0.iter().zip(words).map(slot).collect())
     }
@@ -74,24 +100,10 @@ impl Slots {
     /// noted yet: see [`changed`](Slots::changed).
     pub(super) fn changes(&self, before: &[Operand], now: &[Operand], into: &mut Vec<(usize, u64)>) -> bool {
         for (place, slot) in self.0.iter().enumerate() {
-            match slot.owner {
-                Owner::Nobody => {}
-                Owner::Changing => return false,
-                Owner::Several => {
-                    let mut owners = before.iter().zip(now).filter(|(one, _)| one.contains(slot.value));
-                    if owners.any(|(one, other)| one.address != other.address) {
-                        return false;
-                    }
-                }
-                Owner::Operand { number, is_sure } => {
-                    let (one, other) = (&before[number as usize], &now[number as usize]);
-                    if one.address != other.address {
-                        if !is_sure {
-                            return false;
-                        }
-                        into.push((place, other.address.wrapping_add(slot.value.wrapping_sub(one.address))));
-                    }
-                }
+            match slot.after(before, now) {
+                Some((value, _)) if value == slot.value => {}
+                Some((value, true)) => into.push((place, value)),
+                _ => return false,
             }
         }
         true
@@ -106,6 +118,14 @@ impl Slots {
     pub(super) fn changed(&mut self, changes: &[(usize, u64)]) {
         changes.iter().for_each(|&(place, value)| self.0[place].value = value);
     }
+}
+
+/// Where a word goes if all operands that have the address agree on that, as they do for one array that is passed several times.
+fn common_move(value: u64, before: &[Operand], now: &[Operand]) -> Option<u64> {
+    let owners = before.iter().zip(now).filter(|(one, _)| one.contains(value));
+    let mut places = owners.map(|(one, other)| other.address.wrapping_add(value.wrapping_sub(one.address)));
+    let first = places.next()?;
+    places.all(|place| place == first).then_some(first)
 }
 
 #[cfg(test)]
@@ -157,6 +177,17 @@ mod tests {
         assert_eq!(changes(&slots, &same, &apart), None);
         let slots = slots.compared(&same, &words(&[3000, 1008], true), &apart);
         assert_eq!(changes(&slots, &apart, &[operand(0), operand(50)]), Some(vec![(0, 50), (1, 8)]));
+    }
+
+    #[test]
+    fn one_array_twice_moves_as_one() {
+        let (one, other, third) = ([operand(1000); 2], [operand(5000); 2], [operand(9000); 2]);
+        let slots = Slots::of(&words(&[1004], true), &one);
+        assert_eq!(changes(&slots, &one, &other), Some(vec![(0, 5004)]));
+        let slots = Slots::of(&words(&[1004], false), &one);
+        assert_eq!(changes(&slots, &one, &other), None);
+        let slots = slots.compared(&one, &words(&[5004], false), &other);
+        assert_eq!(changes(&slots, &other, &third), Some(vec![(0, 9004)]));
     }
 
     #[test]
