@@ -10,6 +10,7 @@ use cudarc::cublas::{CudaBlas, Gemm, GemmConfig};
 use cudarc::driver::{CudaFunction, LaunchConfig};
 use cudarc::nvrtc::compile_ptx;
 use gpucache::prelude::*;
+use std::cell::{RefCell, RefMut};
 
 use crate::common::{Result, library};
 use crate::model::{Machine, Matrix, Tokens, dims, ensure, same};
@@ -24,7 +25,7 @@ const WORKSPACE_BYTES: usize = 32 << 20;
 pub(crate) struct CudaMachine {
     blas: CudaBlas,
     /// `blas` uses it, so it is dropped after `blas`.
-    workspace: Array<u8, Cuda>,
+    workspace: RefCell<Array<u8, Cuda>>,
     embed: CudaFunction,
     normalize: CudaFunction,
     activate: CudaFunction,
@@ -54,7 +55,7 @@ impl CudaMachine {
         unsafe { cublasSetWorkspace_v2(*blas.handle(), workspace.address() as *mut _, WORKSPACE_BYTES) }.result()?;
         Ok(Self {
             blas,
-            workspace,
+            workspace: RefCell::new(workspace),
             embed: module.load_function("embed")?,
             normalize: module.load_function("normalize")?,
             activate: module.load_function("activate")?,
@@ -76,8 +77,8 @@ impl Machine for CudaMachine {
         format!("cuda:{}", self.ordinal)
     }
 
-    fn workspace(&self) -> Option<&Array<u8, Cuda>> {
-        Some(&self.workspace)
+    fn workspace(&self) -> Option<RefMut<'_, Array<u8, Cuda>>> {
+        Some(self.workspace.borrow_mut())
     }
 
     fn free_bytes(&self) -> Option<u64> {

@@ -2,6 +2,7 @@
 //! dropped where it is no longer needed.
 
 use gpucache::prelude::*;
+use std::cell::RefMut;
 
 use crate::common::Result;
 
@@ -29,7 +30,7 @@ pub(crate) trait Machine {
     fn name(&self) -> String;
 
     /// Memory that `multiply` uses beside its arguments.
-    fn workspace(&self) -> Option<&Array<u8, Self::Device>> {
+    fn workspace(&self) -> Option<RefMut<'_, Array<u8, Self::Device>>> {
         None
     }
 

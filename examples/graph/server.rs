@@ -37,7 +37,8 @@ impl<'m, M: Machine> Server<'m, M> {
     pub(crate) fn serve(&mut self, batch: usize) -> Result<()> {
         let Self { machine, model, scope, tokens } = self;
         let Model { table, weights, states } = &mut **model;
-        let inputs = (&tokens[batch - 1], &*table, &**weights, &mut **states, machine.workspace());
+        let mut workspace = machine.workspace();
+        let inputs = (&tokens[batch - 1], &*table, &**weights, &mut **states, workspace.as_deref_mut());
         tokens[batch - 1] = scope.run(batch, inputs, |(tokens, table, weights, states, _workspace)| {
             step(*machine, tokens, table, weights, states)
         })?;

@@ -37,7 +37,8 @@ impl<D: Device> Captured<D> {
         let Self { scope, start, rate } = self;
         start.set(u32::try_from(batch.start)?)?;
         rate.set(adam.rate)?;
-        let inputs = (network, set, &**start, &**rate, compute.workspace());
+        let mut workspace = compute.workspace();
+        let inputs = (network, set, &**start, &**rate, workspace.as_deref_mut());
         scope.run(batch.len(), inputs, |(network, set, start, rate, _workspace)| {
             let numbers = Some(Numbers { start, rate });
             let step = Step { compute, buffers: Buffers::Scoped(compute.device()), functional: false, numbers };

@@ -2,6 +2,7 @@
 //! do the arithmetic.
 
 use gpucache::{Element, prelude::*};
+use std::cell::RefMut;
 
 use crate::common::Result;
 
@@ -64,7 +65,7 @@ pub(crate) trait Compute {
     fn name(&self) -> String;
 
     /// Memory that operations write beside their outputs, if steps are captured.
-    fn workspace(&self) -> Option<&Array<u8, Self::Device>> {
+    fn workspace(&self) -> Option<RefMut<'_, Array<u8, Self::Device>>> {
         None
     }
 

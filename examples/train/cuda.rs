@@ -6,6 +6,7 @@
 //! for `f32`; for a number that may be on the device, a pointer and the number. And `shapes` has checked every length that a kernel gets.
 #![allow(unsafe_code)]
 
+use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 
 use cudarc::cublas::sys::cublasOperation_t::{CUBLAS_OP_N, CUBLAS_OP_T};
@@ -29,7 +30,7 @@ const SOURCE: &str = include_str!("kernels.cu");
 pub(crate) struct CudaCompute {
     blas: CudaBlas,
     /// `blas` uses it, so it is dropped after `blas`.
-    workspace: Option<Array<u8, Cuda>>,
+    workspace: Option<RefCell<Array<u8, Cuda>>>,
     kernels: Kernels,
     device: Cuda,
     ordinal: usize,
@@ -66,6 +67,7 @@ impl CudaCompute {
         let kernels = Kernels::compile(device.stream())?;
         let blas = CudaBlas::new(device.stream().clone())?;
         let workspace = graph.then(|| workspace(&blas, &device)).transpose()?;
+        let workspace = workspace.map(RefCell::new);
         Ok(Self { blas, workspace, kernels, device, ordinal })
     }
 }
@@ -106,8 +108,8 @@ impl Compute for CudaCompute {
         format!("cuda:{}", self.ordinal)
     }
 
-    fn workspace(&self) -> Option<&Array<u8, Cuda>> {
-        self.workspace.as_ref()
+    fn workspace(&self) -> Option<RefMut<'_, Array<u8, Cuda>>> {
+        self.workspace.as_ref().map(RefCell::borrow_mut)
     }
 
     /// cuBLAS reads column by column: to it, a row-major matrix is its transpose. So it is asked for `outᵀ = bᵀ · aᵀ`, with

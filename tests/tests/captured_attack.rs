@@ -61,6 +61,8 @@ fn a_graph_is_of_outputs_of_one_type() {
     beside.iter().for_each(|array| assert_eq!(array.to_vec().unwrap(), [1; LEN]));
 }
 
+type Optional<'a> = Option<&'a Array<u32, Host>>;
+
 /// Which of two optional inputs is there.
 #[test]
 fn optional_inputs_are_told_apart() {
@@ -70,7 +72,7 @@ fn optional_inputs_are_told_apart() {
     for number in 0..20 {
         let inputs = if number < 10 { (Some(&input), None) } else { (None, Some(&input)) };
         let output = scope
-            .run((), inputs, |(one, two): (Option<&Array<u32, Host>>, Option<&Array<u32, Host>>)| match (one, two) {
+            .run((), inputs, |(one, two): (Optional<'_>, Optional<'_>)| match (one, two) {
                 (Some(one), _) => sum(one, 1),
                 (_, Some(two)) => sum(two, 2),
                 _ => unreachable!(),

@@ -10,6 +10,10 @@ use super::visitor::Operand;
 use gpucache_engine::cache::Place;
 use gpucache_engine::device::Graph;
 
+/// The most graphs, unless the program says otherwise. Keys without end, such as lengths of sequences, must not take all memory. Servers use
+/// 30 to 70 batch sizes. An executable of some dozen kernels takes about 150 KiB, so 64 of them take about 10 MiB.
+const MOST_GRAPHS: usize = 64;
+
 /// So many keys without a graph are remembered for each graph, and for none. Such a key takes some hundred bytes of the host.
 const KEYS_FOR_A_GRAPH: usize = 16;
 
@@ -89,7 +93,7 @@ impl Tries {
 
 impl<K: Hash + Eq + Clone> Kept<K> {
     pub(super) fn new() -> Kept<K> {
-        Kept { keys: HashMap::new(), clock: 0, most_graphs: usize::MAX, most_bytes: u64::MAX }
+        Kept { keys: HashMap::new(), clock: 0, most_graphs: MOST_GRAPHS, most_bytes: u64::MAX }
     }
 
     /// What is known of `key`, which is used now.

@@ -28,6 +28,7 @@ use gpucache_engine::Error;
 /// - **Memory.** All other arrays of the block have to be dropped in it. They lie in the memory of the scope's plan, which all graphs of
 ///   this name share.
 /// - **Scopes inside the block** are parts of the captured scope.
+/// - **Threads.** Use a stream for each thread. While a thread captures, work of other threads on the same stream gets an error.
 /// - **Errors.** If a capture fails, the block runs directly. So a block may run twice in a run, the first time without effect on the
 ///   device.
 ///
@@ -88,7 +89,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         }
     }
 
-    /// Keeps at most `graphs` graphs. The least recently used one is dropped for a new one.
+    /// Keeps at most `graphs` graphs, 64 by default. The least recently used one is dropped for a new one.
     ///
     /// ```
     /// use gpucache::{graph::CapturedScope, prelude::*};

@@ -3,9 +3,12 @@
 //! A graph uses the memory of the scope's plans. The memory stays idle memory of the scope: others may take it between two launches. So a
 //! launch first looks whether the memory is still there, and holds it meanwhile.
 
+use super::block::Block;
+use super::current;
 use super::owner::Cache;
 use crate::device::Stream;
 use crate::planner::{Place, Progress};
+use crate::record::Record;
 
 impl Cache {
     /// The progress of the entry that this thread is in.
@@ -52,4 +55,20 @@ impl Cache {
         }
         launched
     }
+}
+
+/// Keeps a dropped record until the capture of its stream ends, or of a stream that used it.
+#[inline]
+pub(super) fn keep_for_capture(record: Box<Record>) -> Option<Box<Record>> {
+    let may_be_captured = record.stream().has_notice() || record.needs_care();
+    if may_be_captured { keep_if_captured(record) } else { Some(record) }
+}
+
+/// A position of the innermost scope's arena returns at once: the plan serves it again, and its return calls no device.
+#[cold]
+fn keep_if_captured(mut record: Box<Record>) -> Option<Box<Record>> {
+    let own = record.stream().clone();
+    let captured = record.users().chain([&own]).find(|stream| stream.has_notice() && stream.is_in_capture()).cloned();
+    let Some(stream) = captured.filter(|_| !current::has_planned(&record)) else { return Some(record) };
+    stream.keep_captured(Box::new(Block::of(record))).err().map(|block| block.into_record())
 }

@@ -198,6 +198,12 @@ pub(super) fn keeping_untraced() -> Option<&'static Cache> {
     SERVING.with(|serving| serving.keeping.get())
 }
 
+/// Whether the record is a position of the innermost scope's arena.
+pub(super) fn has_planned(record: &Record) -> bool {
+    let current = SERVING.with(|serving| serving.current.get());
+    record.arena().is_some() && current.is_some_and(|current| record.returns_to(current.cache.door()))
+}
+
 /// The proof of ownership for one call. The cache has to stand in `keeping` or `current`.
 #[inline(always)]
 pub(super) fn owner(cache: &'static Cache) -> Owner {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 use self::by_thread::Find;
 use self::capture::CaptureBy;
-use self::reserved::Reserved;
+use self::reserved::{Kept, Reserved};
 use super::backend::Backend;
 use super::memory::Memory;
 use super::meter::Meter;
@@ -69,6 +69,8 @@ struct Notice {
     reservation: Option<Stream>,
     /// How the stream's work is captured for a scope now.
     capture: Option<CaptureBy>,
+    /// Values that are dropped once the capture has ended.
+    kept: Kept,
 }
 
 /// The id of the next stream. Ids count up, so no id is used twice.

@@ -78,7 +78,8 @@ impl Record {
             view.follow_uses()?;
         }
         let home = self.stream().clone();
-        self.uses().write(&home, stream, fence::order)
+        let is_told = self.view.get().is_none() && self.last_write.get() != Written::Anytime;
+        self.uses().write(&home, stream, is_told, fence::order)
     }
 
     fn uses(&self) -> MutexGuard<'_, Uses> {

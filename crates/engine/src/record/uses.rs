@@ -65,13 +65,19 @@ impl Uses {
         is_same(writer) || self.readers.iter().any(is_same)
     }
 
-    /// Lets later work of `stream` write the block, whose own stream is `home`, once `order` has made it wait for all uses.
+    /// Lets later work of `stream` write the block, whose own stream is `home`, once `order` has made it wait for all uses. If `is_told`, work
+    /// of `home` uses the block only with an announcement. Then a stream that wrote the block last waits for nothing.
     pub(super) fn write(
         &mut self,
         home: &Stream,
         stream: &Stream,
+        is_told: bool,
         order: impl Fn(&Stream, &Stream) -> Result<()>,
     ) -> Result<()> {
+        let is_writer = self.writer.as_ref().is_some_and(|writer| writer.queue() == stream.queue());
+        if is_told && is_writer && self.readers.is_empty() {
+            return Ok(());
+        }
         let users = self.users().chain([home]).filter(|user| user.queue() != stream.queue());
         users.into_iter().try_for_each(|user| order(stream, user))?;
         self.readers.clear();

@@ -136,11 +136,13 @@ impl<'a> Launch<'a> {
         if let Some(error) = self.failure.take() {
             return Err(error);
         }
+        self.device.stream_handle().check_thread()?;
         let failed = |error| Error::device_failure(format_args!("{:?}", self.device), "a launch", error);
         // SAFETY: the caller promises what cudarc's `launch` requires: the arguments are the kernel's, and the kernel stays
         // within its arrays. Each argument is a reference, borrowed for `'a`, to the pointer of an array that is
         // borrowed as long.
         unsafe { self.arguments.launch(config) }.map_err(failed)?;
+        self.device.stream_handle().check_thread()?;
         self.written.iter().for_each(|block| block.note_write());
         Ok(())
     }

@@ -43,7 +43,7 @@ impl Capture {
     pub fn begin(stream: &Stream) -> Result<Capture> {
         #[cfg(feature = "cuda")]
         if let Some(driver) = DriverCapture::of(stream) {
-            stream.begin_capture(CaptureBy::Driver)?;
+            stream.begin_capture(CaptureBy::Driver(std::thread::current().id()))?;
             // Made first, so that its drop ends the notice if the driver refuses.
             let mut capture = Capture { stream: stream.clone(), by: By::Driver(driver) };
             if let By::Driver(driver) = &mut capture.by {
@@ -84,11 +84,11 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        self.stream.end_capture();
         #[cfg(feature = "cuda")]
         if let By::Driver(driver) = &mut self.by {
             driver.abandon();
         }
+        self.stream.end_capture();
     }
 }
 

@@ -36,9 +36,11 @@ impl Stream {
     /// # Safety
     /// As for [`Backend::fill`](crate::device::Backend::fill), or `bytes` is zero.
     pub(crate) unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
+        self.check_thread()?;
         // SAFETY: `bytes` is not zero, so the caller promises what `fill` requires: the bytes are allocated, and nothing else touches them
         // before this is done.
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.fill(address, bytes, pattern) } }?;
+        self.check_thread()?;
         self.list(|| Operation::Fill { to: address, bytes, pattern: pattern.to_vec() });
         Ok(())
     }
@@ -48,10 +50,12 @@ impl Stream {
     /// # Safety
     /// As for [`Backend::write`](crate::device::Backend::write), or `bytes` is zero.
     pub(crate) unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
+        self.check_thread()?;
         self.note_gap("a copy from the host");
         // SAFETY: `bytes` is not zero, so the caller promises what `write` requires: the bytes are readable at `from` and allocated at
         // `to`, and nothing else touches either before this is done.
-        if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.write(from, to, bytes) } }
+        if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.write(from, to, bytes) } }?;
+        self.check_thread()
     }
 
     /// Calls [`Backend::read`](crate::device::Backend::read). For zero bytes it does nothing.
@@ -59,6 +63,7 @@ impl Stream {
     /// # Safety
     /// As for [`Backend::read`](crate::device::Backend::read), or `bytes` is zero.
     pub(crate) unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
+        self.check_thread()?;
         self.note_gap("a copy to the host");
         // SAFETY: `bytes` is not zero, so the caller promises what `read` requires: the bytes are allocated at `from` and writable at `to`.
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.read(from, to, bytes) } }
@@ -69,9 +74,11 @@ impl Stream {
     /// # Safety
     /// As for [`Backend::copy`](crate::device::Backend::copy), or `bytes` is zero.
     pub(crate) unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        self.check_thread()?;
         // SAFETY: `bytes` is not zero, so the caller promises what `copy` requires: the bytes are allocated at both addresses, do not
         // overlap, and nothing else writes them before this is done.
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.copy(from, to, bytes) } }?;
+        self.check_thread()?;
         self.list(|| Operation::Copy { from, to, bytes });
         Ok(())
     }

@@ -13,9 +13,9 @@ use crate::base::sync::{Mutex, lock};
 /// How the work of a stream is captured.
 #[derive(Clone)]
 pub(in crate::device) enum CaptureBy {
-    /// The driver captures it, and runs nothing of it.
+    /// The driver captures it, and runs nothing of it. Only this thread may put work on the stream.
     #[cfg(feature = "cuda")]
-    Driver,
+    Driver(ThreadId),
     /// This crate lists the operations, and runs each as usual.
     Listing(Arc<Listing>),
 }
@@ -89,10 +89,49 @@ impl Stream {
         Ok(())
     }
 
+    /// Ends the note. Values that were kept are dropped now, so the driver must have ended the capture.
     pub(in crate::device) fn end_capture(&self) {
         let mut notice = self.notice();
         notice.capture = None;
         self.tell(&notice);
+        let kept = std::mem::take(&mut notice.kept);
+        drop(notice);
+        drop(kept);
+    }
+
+    /// Keeps a value until the capture by the driver ends: its drop may call the driver, which a capture does not allow. Returns the value
+    /// if there is no such capture.
+    pub(crate) fn keep_captured<T: Any + Send>(&self, what: Box<T>) -> Result<(), Box<T>> {
+        #[cfg(feature = "cuda")]
+        {
+            let mut notice = self.notice();
+            if let Some(CaptureBy::Driver(_)) = notice.capture {
+                notice.kept.push(what);
+                return Ok(());
+            }
+        }
+        Err(what)
+    }
+
+    /// Refuses work of other threads while the driver captures the stream: it would become a part of the graph, or be lost. Callers ask before
+    /// the work and after it, since a capture may begin in between.
+    #[doc(hidden)]
+    #[inline]
+    pub fn check_thread(&self) -> Result<()> {
+        if self.has_notice() { self.check_capturing_thread() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn check_capturing_thread(&self) -> Result<()> {
+        match self.capture() {
+            #[cfg(feature = "cuda")]
+            Some(CaptureBy::Driver(thread)) if thread != current().id() => Err(Error::unavailable(
+                "the stream",
+                "another thread captures it for a captured scope",
+                "use a stream for each thread, or try again once that run has returned",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// How the stream is captured now, if it is.
@@ -111,7 +150,7 @@ impl Stream {
                 None
             }
             #[cfg(feature = "cuda")]
-            CaptureBy::Driver => None,
+            CaptureBy::Driver(_) => None,
         }
     }
 
@@ -124,7 +163,7 @@ impl Stream {
     /// Refuses memory that the plan of a captured scope does not have.
     pub(crate) fn refuse_in_capture(&self) -> Result<()> {
         #[cfg(feature = "cuda")]
-        if matches!(self.capture(), Some(CaptureBy::Driver)) {
+        if matches!(self.capture(), Some(CaptureBy::Driver(_))) {
             return Err(Error::unavailable(
                 "an array beside the plan of a captured scope",
                 "a graph has addresses for planned arrays only",
