@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::owner::Cache;
-use super::{captured, current, supply, traced};
+use super::{current, supply, traced};
 use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
 #[cfg(feature = "cuda")]
@@ -329,7 +329,7 @@ impl Drop for Block {
 /// Returns a record. A record that a plan served returns here without a further call.
 #[inline(never)]
 fn give_back(record: Box<Record>) {
-    if let Some(record) = current::take_back_planned(record).and_then(captured::keep_for_capture) {
+    if let Some(record) = current::take_back_planned(record).and_then(Block::keep_for_capture) {
         give_back_unplanned(record);
     }
 }

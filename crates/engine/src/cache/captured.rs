@@ -57,18 +57,19 @@ impl Cache {
     }
 }
 
-/// Keeps a dropped record until the capture of its stream ends, or of a stream that used it.
-#[inline]
-pub(super) fn keep_for_capture(record: Box<Record>) -> Option<Box<Record>> {
-    let may_be_captured = record.stream().has_notice() || record.needs_care();
-    if may_be_captured { keep_if_captured(record) } else { Some(record) }
-}
+impl Block {
+    /// Keeps a dropped record until the capture of its stream ends, or of a stream that used it.
+    #[inline]
+    pub(super) fn keep_for_capture(record: Box<Record>) -> Option<Box<Record>> {
+        if Stream::is_any_in_capture() { Block::keep_if_captured(record) } else { Some(record) }
+    }
 
-/// A position of the innermost scope's arena returns at once: the plan serves it again, and its return calls no device.
-#[cold]
-fn keep_if_captured(mut record: Box<Record>) -> Option<Box<Record>> {
-    let own = record.stream().clone();
-    let captured = record.users().chain([&own]).find(|stream| stream.has_notice() && stream.is_in_capture()).cloned();
-    let Some(stream) = captured.filter(|_| !current::has_planned(&record)) else { return Some(record) };
-    stream.keep_captured(Box::new(Block::of(record))).err().map(|block| block.into_record())
+    /// A position of the innermost scope's arena returns at once: the plan serves it again, and its return calls no device.
+    #[cold]
+    fn keep_if_captured(mut record: Box<Record>) -> Option<Box<Record>> {
+        let own = record.stream().clone();
+        let captured = record.users().chain([&own]).find(|stream| stream.is_in_capture()).cloned();
+        let Some(stream) = captured.filter(|_| !current::has_planned(&record)) else { return Some(record) };
+        stream.keep_captured(Box::new(Block::of(record))).err().map(|block| block.into_record())
+    }
 }

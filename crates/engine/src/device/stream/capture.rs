@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{ThreadId, current};
 
 use super::Stream;
@@ -73,7 +74,16 @@ impl Listing {
     }
 }
 
+/// How many streams of the process are captured for scopes.
+static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+
 impl Stream {
+    /// Whether any stream is captured for a scope. A thread that captures sees its own capture here.
+    #[inline]
+    pub(crate) fn is_any_in_capture() -> bool {
+        CAPTURES.load(Relaxed) > 0
+    }
+
     /// Begins to note that the stream is captured.
     pub(in crate::device) fn begin_capture(&self, by: CaptureBy) -> Result<()> {
         let mut notice = self.notice();
@@ -85,6 +95,7 @@ impl Stream {
             ));
         }
         notice.capture = Some(by);
+        CAPTURES.fetch_add(1, Relaxed);
         self.tell(&notice);
         Ok(())
     }
@@ -92,7 +103,9 @@ impl Stream {
     /// Ends the note. Values that were kept are dropped now, so the driver must have ended the capture.
     pub(in crate::device) fn end_capture(&self) {
         let mut notice = self.notice();
-        notice.capture = None;
+        if notice.capture.take().is_some() {
+            CAPTURES.fetch_sub(1, Relaxed);
+        }
         self.tell(&notice);
         let kept = std::mem::take(&mut notice.kept);
         drop(notice);
