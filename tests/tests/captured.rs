@@ -89,6 +89,18 @@ fn graphs_of_all_batch_sizes_share_memory() {
     }
 }
 
+/// A device that checks its blocks is told of each drop, and so is the plan of some blocks. Neither is a use by another stream.
+#[test]
+fn an_output_whose_drop_is_told_is_an_input_of_graphs() {
+    let device = Virtual::new(1 << 30);
+    let mut scope = CapturedScope::new(&device, "captured: told drops");
+    let mut state = device.zeros::<f32>(1000).unwrap();
+    for _ in 0..40 {
+        state = scope.run((), &state, |state| state.try_clone()?.try_clone()).unwrap();
+    }
+    assert!(scope.stats().launches >= 30, "{}", scope.stats());
+}
+
 /// Prints the time of the calling thread for a run that launches an empty graph. For release builds: `-- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]

@@ -50,9 +50,43 @@ pub trait Inputs<D: Device> {
     type Lent<'a>;
 
     /// Lends the arrays to the block.
+    ///
+    /// ```
+    /// use gpucache::{graph::Inputs, prelude::*};
+    ///
+    /// let array = Host::new_stream()?.zeros::<u8>(4)?;
+    /// let mut inputs = (&array, vec![&array; 2]);
+    /// let (one, both) = Inputs::<Host>::lend(&mut inputs);
+    /// assert_eq!((one.len(), both.len()), (4, 2));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     fn lend(&mut self) -> Self::Lent<'_>;
 
     /// Shows each array to the visitor, always in the same order. The lifetime says that the arrays stay where they are for the run.
+    ///
+    /// ```
+    /// use gpucache::graph::{Inputs, Visitor};
+    /// use gpucache::prelude::*;
+    ///
+    /// /// A table, and what was found in it.
+    /// struct Search {
+    ///     table: Array<u32, Host>,
+    ///     found: Array<u32, Host>,
+    /// }
+    ///
+    /// impl Inputs<Host> for &mut Search {
+    ///     type Lent<'a> = &'a mut Search;
+    ///
+    ///     fn lend(&mut self) -> &mut Search {
+    ///         self
+    ///     }
+    ///
+    ///     fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, Host>) {
+    ///         visitor.read(&self.table);
+    ///         visitor.write(&mut self.found);
+    ///     }
+    /// }
+    /// ```
     fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>);
 
     /// Without this function, `Lent` would need a bound that closures cannot name.

@@ -9,6 +9,18 @@ use gpucache_engine::Result;
 /// an `Option`, or nothing: `()`.
 ///
 /// The graph copies each of them from the scope's memory to an ordinary array. To avoid the copy, write into an input.
+///
+/// ```
+/// use gpucache::{graph::CapturedScope, prelude::*};
+///
+/// let host = Host::new_stream()?;
+/// let mut pairs = CapturedScope::new(&host, "pairs");
+/// for _ in 0..10 {
+///     let (bytes, floats) = pairs.run((), (), |()| Ok::<_, gpucache::Error>((host.zeros::<u8>(8)?, host.zeros::<f32>(2)?)))?;
+///     assert_eq!((bytes.len(), floats.len()), (8, 2));
+/// }
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 pub trait Outputs<D: Device>: sealed::Out<D> {}
 
 impl<R: sealed::Out<D>, D: Device> Outputs<D> for R {}

@@ -32,6 +32,14 @@ impl<T: Element, D: Device> Scalar<T, D> {
     ///
     /// # Errors
     /// As for [`Array::full`].
+    ///
+    /// ```
+    /// use gpucache::{graph::Scalar, prelude::*};
+    ///
+    /// let position = Scalar::new(&Host::new_stream()?, 0u32)?;
+    /// assert_eq!(position.len(), 1);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn new(device: &D, value: T) -> Result<Scalar<T, D>> {
         let _outside = crate::scope::ScopeGuard::outside();
         Ok(Scalar { array: Array::full(device, 1, value)?, value })
@@ -41,6 +49,20 @@ impl<T: Element, D: Device> Scalar<T, D> {
     ///
     /// # Errors
     /// A failure of the device.
+    ///
+    /// ```
+    /// use gpucache::{graph::{CapturedScope, Scalar}, prelude::*};
+    ///
+    /// let host = Host::new_stream()?;
+    /// let mut value = Scalar::new(&host, 0u32)?;
+    /// let mut steps = CapturedScope::new(&host, "set");
+    /// for number in 0..10 {
+    ///     value.set(number * number)?;
+    ///     let copy = steps.run((), &*value, |value| value.try_clone())?;
+    ///     assert_eq!(copy.to_vec()?, [number * number]);
+    /// }
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn set(&mut self, value: T) -> Result<()> {
         // By bytes, since -0.0 equals 0.0.
         if !is_same(&value, &self.value) {
@@ -51,6 +73,14 @@ impl<T: Element, D: Device> Scalar<T, D> {
     }
 
     /// The value of the last [`set`](Scalar::set).
+    ///
+    /// ```
+    /// use gpucache::{graph::Scalar, prelude::*};
+    ///
+    /// let rate = Scalar::new(&Host::new_stream()?, 0.1f32)?;
+    /// assert_eq!(rate.get(), 0.1); // without asking the device
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn get(&self) -> T {
         self.value
     }

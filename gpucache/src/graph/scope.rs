@@ -65,6 +65,15 @@ pub struct CapturedScope<K, D> {
 
 impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     /// The captured scope `name` on the stream of `device`. It has no graph yet.
+    ///
+    /// ```
+    /// use gpucache::{graph::CapturedScope, prelude::*};
+    ///
+    /// let host = Host::new_stream()?;
+    /// let decode = CapturedScope::<(usize, usize), _>::new(&host, "decode"); // a graph for each batch size and length
+    /// assert_eq!(decode.stats().graphs, 0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     #[track_caller]
     pub fn new(device: &D, name: &str) -> CapturedScope<K, D> {
         CapturedScope {
@@ -81,6 +90,20 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     }
 
     /// Keeps at most `graphs` graphs, 64 by default. The least recently used one is dropped for a new one.
+    ///
+    /// ```
+    /// use gpucache::{graph::CapturedScope, prelude::*};
+    ///
+    /// let host = Host::new_stream()?;
+    /// let mut bounded = CapturedScope::new(&host, "bounded").max_graphs(2);
+    /// for len in [100, 200, 300] {
+    ///     for _ in 0..10 {
+    ///         let _ones = bounded.run(len, (), |()| Array::full(&host, len, 1u8))?;
+    ///     }
+    /// }
+    /// assert!(bounded.stats().graphs <= 2, "{}", bounded.stats());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     #[must_use]
     pub fn max_graphs(mut self, graphs: usize) -> Self {
         self.kept.most_graphs = graphs;
@@ -88,6 +111,15 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     }
 
     /// Drops the least recently used graphs while the graphs themselves take more than `bytes` bytes of the device.
+    ///
+    /// ```
+    /// use gpucache::{graph::CapturedScope, prelude::*};
+    ///
+    /// let host = Host::new_stream()?;
+    /// let decode = CapturedScope::<usize, _>::new(&host, "decode").max_bytes(64 << 20); // beside the memory of the arrays
+    /// # drop(decode);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.kept.most_bytes = bytes;
@@ -95,6 +127,21 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     }
 
     /// Debug mode: each run with a graph also runs the block directly, and compares all outputs and written inputs. It waits for both.
+    ///
+    /// ```
+    /// use gpucache::{graph::CapturedScope, prelude::*};
+    ///
+    /// let host = Host::new_stream()?;
+    /// let mut steps = CapturedScope::new(&host, "compared").compare(true);
+    /// for number in 0..20 {
+    ///     let array = steps.run((), (), |()| Array::full(&host, 8, number)); // a number of the host, which the graph does not change
+    ///     if let Err(error) = array {
+    ///         assert!(number > 0 && error.to_string().contains("output 0"), "{error}");
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     #[must_use]
     pub fn compare(mut self, compares: bool) -> Self {
         self.compares = compares;
@@ -106,6 +153,24 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     /// # Errors
     /// Errors of `block`; out of memory for the outputs; a failure of the device. In debug mode,
     /// [`is_unavailable`](Error::is_unavailable) if the graph gave another result.
+    ///
+    /// ```
+    /// use gpucache::{graph::CapturedScope, prelude::*};
+    ///
+    /// let host = Host::new_stream()?;
+    /// let mut total = Array::full(&host, 4, 0u64)?;
+    /// let mut sums = CapturedScope::new(&host, "sums");
+    /// for number in 0..10 {
+    ///     let input = Array::full(&host, 4, number)?;
+    ///     let copy = sums.run(4, (&input, &mut total), |(input, total)| {
+    ///         host.launch_kernel((input, total), |(input, total)| total.iter_mut().zip(input).for_each(|(x, y)| *x += y))?;
+    ///         input.try_clone()
+    ///     })?;
+    ///     assert_eq!(copy.to_vec()?, [number; 4]);
+    /// }
+    /// assert_eq!(total.to_vec()?, [45; 4]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn run<I, R, E>(
         &mut self,
         key: K,
@@ -129,6 +194,22 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     /// # Safety
     /// All memory that the block uses, and that it neither allocates in a scope nor gets as an input, stays allocated and at its place
     /// until the key is removed or this value is dropped. Work on other streams that uses this memory is ordered by the caller.
+    ///
+    /// ```
+    /// use gpucache::{graph::CapturedScope, prelude::*};
+    ///
+    /// let host = Host::new_stream()?;
+    /// let mut counter = Array::full(&host, 1, 0u32)?;
+    /// let mut counts = CapturedScope::new(&host, "counts");
+    /// for _ in 0..10 {
+    ///     // SAFETY: the block uses `counter` alone, which lives longer than the captured scope and does not move.
+    ///     unsafe {
+    ///         counts.run_unchecked((), (), |()| host.launch_kernel(&mut counter, |counter| counter[0] += 1))?;
+    ///     }
+    /// }
+    /// assert_eq!(counter.to_vec()?, [10]);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub unsafe fn run_unchecked<I, R, E>(
         &mut self,
         key: K,
@@ -207,16 +288,49 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     }
 
     /// Drops the graph of `key`, and all that is known of the key. Returns whether the key was known.
+    ///
+    /// ```
+    /// use gpucache::{graph::CapturedScope, prelude::*};
+    ///
+    /// let host = Host::new_stream()?;
+    /// let mut ones = CapturedScope::new(&host, "ones");
+    /// let _ones = ones.run(8, (), |()| Array::full(&host, 8, 1u8))?;
+    /// assert!(ones.remove(&8) && !ones.remove(&8));
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn remove(&mut self, key: &K) -> bool {
         self.kept.remove(key)
     }
 
     /// Drops all graphs.
+    ///
+    /// ```
+    /// use gpucache::{graph::CapturedScope, prelude::*};
+    ///
+    /// let host = Host::new_stream()?;
+    /// let mut ones = CapturedScope::new(&host, "ones");
+    /// for _ in 0..10 {
+    ///     let _ones = ones.run((), (), |()| Array::full(&host, 8, 1u8))?;
+    /// }
+    /// ones.clear();
+    /// assert_eq!(ones.stats().graphs, 0);
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn clear(&mut self) {
         self.kept.clear();
     }
 
     /// What the captured scope did so far, and what it holds.
+    ///
+    /// ```
+    /// use gpucache::{graph::CapturedScope, prelude::*};
+    ///
+    /// let host = Host::new_stream()?;
+    /// let mut ones = CapturedScope::new(&host, "ones");
+    /// let _ones = ones.run((), (), |()| Array::full(&host, 8, 1u8))?;
+    /// assert_eq!((ones.stats().direct, ones.stats().launches), (1, 0)); // the scope has just begun to learn
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
     pub fn stats(&self) -> GraphStats {
         GraphStats { graphs: self.kept.graphs(), executable_bytes: self.kept.bytes(), ..self.stats.clone() }
     }

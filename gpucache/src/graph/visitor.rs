@@ -16,6 +16,21 @@ use gpucache_engine::{Error, Result};
 ///
 /// Invariant: the arrays are borrowed for `'v`, during which the inputs are. So they stay at their addresses until the run touches the
 /// inputs again, also if `visit` is code of the program.
+///
+/// ```
+/// use gpucache::graph::{Inputs, Visitor};
+/// use gpucache::prelude::*;
+///
+/// struct Search {
+///     table: Array<u32, Host>,
+///     found: Array<u32, Host>,
+/// }
+///
+/// fn show<'a>(search: &'a mut Search, visitor: &mut Visitor<'a, Host>) {
+///     visitor.read(&search.table); // the block reads it
+///     visitor.write(&mut search.found); // the block writes it
+/// }
+/// ```
 pub struct Visitor<'v, D> {
     stream: &'v Stream,
     act: Act<'v>,
@@ -129,6 +144,14 @@ impl<'v, D: Device> Visitor<'v, D> {
     }
 
     /// Shows an array that the block reads.
+    ///
+    /// ```
+    /// use gpucache::{graph::Visitor, prelude::*};
+    ///
+    /// fn show<'a>(weights: &'a [Array<f32, Host>], visitor: &mut Visitor<'a, Host>) {
+    ///     weights.iter().for_each(|array| visitor.read(array));
+    /// }
+    /// ```
     #[inline]
     pub fn read<T: Element>(&mut self, array: &'v Array<T, D>) {
         if let Act::Order(seen) = &mut self.act {
@@ -139,6 +162,14 @@ impl<'v, D: Device> Visitor<'v, D> {
     }
 
     /// Shows an array that the block writes.
+    ///
+    /// ```
+    /// use gpucache::{graph::Visitor, prelude::*};
+    ///
+    /// fn show<'a>(moments: &'a mut [Array<f32, Host>], visitor: &mut Visitor<'a, Host>) {
+    ///     moments.iter_mut().for_each(|array| visitor.write(array));
+    /// }
+    /// ```
     #[inline]
     pub fn write<T: Element>(&mut self, array: &'v mut Array<T, D>) {
         let done = match &mut self.act {

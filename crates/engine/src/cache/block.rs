@@ -173,7 +173,7 @@ impl Block {
 
     /// Whether other streams may use the block, as far as they announced it.
     pub fn is_used_elsewhere(&self) -> bool {
-        self.0.needs_care()
+        self.0.needs_care() && self.0.has_uses()
     }
 
     /// Makes the block's own stream wait for the uses that other streams announced or that the view knows.

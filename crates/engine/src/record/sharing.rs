@@ -88,6 +88,11 @@ impl Record {
         lock(uses)
     }
 
+    /// Whether other streams may use the memory, or the front end's object knows of uses. A record that is only watched has none.
+    pub(crate) fn has_uses(&self) -> bool {
+        self.view.get().is_some() || self.uses.get().is_some_and(|uses| lock(uses).users().next().is_some())
+    }
+
     /// The streams that may still use the memory, as far as uses were announced.
     pub(crate) fn users(&mut self) -> impl Iterator<Item = &Stream> {
         self.known_uses().into_iter().flat_map(|uses| uses.users())
