@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use super::slots::Slots;
 use super::visitor::Operand;
 use gpucache_engine::cache::Place;
-use gpucache_engine::device::Graph;
+use gpucache_engine::device::LaunchableGraph;
 
 /// The most graphs, unless the program says otherwise. Keys without end, such as lengths of sequences, must not take all memory. Servers use
 /// 30 to 70 batch sizes. An executable of some dozen kernels takes about 150 KiB, so 64 of them take about 10 MiB.
@@ -50,7 +50,7 @@ pub(super) struct Tries {
 
 /// A graph with all that it depends on.
 pub(super) struct Launchable {
-    pub(super) graph: Graph,
+    pub(super) graph: LaunchableGraph,
     pub(super) slots: Slots,
     /// The memory of the scope's plans, and the scope's cache on the thread that captured.
     pub(super) place: Option<Place>,

@@ -43,7 +43,7 @@ pub use cuda::nvtx::NvtxRange;
 pub use cuda::{EventHandle, EventRef, GpuStream, Peer};
 pub use event::Event;
 pub(crate) use graph::is_one_queue;
-pub use graph::{Capture, Captured, Graph, Word};
+pub use graph::{Capture, Captured, LaunchableGraph, Word};
 pub use host::HostStream;
 pub use mark::Mark;
 pub use memory::Memory;

@@ -51,7 +51,7 @@ impl Host {
                     let launched = context.downcast_ref::<Launched>().cloned().unwrap_or_default();
                     let elements = A::at(&lengths, &mut addresses.iter().copied());
                     let again = again.clone();
-                    // The launch of the graph gives the work these elements at its turn, as `Graph::launch` requires of its caller.
+                    // The launch of the graph gives the work these elements at its turn, as `LaunchableGraph::launch` requires of its caller.
                     stream.0.push(move || launched.settle(|| again(A::slices(elements))));
                     Ok(())
                 };

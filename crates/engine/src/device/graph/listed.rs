@@ -54,7 +54,7 @@ impl ListedWork {
     /// Runs the operations on `stream`.
     ///
     /// # Safety
-    /// As for [`Graph::launch`](super::Graph::launch).
+    /// As for [`LaunchableGraph::launch`](super::LaunchableGraph::launch).
     pub(super) unsafe fn launch(&self, stream: &Stream, context: &dyn Any) -> Result<()> {
         self.operations.iter().try_for_each(|operation| {
             // SAFETY: the caller promises the memory at each address, for as many bytes as the listed operation had. A copy has two blocks

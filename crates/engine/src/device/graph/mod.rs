@@ -1,7 +1,7 @@
 //! Captured work of a stream that is launched as a whole, for scopes whose iterations are captured.
 //!
 //! [`Capture::begin`] begins to capture a stream, and [`Capture::end`] returns the captured work. The caller looks at its addresses
-//! ([`Captured::words`]) and decides. [`Captured::into_graph`] makes a [`Graph`] of it, which is launched any number of times. Its
+//! ([`Captured::words`]) and decides. [`Captured::into_graph`] makes a [`LaunchableGraph`] of it, which is launched any number of times. Its
 //! addresses can be replaced before a launch.
 //!
 //! On CUDA the driver captures: nothing runs before the first launch (`cuda/graph`). For any other device this crate lists the operations
@@ -138,12 +138,12 @@ impl Captured {
     ///
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if the device or a limit has no memory for it; a failure of the driver.
-    pub fn into_graph(self, previous: Option<Graph>) -> Result<Graph> {
+    pub fn into_graph(self, previous: Option<LaunchableGraph>) -> Result<LaunchableGraph> {
         let Captured { stream, work } = self;
         let work = match work {
             #[cfg(feature = "cuda")]
             CapturedWork::Driver(graph) => {
-                let previous = previous.and_then(Graph::into_executable);
+                let previous = previous.and_then(LaunchableGraph::into_executable);
                 Work::Driver(Executable::of(graph, &stream, previous)?)
             }
             CapturedWork::Listed(work) => {
@@ -151,12 +151,12 @@ impl Captured {
                 Work::Listed(work)
             }
         };
-        Ok(Graph { stream, work })
+        Ok(LaunchableGraph { stream, work })
     }
 }
 
 /// Work that can be launched any number of times.
-pub struct Graph {
+pub struct LaunchableGraph {
     stream: Stream,
     work: Work,
 }
@@ -167,7 +167,7 @@ enum Work {
     Listed(ListedWork),
 }
 
-impl Graph {
+impl LaunchableGraph {
     /// Replaces words, by their places in [`Captured::words`], for all later launches.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ pub struct KernelCall {
     /// The address of each array, and whether the function writes it.
     pub arrays: Vec<(u64, bool)>,
     /// Puts the function on its stream, with these addresses in place of those of `arrays`. The second argument is the one of
-    /// [`Graph::launch`](crate::device::Graph::launch).
+    /// [`LaunchableGraph::launch`](crate::device::LaunchableGraph::launch).
     pub run: RunKernel,
 }
 
