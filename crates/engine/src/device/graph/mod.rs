@@ -68,6 +68,11 @@ impl Capture {
         matches!(self.by, By::Listing(_))
     }
 
+    /// Whether the block asked for an array that the plan of the captured scope does not have.
+    pub fn has_refused(&self) -> bool {
+        self.stream.has_refused()
+    }
+
     /// Ends the capture.
     ///
     /// # Errors

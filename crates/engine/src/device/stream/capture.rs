@@ -84,7 +84,7 @@ impl Stream {
                 "end that capture first, or capture another stream",
             ));
         }
-        notice.capture = Some(by);
+        (notice.capture, notice.has_refused) = (Some(by), false);
         self.tell(&notice);
         Ok(())
     }
@@ -164,6 +164,7 @@ impl Stream {
     pub(crate) fn refuse_in_capture(&self) -> Result<()> {
         #[cfg(feature = "cuda")]
         if matches!(self.capture(), Some(CaptureBy::Driver(_))) {
+            self.notice().has_refused = true;
             return Err(Error::unavailable(
                 "an array beside the plan of a captured scope",
                 "a graph has addresses for planned arrays only",
@@ -171,6 +172,11 @@ impl Stream {
             ));
         }
         Ok(())
+    }
+
+    /// Whether the capture refused an array.
+    pub(in crate::device) fn has_refused(&self) -> bool {
+        self.notice().has_refused
     }
 
     /// Adds an operation to the list of a capture. `make` is called only if there is one.
