@@ -214,3 +214,21 @@ fn keys_without_end() {
     let stats = scope.stats();
     assert!(stats.graphs <= 256, "{stats}");
 }
+
+/// A block that now needs more arrays than the plan has.
+#[test]
+fn a_refusal_says_why() {
+    let Some(gpu) = Gpu::get() else { return };
+    let stream = gpu.new_stream();
+    let mut scope = CapturedScope::new(&stream, "cuda attack: refusal");
+    let input = Array::full(&stream, LEN, 1u32).unwrap();
+    for number in 0..8 {
+        let output = scope.run((), &input, |input| {
+            let _more = (number >= 3).then(|| stream.zeros::<u32>(10 * LEN + number)).transpose()?;
+            sum(input, 1)
+        });
+        assert_eq!(output.unwrap().to_vec().unwrap(), [2; LEN]);
+    }
+    let why = scope.stats().last_refusal.unwrap();
+    assert!(why.contains("the scope's plan did not serve all arrays"), "{why}");
+}

@@ -121,6 +121,7 @@ impl<D: Device> Run<'_, D> {
                 return Recorded { failed: Some(failure), ..Recorded::nothing(failed_block()) };
             }
             // Without effect on the device. The block runs again directly, and returns the error if it is its own.
+            Err(_) if capture.has_refused() => return Recorded::nothing(unplanned()),
             Err(_) => return Recorded::nothing(failed_block()),
         };
         let is_like = results.like() == *like;
@@ -167,7 +168,11 @@ impl<D: Device> Run<'_, D> {
 }
 
 fn failed_block() -> Error {
-    Error::unavailable("a graph", "the block returned an error in the capture", "nothing: the block runs directly")
+    Error::unavailable(
+        "a graph",
+        "the block returned an error in the capture",
+        "leave out of the block what a capture does not allow, such as waits and copies to the host",
+    )
 }
 
 fn changed_shapes() -> Error {

@@ -14,8 +14,8 @@ use gpucache_engine::device::LaunchableGraph;
 /// 30 to 70 batch sizes. An executable of some dozen kernels takes about 150 KiB, so 64 of them take about 10 MiB.
 const MOST_GRAPHS: usize = 64;
 
-/// So many keys without a graph are remembered for each graph, and for none. Such a key takes some hundred bytes of the host.
-const KEYS_FOR_A_GRAPH: usize = 16;
+/// So many keys without a graph are remembered. Such a key takes some hundred bytes of the host, and a server may use many in turn.
+const KEYS: usize = 1 << 12;
 
 /// What is known of each key.
 pub(super) struct Kept<K> {
@@ -129,7 +129,7 @@ impl<K: Hash + Eq + Clone> Kept<K> {
 
     /// Forgets keys without a graph that were not used lately, if there are too many.
     fn forget_old_keys(&mut self) {
-        if self.keys.len() <= KEYS_FOR_A_GRAPH || self.keys.len() <= KEYS_FOR_A_GRAPH * (1 + self.graphs()) {
+        if self.keys.len() <= KEYS || self.keys.len() <= KEYS + self.graphs() {
             return;
         }
         let mut used: Vec<u64> = self.keys.values().map(|known| known.used).collect();

@@ -171,7 +171,7 @@ impl Owner {
     pub(super) fn release_plans(&self, need: u64, is_short: bool) {
         let is_entered = self.is_entered();
         let effects = self.with(|local, shared| {
-            let is_kept = !is_short && local.planner.keeps_for_graphs(need);
+            let is_kept = !is_short && !is_entered && local.planner.keeps_for_graphs(need);
             if is_kept {
                 return local.planner.take_effects();
             }

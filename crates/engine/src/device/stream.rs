@@ -71,6 +71,8 @@ struct Notice {
     capture: Option<CaptureBy>,
     /// Values that are dropped once the capture has ended.
     kept: Kept,
+    /// Whether an array was refused because the plan of the captured scope does not have it.
+    has_refused: bool,
 }
 
 /// The id of the next stream. Ids count up, so no id is used twice.

@@ -17,6 +17,8 @@ pub(super) struct Arena {
     pub(super) stream: Stream,
     pub(super) bytes: u64,
     positions: u64,
+    /// How many graphs were launched in it.
+    pub(super) launches: u32,
 }
 
 /// Arrays that were alive in an arena when it was given up, and are still in use.
@@ -58,7 +60,7 @@ impl Planner {
         hot.records.join(arena);
         let pieces = block.map(Piece::of).into_iter().collect();
         shared.lease.begin(Leased { pieces, stream: stream.clone(), bytes });
-        self.arena = Some(Arena { stream, bytes, positions });
+        self.arena = Some(Arena { stream, bytes, positions, launches: 0 });
         shared.counters.installed(bytes, positions, taken);
         self.refused = None;
         self.footprint.has_planned = true;

@@ -5,8 +5,11 @@ use crate::device::{Stream, is_one_queue};
 use crate::home::{Counter, Shared};
 use crate::record::ArenaId;
 
-/// A request of less than this share of the arena leaves the arena to its graphs. Outputs are mostly smaller.
-const WORTH_A_CAPTURE: u64 = 8;
+/// After so many launches the sizes of the scope have mostly settled, and its arena stays. Before, keys come whose arena is larger, and
+/// the memory of the outgrown one is better used at once: 16 batch sizes then reserve 1.05 times the memory of the largest, not 1.08.
+const SETTLED: u32 = 2;
+/// A request of less than this share of the arena leaves it to its graphs in any case.
+const SMALL: u64 = 8;
 
 /// The progress of an entry, to compare with a later one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,19 +60,21 @@ impl Planner {
     /// there is no graph without an arena.
     pub(crate) fn record_for_graph(&mut self) {
         self.learning.curiosity.record_next();
-        self.is_captured = true;
+        (self.is_captured, self.learning.learner.is_for_graphs) = (true, true);
     }
 
-    /// Whether the arena stays although a request of `need` bytes makes the range grow: if graphs use it, and the request is small. Graphs
-    /// would have to be captured again. Another scope's plan asks with 0, and takes an arena of its own.
+    /// Whether the arena stays although a request of `need` bytes makes the range grow, because graphs use it. They would have to be
+    /// captured again, and the request is often that of an output, which they need beside the arena. Another scope's plan asks with 0,
+    /// and takes the arena for one of its own.
     pub(crate) fn keeps_for_graphs(&self, need: u64) -> bool {
-        let bytes = self.arena.as_ref().map_or(0, |arena| arena.bytes);
-        self.is_captured && need > 0 && need < bytes / WORTH_A_CAPTURE
+        let Some(arena) = self.arena.as_ref().filter(|_| self.is_captured && need > 0) else { return false };
+        arena.launches >= SETTLED || need < arena.bytes / SMALL
     }
 
     /// Notes that the entry launches a graph, and so allocates nothing. It teaches nothing.
     pub(crate) fn skip(&mut self) {
         self.entry.is_skipped = true;
+        self.arena.iter_mut().for_each(|arena| arena.launches = arena.launches.saturating_add(1));
         self.learning.learner.is_recording = false;
         self.learning.is_recording = false;
         self.learning.learner.forget_entry();

@@ -98,9 +98,9 @@ impl Planner {
     /// the stores before it waits for them.
     #[inline(always)]
     fn end_eventfully(&mut self, shared: &Shared, course: Course) {
-        // An entry that launched a graph allocated nothing on purpose.
+        // An entry that launched a graph allocated nothing on purpose. What earlier entries needed more may go.
         if self.entry.is_skipped {
-            return;
+            return self.look_at_range(true);
         }
         self.note_entry(shared, course);
         if self.learning.learner.recorded().is_some() || course.is_telling() {

@@ -31,11 +31,15 @@ pub(super) struct Learner {
     /// The number of the current entry.
     entry: u64,
     pauses: Backoff,
+    /// Whether graphs use the plans. Each of their keys may have an order of its own.
+    pub(super) is_for_graphs: bool,
 }
 
 /// The number of orders that may alternate and are still recognised, for example those of training, evaluation and a step that
 /// logs. Each recorded entry is compared with this many.
 const ORDERS: usize = 3;
+/// The same number if graphs use the plans: a server has about as many kinds of work.
+const ORDERS_OF_GRAPHS: usize = 16;
 /// Entries without a common order are compared for a common part once in so many recordings: this entry and all that are kept. With
 /// fewer, allocations would look regular that came again by chance.
 const PARTIAL: u64 = ORDERS as u64 + 1;
@@ -75,7 +79,7 @@ impl Learner {
         let next = self.log.len();
         let (one, other) = (self.log.part(next - 2 * length, length), self.log.part_after(next - length, length));
         self.growth.observe(&one);
-        if self.candidates.len() == ORDERS {
+        if self.candidates.len() >= self.orders() {
             self.candidates.pop_front();
         }
         self.candidates.push_back(one);
@@ -143,16 +147,21 @@ impl Learner {
 
     /// The envelope of what the last entries have in common.
     fn regular_part(&mut self, scratch: &mut Scratch) -> Option<Envelope> {
-        let logs: Vec<&Log> = self.candidates.iter().chain([&self.log]).collect();
+        let latest = self.candidates.len().saturating_sub(ORDERS);
+        let logs: Vec<&Log> = self.candidates.iter().skip(latest).chain([&self.log]).collect();
         let envelope = Envelope::of_regular_part(&logs, scratch)?;
         self.candidates.clear();
         self.in_vain = 0;
         Some(envelope)
     }
 
+    fn orders(&self) -> usize {
+        if self.is_for_graphs { ORDERS_OF_GRAPHS } else { ORDERS }
+    }
+
     /// Keeps the log for later entries, in place of the oldest log.
     fn keep(&mut self) {
-        let full = self.candidates.len() == ORDERS;
+        let full = self.candidates.len() >= self.orders();
         let oldest = if full { self.candidates.pop_front() } else { None };
         self.candidates.push_back(std::mem::replace(&mut self.log, oldest.unwrap_or_default()));
     }

@@ -315,6 +315,7 @@ impl Host {
         work: impl for<'a> FnOnce(A::Slices<'a>) + Send + 'static,
         list: impl FnOnce(&A::Elements),
     ) -> Result<()> {
+        self.stream_handle().check_thread()?;
         self.stream_handle().check()?;
         // SAFETY: only the work that is pushed next gets the elements. It gives its slices up when it ends, because it accepts
         // them for any lifetime. The arrays were borrowed when the work was queued, shared or exclusively. The work

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use self::listed::ListedWork;
 pub use self::word::Word;
+use self::word::uncapturable;
 #[cfg(feature = "cuda")]
 use super::cuda::graph::{DriverCapture, DriverGraph, Executable};
 use super::host::HostMemory;
@@ -41,6 +42,7 @@ impl Capture {
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) if the stream is captured already, or cannot be captured; a failure of the driver.
     pub fn begin(stream: &Stream) -> Result<Capture> {
+        Stream::take_other_work();
         #[cfg(feature = "cuda")]
         if let Some(driver) = DriverCapture::of(stream) {
             stream.begin_capture(CaptureBy::Driver(std::thread::current().id()))?;
@@ -68,6 +70,11 @@ impl Capture {
         matches!(self.by, By::Listing(_))
     }
 
+    /// Whether the block asked for an array that the plan of the captured scope does not have.
+    pub fn has_refused(&self) -> bool {
+        self.stream.has_refused()
+    }
+
     /// Ends the capture.
     ///
     /// # Errors
@@ -78,6 +85,9 @@ impl Capture {
             By::Driver(driver) => CapturedWork::Driver(driver.end()?),
             By::Listing(listing) => CapturedWork::Listed(ListedWork::of(listing.take())?),
         };
+        if Stream::take_other_work() {
+            return Err(uncapturable("the block also puts work on another stream"));
+        }
         Ok(Captured { stream: self.stream.clone(), work })
     }
 }

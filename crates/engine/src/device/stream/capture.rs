@@ -3,6 +3,7 @@
 //! While a stream is captured, its allocations take the paths that look at notices ([`Stream::has_notice`]).
 
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{ThreadId, current};
@@ -74,6 +75,11 @@ impl Listing {
     }
 }
 
+thread_local! {
+    /// Whether this thread put work on a stream that was not captured, while some stream was.
+    static HAS_OTHER_WORK: Cell<bool> = const { Cell::new(false) };
+}
+
 /// How many streams of the process are captured for scopes.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
@@ -94,7 +100,7 @@ impl Stream {
                 "end that capture first, or capture another stream",
             ));
         }
-        notice.capture = Some(by);
+        (notice.capture, notice.has_refused) = (Some(by), false);
         CAPTURES.fetch_add(1, Relaxed);
         self.tell(&notice);
         Ok(())
@@ -131,7 +137,24 @@ impl Stream {
     #[doc(hidden)]
     #[inline]
     pub fn check_thread(&self) -> Result<()> {
-        if self.has_notice() { self.check_capturing_thread() } else { Ok(()) }
+        if self.has_notice() {
+            return self.check_capturing_thread();
+        }
+        self.note_work_elsewhere();
+        Ok(())
+    }
+
+    /// Notes that this thread puts work on the stream. If it captures another stream, the graph would lack this work.
+    #[inline]
+    fn note_work_elsewhere(&self) {
+        if Stream::is_any_in_capture() {
+            HAS_OTHER_WORK.set(true);
+        }
+    }
+
+    /// Whether this thread put work on a stream that was not captured since the last call.
+    pub(in crate::device) fn take_other_work() -> bool {
+        HAS_OTHER_WORK.take()
     }
 
     #[cold]
@@ -177,6 +200,7 @@ impl Stream {
     pub(crate) fn refuse_in_capture(&self) -> Result<()> {
         #[cfg(feature = "cuda")]
         if matches!(self.capture(), Some(CaptureBy::Driver(_))) {
+            self.notice().has_refused = true;
             return Err(Error::unavailable(
                 "an array beside the plan of a captured scope",
                 "a graph has addresses for planned arrays only",
@@ -184,6 +208,11 @@ impl Stream {
             ));
         }
         Ok(())
+    }
+
+    /// Whether the capture refused an array.
+    pub(in crate::device) fn has_refused(&self) -> bool {
+        self.notice().has_refused
     }
 
     /// Adds an operation to the list of a capture. `make` is called only if there is one.
