@@ -238,6 +238,8 @@ impl Stack {
         self.look_at.set(2 * self.caches.borrow().len());
     }
 
+    // Inlined, although captured scopes call it too: a call costs each entry a tenth.
+    #[inline(always)]
     fn push(&self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
         let mut open = self.open.borrow_mut();
         let top = inside.map(|(current, _)| current);
@@ -276,6 +278,7 @@ impl Stack {
 }
 
 impl Open {
+    #[inline(always)]
     fn push(&mut self, inside: Option<Inside>, placement: Option<Placement>) -> usize {
         let cache = inside.map(|(current, _)| current.cache);
         let place = self.entries.push((inside, placement));

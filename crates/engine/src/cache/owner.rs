@@ -98,6 +98,7 @@ impl Cache {
 
     /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes idle blocks
     /// out. Returns the entry's place, for [`leave`](Cache::leave).
+    #[inline(always)]
     pub fn enter(&'static self, terms: Terms, visit: Visit) -> usize {
         self.local.enter(claim_token());
         self.shared.counters.visited(visit);

@@ -39,6 +39,7 @@ pub(super) struct Learning {
 
 impl Learning {
     /// Begins an entry. Records it if there are no plans, or if a deviation from the plans may recur.
+    #[inline(always)]
     pub(super) fn begin(&mut self, has_no_plans: bool) {
         self.learner.begin(has_no_plans || self.curiosity.is_due());
         self.is_recording = self.learner.is_recording;
@@ -287,6 +288,7 @@ impl Planner {
     }
 
     /// Asks for a look at the range: soon after an arena was found, and then ever more rarely.
+    #[inline(always)]
     fn look_at_range(&mut self, goes_by_plan: bool) {
         let is_enough = goes_by_plan && self.arena.is_some();
         if (is_enough || self.trimming.has_spare()) && self.trimming.is_due() {

@@ -52,6 +52,7 @@ const PAUSES: Pace = Pace { first: 4 * TRIES, factor: 2, longest: 1 << 18 };
 
 impl Learner {
     /// Begins an entry. Records it if `is_wanted`, unless recording pauses.
+    #[inline(always)]
     pub(super) fn begin(&mut self, is_wanted: bool) {
         self.entry = self.entry.saturating_add(1);
         self.is_recording = is_wanted && !self.has_stopped();

@@ -62,6 +62,7 @@ impl Stack {
         self.push_again(innermost)
     }
 
+    #[inline(never)]
     fn push_again(&self, scope: Option<Current>) -> usize {
         let again = |current: Current| (current, current.cache.enter(current.terms, Visit::Again));
         self.push(scope.map(again), None)
