@@ -117,6 +117,7 @@ impl Cache {
 
     /// Ends an entry of the scope. The settings of the entries that are still open apply again. Does nothing on a thread that does
     /// not own the cache any more, because the end of the thread has closed it.
+    #[inline(always)]
     pub fn leave(&'static self, entry: usize) {
         let Some(owner) = self.owner() else { return };
         let are_open = owner.with(|local, shared| local.leave(shared, entry));
