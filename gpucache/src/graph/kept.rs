@@ -14,10 +14,10 @@ use gpucache_engine::device::LaunchableGraph;
 /// 30 to 70 batch sizes. An executable of some dozen kernels takes about 150 KiB, so 64 of them take about 10 MiB.
 const MOST_GRAPHS: usize = 64;
 
-/// So many keys without a graph are remembered. Such a key takes some hundred bytes of the host, and a server may use many in turn.
+/// So many keys without a graph are remembered. A key without a graph takes some hundred bytes of the host, and a server may use many in turn.
 const KEYS: usize = 1 << 12;
 
-/// What is known of each key.
+/// The state of each key.
 pub(super) struct Kept<K> {
     keys: HashMap<K, Known>,
     clock: u64,
@@ -108,7 +108,7 @@ impl<K: Hash + Eq + Clone> Kept<K> {
         Kept { keys: HashMap::new(), clock: 0, most_graphs: MOST_GRAPHS, most_bytes: u64::MAX }
     }
 
-    /// What is known of `key`, which is used now.
+    /// The state of `key`, which is used now.
     #[inline]
     pub(super) fn of(&mut self, key: &K) -> &mut Known {
         self.forget_old_keys();
@@ -118,7 +118,7 @@ impl<K: Hash + Eq + Clone> Kept<K> {
         known
     }
 
-    /// What is known of `key`, which is used now, if it has a graph.
+    /// The state of `key`, which is used now, if it has a graph.
     #[inline]
     pub(super) fn with_graph(&mut self, key: &K) -> Option<&mut Known> {
         self.clock += 1;

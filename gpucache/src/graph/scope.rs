@@ -320,7 +320,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         self.kept.clear();
     }
 
-    /// What the captured scope did so far, and what it holds.
+    /// The runs of the captured scope so far, and the graphs that it holds.
     ///
     /// ```
     /// use gpucache::{graph::CapturedScope, prelude::*};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a [`CapturedScope`](super::CapturedScope) did so far, and what it holds.
+/// The runs of a [`CapturedScope`](super::CapturedScope) so far, and the graphs that it holds.
 ///
 /// ```
 /// use gpucache::{graph::CapturedScope, prelude::*};

@@ -1,4 +1,4 @@
-//! What a run does with each of its arrays: it notes the address, and orders the launch of a graph with other uses.
+//! The arrays of a run: a visitor notes their addresses, and orders the launch of a graph with other uses.
 
 use std::any::TypeId;
 use std::marker::PhantomData;
@@ -39,7 +39,7 @@ pub struct Visitor<'v, D> {
     device: PhantomData<D>,
 }
 
-/// What is done with each array.
+/// The treatment of each array.
 pub(super) enum Act<'v> {
     /// Notes the arrays, and orders the next work on the stream with their other uses.
     Order(&'v mut Seen),

@@ -4,11 +4,11 @@
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, DriverError, result, sys};
+use cudarc::driver::{DriverError, result, sys};
 
 use super::DriverGraph;
 use super::calls::{UpdateInfo, answer};
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::sync::{Mutex, lock};
 use crate::device::cuda::errors::failure;
 use crate::device::cuda::memory::CudaMemory;
@@ -125,12 +125,11 @@ impl Executable {
     }
 
     #[inline]
-    pub(in crate::device) fn launch(&self, stream: &Stream) -> Result<()> {
+    pub(in crate::device) fn launch(&self, _kept: &Stream) -> Result<()> {
         let context = &self.graph.context;
-        // SAFETY: the executable is alive. The stream's handle is that of a live stream, since `stream` keeps it alive.
+        // SAFETY: the executable is alive. The stream's handle is that of a live stream, since `_kept` keeps it alive.
         let launched = super::driver::bind(context)
             .and_then(|()| answer(unsafe { (self.graph.calls.launch)(self.handle, self.stream) }));
-        let _ = stream;
         launched.map_err(|error| failure(context, "launching a graph", error))
     }
 
@@ -184,12 +183,5 @@ impl Levels {
         let now = Levels::now(memory);
         let gone = i128::from(self.free) - i128::from(now.free) - (i128::from(now.held) - i128::from(self.held));
         u64::try_from(gone).unwrap_or(0)
-    }
-}
-
-impl DriverGraph {
-    /// The failure of a driver's call on this graph's context.
-    pub(super) fn fail(context: &CudaContext, operation: &'static str, error: DriverError) -> Error {
-        failure(context, operation, error)
     }
 }

@@ -14,6 +14,7 @@ use self::calls::{Calls, answer, calls};
 pub(in crate::device) use self::executable::Executable;
 use self::nodes::{Node, Unusable, Work, read};
 use super::driver;
+use super::errors::failure;
 use super::memory::CudaMemory;
 use crate::base::error::{Error, Result};
 use crate::device::exit::process_exits;
@@ -86,7 +87,7 @@ impl DriverCapture {
         kept?;
         // SAFETY: the graph is alive, and its context is current, since a call was made on the stream.
         graph.nodes = unsafe { read(calls, handle) }.map_err(|unusable| match unusable {
-            Unusable::Driver(error) => DriverGraph::fail(&graph.context, "reading a graph", error),
+            Unusable::Driver(error) => failure(&graph.context, "reading a graph", error),
             Unusable::Contents(what) => uncapturable(what),
         })?;
         Ok(graph)
