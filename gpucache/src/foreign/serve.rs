@@ -6,9 +6,9 @@
 
 use std::any::TypeId;
 
-use super::addresses;
 use super::driver::Driver;
 use super::streams::{self, Unknown};
+use gpucache_engine::cache::addresses;
 use gpucache_engine::cache::{Block, Current, Entry};
 use gpucache_engine::device::Stream;
 use gpucache_engine::device::{Handle, process_exits};

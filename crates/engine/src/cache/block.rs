@@ -6,8 +6,6 @@
 #[cfg(feature = "cuda")]
 use std::any::Any;
 use std::mem::ManuallyDrop;
-#[cfg(feature = "foreign")]
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::owner::Cache;
@@ -55,6 +53,13 @@ impl Block {
         Ok(Some(Block::handed_out(stream, record)))
     }
 
+    /// Memory of no scope on a stream whose memory is reserved.
+    #[cfg(feature = "foreign")]
+    pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Block> {
+        let record = traced::told(stream, request, || supply::reserved(stream, request))?;
+        Ok(Block::handed_out(stream, record))
+    }
+
     /// Makes a block of a record. Reports it to the device if the device watches allocations.
     #[inline(always)]
     fn handed_out(stream: &Stream, record: Box<Record>) -> Block {
@@ -95,22 +100,6 @@ impl Block {
     pub(super) fn into_record(self) -> Box<Record> {
         // SAFETY: `self` moves into a `ManuallyDrop`, so its drop does not run, and nobody else takes the field.
         unsafe { ManuallyDrop::take(&mut ManuallyDrop::new(self).0) }
-    }
-
-    /// Releases the block's ownership to a caller that finds the block again by its address.
-    #[cfg(feature = "foreign")]
-    #[inline]
-    pub fn into_raw(self) -> NonNull<()> {
-        NonNull::from(Box::leak(self.into_record())).cast()
-    }
-
-    /// # Safety
-    /// `record` comes from [`into_raw`](Block::into_raw), and the caller passes it here only once.
-    #[cfg(feature = "foreign")]
-    #[inline]
-    pub unsafe fn from_raw(record: NonNull<()>) -> Block {
-        // SAFETY: by the contract above, `into_raw` leaked this box, and this call is the only one that takes it back.
-        Block::of(unsafe { Box::from_raw(record.cast::<Record>().as_ptr()) })
     }
 
     /// Notes that work already on another stream of the device may use the memory. The caller then drops the block.

@@ -95,7 +95,7 @@ impl Current {
 }
 
 /// The caches that serve a thread.
-struct Serving {
+pub(super) struct Serving {
     current: Cell<Option<Current>>,
     /// The cache of `current`, if it keeps blocks and no trace was on when `current` was set.
     keeping: Cell<Option<&'static Cache>>,
@@ -110,14 +110,35 @@ static UNSCOPED: OnceLock<fn()> = OnceLock::new();
 
 thread_local! {
     // Has no destructor, so it can be read at any time, also while the thread ends.
-    static SERVING: Serving = const {
-        Serving {
-            current: Cell::new(None),
-            keeping: Cell::new(None),
-            outermost: Cell::new(None),
-            planning: Cell::new(None),
-        }
+    static SERVING: Serving = const { Serving::NOWHERE };
+}
+
+impl Serving {
+    /// Of a thread that is in no scope.
+    #[allow(clippy::declare_interior_mutable_const, reason = "each use is a value of its own")]
+    pub(super) const NOWHERE: Serving = Serving {
+        current: Cell::new(None),
+        keeping: Cell::new(None),
+        outermost: Cell::new(None),
+        planning: Cell::new(None),
     };
+}
+
+/// Exchanges what serves this thread and what serves a caller that no thread is at work for.
+#[cfg(feature = "foreign")]
+#[inline(always)]
+pub(super) fn exchange(caller: &mut Serving) {
+    SERVING.with(|serving| {
+        serving.current.swap(&caller.current);
+        serving.keeping.swap(&caller.keeping);
+        serving.outermost.swap(&caller.outermost);
+        serving.planning.swap(&caller.planning);
+        // A trace may have begun since the caller entered its scope.
+        if trace::is_on() {
+            serving.keeping.set(None);
+            serving.planning.set(None);
+        }
+    });
 }
 
 #[cold]

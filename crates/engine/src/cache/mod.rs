@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `current` | the cache that serves this thread now, and the fast paths to it |
 //! | `block`, `access` | memory in use, its drop, and the operations on its bytes |
+//! | `addresses` | blocks by their addresses, for clients that know nothing else |
 //! | `owner` | a cache, and the proof that this thread owns it: hits, supplies, drops |
 //! | `entry` | the beginning and the end of an entry |
 //! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
@@ -33,7 +34,7 @@
 //! | `open` | the settings of a scope's open entries |
 //! | `heard` | the events for subscribers of `tracing` |
 //! | `told` | statistics of a cache, the thread that it serves, and notes for a diagnosis |
-//! | `token` | the number that identifies a thread |
+//! | `token`, `caller` | the number that identifies a thread; a caller that several threads share |
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
 //! | `scope_limit` | how many bytes that limit allows |
@@ -43,9 +44,13 @@ mod current;
 mod registry;
 
 mod access;
+#[cfg(feature = "foreign")]
+pub mod addresses;
 mod allowance;
 mod block;
 mod brief;
+#[cfg(feature = "foreign")]
+mod caller;
 mod captured;
 mod deferred;
 mod entry;
@@ -70,6 +75,8 @@ mod upkeep;
 
 pub use crate::planner::{Place, Progress};
 pub use block::Block;
+#[cfg(feature = "foreign")]
+pub use caller::Caller;
 pub use current::{Current, Entry};
 pub use owner::Cache;
 pub use policy::{Recycle, Terms};

@@ -5,9 +5,13 @@
 //! the reservation keeps them when they are dropped. When the reservation ends, all of this memory is free, as if it had been
 //! dropped at that moment.
 
+#[cfg(feature = "foreign")]
+use super::block::Block;
 use crate::base::error::Result;
 use crate::device::Stream;
 use crate::range::DeviceRange;
+#[cfg(feature = "foreign")]
+use crate::record::Request;
 
 /// Memory that nobody else gets while this value lives.
 pub struct Reservation {
@@ -23,6 +27,27 @@ impl Reservation {
     /// [`is_unavailable`](crate::Error::is_unavailable) if the stream has an open reservation already.
     pub fn begin(stream: &Stream) -> Result<Reservation> {
         Ok(Reservation { stream: stream.reserve()?, home: stream.clone() })
+    }
+
+    /// A reservation on the queue of `stream` that takes only what [`allocate`](Reservation::allocate) asks for.
+    #[cfg(feature = "foreign")]
+    pub fn apart(stream: &Stream) -> Reservation {
+        Reservation { stream: stream.reserved_twin(), home: stream.clone() }
+    }
+
+    /// Reserved memory: what was freed in this reservation, or else more memory of the range.
+    ///
+    /// # Errors
+    /// As for [`Block::allocate`].
+    #[cfg(feature = "foreign")]
+    pub fn allocate(&self, request: &Request<'_>) -> Result<Block> {
+        Block::reserved(&self.stream, request)
+    }
+
+    /// The stream over whose queue the reservation is made.
+    #[cfg(feature = "foreign")]
+    pub fn home(&self) -> &Stream {
+        &self.home
     }
 
     /// Ends the reserving: memory that is reserved by now stays reserved, and no more is added.

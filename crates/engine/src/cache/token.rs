@@ -1,24 +1,38 @@
-//! The number that identifies a thread to the caches that it owns.
+//! The number that identifies a caller to the caches that it owns. A caller is a thread, or what several threads share
+//! ([`Caller`](super::Caller)).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 thread_local! {
-    /// Identifies this thread for its whole life; 0 until it owns a cache for the first time.
+    /// Identifies the caller in whose name this thread works: itself for its whole life, except within [`Caller::run`](super::Caller::run). It is 0 until the
+    /// thread owns a cache for the first time.
     static TOKEN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The calling thread's number, or 0 if it has none yet. No owner has the number 0.
+/// The number of the caller, or 0 if the thread has none yet. No owner has the number 0.
 #[inline(always)]
 pub(super) fn token() -> u64 {
     TOKEN.get()
 }
 
-/// The calling thread's number. Assigns one if the thread has none yet.
+/// The number of the caller. Assigns one if the thread has none yet.
 pub(super) fn claim_token() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
     if TOKEN.get() == 0 {
-        TOKEN.set(NEXT.fetch_add(1, Relaxed));
+        TOKEN.set(new_token());
     }
     TOKEN.get()
+}
+
+/// A number that no caller has had.
+pub(super) fn new_token() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// Replaces the number under which the calling thread works. Returns the one before.
+#[cfg(feature = "foreign")]
+#[inline(always)]
+pub(super) fn replace_token(token: u64) -> u64 {
+    TOKEN.replace(token)
 }

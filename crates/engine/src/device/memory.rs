@@ -188,6 +188,16 @@ impl Memory {
         self.unknown_work.iter().for_each(|work| work.note());
     }
 
+    /// Notes that other code frees memory of this device in the order of one stream, while work on other streams may still use it. From now
+    /// on, memory goes to another stream only once all work of the device that was there when it was freed is done.
+    #[doc(hidden)]
+    pub fn note_unordered(&self) {
+        self.unknown_work.iter().for_each(|work| {
+            work.note();
+            work.note_unordered();
+        });
+    }
+
     /// Takes out the error of the limit in the environment variable. The first stream reports it.
     pub(super) fn take_refusal(&self) -> Option<Error> {
         lock(&self.refusal).take()

@@ -15,6 +15,12 @@ pub(crate) trait UnknownWork: Debug + Send + Sync {
     /// Whether there may be such work. Once true, it stays true. If such work uses an array, this is true before the array is dropped.
     fn is_possible(&self) -> bool;
 
+    /// Notes that memory is freed in the order of one stream while work on other streams, of which this crate is not told, may still use it.
+    fn note_unordered(&self);
+
+    /// Whether memory may be freed so. Once true, it stays true.
+    fn is_unordered(&self) -> bool;
+
     /// Marks the end of all work that the device has got so far from anybody. `None` if the device cannot be asked now, for example while a
     /// graph is captured. No lock is held during the call.
     ///

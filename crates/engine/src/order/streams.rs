@@ -71,6 +71,7 @@ impl Streams {
         let me = self.attend(stream);
         match tag.users() {
             Users::Nobody => Ok(()),
+            _ if !self.may_pass_on(me, tag) => Err(unordered()),
             Users::One(slot, epoch) => self.claim_of(me, slot, epoch),
             Users::Several => {
                 (0..self.slots.len()).try_for_each(|slot| self.claim_of(me, slot, self.slots[slot].freed))
@@ -119,9 +120,21 @@ impl Streams {
     pub(crate) fn may_use(&self, me: Member, tag: Tag) -> bool {
         match tag.users() {
             Users::Nobody => true,
-            Users::One(slot, epoch) => self.is_behind(me, slot, epoch),
+            Users::One(slot, epoch) => self.is_behind(me, slot, epoch) && self.may_pass_on(me, tag),
+            Users::Several if !self.may_pass_on(me, tag) => false,
             Users::Several => (0..self.slots.len()).all(|slot| self.is_behind(me, slot, self.slots[slot].freed)),
         }
+    }
+
+    /// Whether a stream may get memory with this tag, as far as unknown work is concerned. Streams over one queue are one stream here.
+    #[inline]
+    fn may_pass_on(&self, me: Member, tag: Tag) -> bool {
+        let is_own = match tag.users() {
+            Users::Nobody => true,
+            Users::One(slot, _) => slot == me.0 || self.slots[slot].queue == self.slots[me.0].queue,
+            Users::Several => false,
+        };
+        is_own || self.unknown.may_pass_on(tag.freed())
     }
 
     /// Like [`may_use`](Streams::may_use), but asks other streams how far they are. Each is asked at most once until the next call of
@@ -216,7 +229,12 @@ impl Streams {
         self.unknown.look()
     }
 
-    /// Whether it is known that no work uses memory with this tag any more.
+    /// Whether any stream may get memory with this tag.
+    pub(crate) fn is_free_for_all(&self, tag: Tag) -> bool {
+        self.is_idle(tag) && self.unknown.may_pass_on(tag.freed())
+    }
+
+    /// Whether it is known that no work uses memory with this tag any more, except unknown work.
     pub(crate) fn is_idle(&self, tag: Tag) -> bool {
         match tag.users() {
             Users::Nobody => true,
@@ -326,6 +344,14 @@ impl Streams {
         self.slots[place].begin(stream);
         place
     }
+}
+
+fn unordered() -> Error {
+    Error::unavailable(
+        "memory that another stream freed",
+        "work of which this crate is not told may still use it",
+        "wait for the device first",
+    )
 }
 
 fn captured() -> Error {

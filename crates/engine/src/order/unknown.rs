@@ -4,6 +4,9 @@
 //! freed (in its [`Tag`](super::Tag)). Before pages are unmapped, a *mark* is set behind all work that the device has got so far. Once the
 //! mark is reached, no unknown work uses memory that was freed before the mark was set. Reuse of memory without unmapping needs no marks:
 //! the program must order such work with the memory's next user.
+//!
+//! Frameworks do not keep to that rule: they order such work only with the later work of the stream that allocated the memory. Where one of
+//! them frees memory ([`UnknownWork::is_unordered`]), other streams get it only once a mark after its free is reached.
 
 use std::sync::Arc;
 
@@ -64,6 +67,18 @@ impl Unknown {
         if is_possible { self.settled } else { FreeMoment::LAST }
     }
 
+    /// Whether another stream than the one that freed memory at this moment may get it, as far as unknown work is concerned.
+    #[inline]
+    pub(crate) fn may_pass_on(&self, freed: FreeMoment) -> bool {
+        freed <= self.settled || !self.is_unordered()
+    }
+
+    /// Whether memory may be freed while unknown work still uses it.
+    #[inline]
+    pub(crate) fn is_unordered(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.is_unordered())
+    }
+
     /// Queries which marks are reached, and waits for none.
     ///
     /// # Errors
@@ -120,6 +135,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Device {
         is_possible: AtomicBool,
+        is_unordered: AtomicBool,
         is_reached: Arc<AtomicBool>,
         fails: Arc<AtomicBool>,
     }
@@ -131,6 +147,14 @@ mod tests {
 
         fn is_possible(&self) -> bool {
             self.is_possible.load(SeqCst)
+        }
+
+        fn note_unordered(&self) {
+            self.is_unordered.store(true, SeqCst);
+        }
+
+        fn is_unordered(&self) -> bool {
+            self.is_unordered.load(SeqCst)
         }
 
         fn mark(&self) -> Result<Option<IsDone>> {
@@ -166,6 +190,19 @@ mod tests {
         assert!(matches!(unknown.due(before), Ok(Due::Nothing)));
         assert!(before <= unknown.settled() && unknown.settled() < after);
         assert!(matches!(unknown.due(after), Ok(Due::Mark(..))), "freed behind the mark");
+    }
+
+    #[test]
+    fn unordered_memory_is_passed_on_behind_a_mark() {
+        let (device, mut unknown) = device();
+        let moment = unknown.now();
+        assert!(unknown.may_pass_on(moment), "all frees are ordered");
+        device.note_unordered();
+        assert!(!unknown.may_pass_on(moment) && unknown.may_pass_on(FreeMoment::FIRST));
+        mark(&mut unknown, moment);
+        device.is_reached.store(true, SeqCst);
+        unknown.look().unwrap();
+        assert!(unknown.may_pass_on(moment) && !unknown.may_pass_on(unknown.now()));
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Ordered {
         let Ordered { range, streams, .. } = self;
         streams.look(false)?;
         if streams.are_several() {
-            range.fit.merge_idle(|tag| streams.is_idle(tag));
+            range.fit.merge_idle(|tag| streams.is_free_for_all(tag));
         }
         Ok(())
     }

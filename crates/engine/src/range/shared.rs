@@ -83,11 +83,15 @@ impl DeviceRange {
     /// # Errors
     /// As for [`reuse`](DeviceRange::reuse).
     pub(crate) fn reuse_soon(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+        let is_unordered = self.inner().streams.unknown.is_unordered();
+        if is_unordered {
+            self.mark_now()?;
+        }
         let found = poll(SHORT, || {
             let inner = &mut *self.inner();
             inner.look()?;
             let found = inner.reuse(stream, bytes, EVERY_SPAN)?;
-            let may_come = inner.range.is_long_enough(bytes) && inner.streams.may_be_done_soon();
+            let may_come = inner.range.is_long_enough(bytes) && (is_unordered || inner.streams.may_be_done_soon());
             Ok((found.is_some() || !may_come).then_some(found))
         })?;
         if found.is_none() {

@@ -112,6 +112,12 @@ impl DeviceRange {
         Ok(())
     }
 
+    /// Sets a mark behind all present work of the device, if memory was freed since the last mark. It does not wait.
+    pub(super) fn mark_now(&self) -> Result<()> {
+        let moment = self.inner().streams.unknown.now();
+        self.settle_now(moment).map(|_| ())
+    }
+
     /// The next step for unknown work that may use memory freed up to `moment`. If a mark is due, this sets it, so it never returns
     /// [`Due::Mark`].
     fn settle_now(&self, moment: FreeMoment) -> Result<Due> {

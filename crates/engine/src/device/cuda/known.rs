@@ -43,6 +43,8 @@ pub(super) struct Known {
     has_deaf: AtomicBool,
     /// Whether other code got an address and did not say on which stream it uses it.
     has_unknown_work: AtomicBool,
+    /// Whether other code frees memory while work on other streams, of which it does not tell, may still use it.
+    is_unordered: AtomicBool,
 }
 
 impl RawStream {
@@ -128,6 +130,15 @@ impl Known {
     #[inline]
     pub(super) fn has_unknown_work(&self) -> bool {
         self.has_unknown_work.load(Relaxed)
+    }
+
+    pub(super) fn note_unordered(&self) {
+        self.is_unordered.store(true, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn is_unordered(&self) -> bool {
+        self.is_unordered.load(Relaxed)
     }
 
     pub(super) fn has_deaf(&self) -> bool {

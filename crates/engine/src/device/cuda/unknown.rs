@@ -16,6 +16,7 @@ use super::known::Known;
 use crate::base::error::Result;
 use crate::base::sync::Mutex;
 use crate::device::event::Event;
+use crate::device::stream::Stream;
 use crate::device::unknown::{IsDone, UnknownWork};
 
 /// The work of all contexts of a GPU in which this process has handles of streams.
@@ -51,10 +52,18 @@ impl UnknownWork for AnyWork {
         self.known.has_unknown_work()
     }
 
+    fn note_unordered(&self) {
+        self.known.note_unordered();
+    }
+
+    fn is_unordered(&self) -> bool {
+        self.known.is_unordered()
+    }
+
     fn mark(&self) -> Result<Option<IsDone>> {
         let streams = self.known.all();
         // A mark would end the capture of a stream.
-        if streams.iter().any(|stream| !stream.is_surely_uncaptured()) {
+        if Stream::is_any_in_capture() || streams.iter().any(|stream| !stream.is_surely_uncaptured()) {
             return Ok(None);
         }
         let marks: Result<Vec<IsDone>, DriverError> = self.contexts(&streams).iter().map(mark).collect();

@@ -80,14 +80,26 @@ thread_local! {
     static HAS_OTHER_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How many streams of the process are captured for scopes.
+/// How many streams of the process are captured, as far as is known.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
 impl Stream {
-    /// Whether any stream is captured for a scope. A thread that captures sees its own capture here.
+    /// Whether any stream is captured, as far as is known. A thread that captures sees its own capture here.
     #[inline]
     pub(crate) fn is_any_in_capture() -> bool {
         CAPTURES.load(Relaxed) > 0
+    }
+
+    /// Notes that other code captures some stream until [`end_other_capture`](Stream::end_other_capture). This crate may not know that stream.
+    #[doc(hidden)]
+    pub fn begin_other_capture() {
+        CAPTURES.fetch_add(1, Relaxed);
+    }
+
+    /// Undoes one [`begin_other_capture`](Stream::begin_other_capture).
+    #[doc(hidden)]
+    pub fn end_other_capture() {
+        CAPTURES.fetch_sub(1, Relaxed);
     }
 
     /// Begins to note that the stream is captured.

@@ -31,16 +31,24 @@ impl Stream {
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) if there is a reservation already.
     pub(crate) fn reserve(&self) -> Result<Stream> {
-        let inner = &*self.0;
         let mut notice = self.notice();
-        if notice.reservation.is_some() || notice.capture.is_some() || inner.reserved.is_some() {
+        if notice.reservation.is_some() || notice.capture.is_some() || self.is_reserved() {
             return Err(Error::unavailable(
                 "a capture of the stream",
                 "the stream is captured already",
                 "end that capture first, or capture another stream",
             ));
         }
-        let new = Stream(Arc::new(StreamState {
+        let new = self.reserved_twin();
+        notice.reservation = Some(new.clone());
+        self.tell(&notice);
+        Ok(new)
+    }
+
+    /// Another stream over the same queue. Nobody else gets its memory until its reservation ends.
+    pub(crate) fn reserved_twin(&self) -> Stream {
+        let inner = &*self.0;
+        Stream(Arc::new(StreamState {
             id: NEXT_STREAM.fetch_add(1, Relaxed),
             queue: inner.id,
             memory: inner.memory.clone(),
@@ -56,10 +64,7 @@ impl Stream {
             reserved: Some(Reserved { home: self.clone(), kept: Mutex::new(Some(Vec::new())) }),
             by_thread: None,
             backend: inner.backend.clone(),
-        }));
-        notice.reservation = Some(new.clone());
-        self.tell(&notice);
-        Ok(new)
+        }))
     }
 
     /// Later allocations are no longer reserved.

@@ -4,13 +4,17 @@
 //! reserved when the first address in it is noted. It takes host memory only for pages that are written: one page for each
 //! 128 KiB of the device in which large blocks begin, so at most 1/32 of the device's memory.
 //!
+//! A front end whose clients know addresses alone keeps its blocks here, and finds a block again when its address is freed.
+//!
 //! Invariant: each entry of the table is a block that was put there, and nobody else has that block.
+#![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
-use gpucache_engine::cache::Block;
+use super::Block;
+use crate::record::Record;
 
 /// The lowest bit of an address that selects the part of the table. A part covers 2^30 bytes of addresses.
 const PART: u32 = 30;
@@ -19,24 +23,24 @@ const ADDRESSES: u32 = 48;
 const PARTS: usize = 1 << (ADDRESSES - PART);
 const PLACES: usize = (1 << PART) / Block::ALIGNMENT as usize;
 
-type Part = [AtomicPtr<()>; PLACES];
+type Part = [AtomicPtr<Record>; PLACES];
 
 static TABLE: [AtomicPtr<Part>; PARTS] = [const { AtomicPtr::new(null_mut()) }; PARTS];
 
 /// Notes a block under its address. Returns the block if its address has no place.
-pub(super) fn put(block: Block) -> Result<u64, Block> {
+pub fn put(block: Block) -> Result<u64, Block> {
     let address = block.address();
     let Some(place) = part_of(address).and_then(made).map(|part| place(part, address)) else {
         return Err(block);
     };
     // The place is empty, because no other live block has the same address.
-    place.store(block.into_raw().as_ptr(), Release);
+    place.store(Box::into_raw(block.into_record()), Release);
     Ok(address)
 }
 
 /// Takes the block that begins at this address out of the table, if there is one.
 #[inline]
-pub(super) fn take(address: u64) -> Option<Block> {
+pub fn take(address: u64) -> Option<Block> {
     if !address.is_multiple_of(Block::ALIGNMENT) {
         return None;
     }
@@ -44,8 +48,34 @@ pub(super) fn take(address: u64) -> Option<Block> {
     // SAFETY: once a part is in the table it lives as long as the process, and it was zeroed before.
     let part: &'static Part = unsafe { part.as_ref() }?;
     let record = NonNull::new(place(part, address).swap(null_mut(), AcqRel))?;
-    // SAFETY: each entry of the table is a block that was put there, and the exchange gave it to this thread alone.
-    Some(unsafe { Block::from_raw(record) })
+    // SAFETY: each entry of the table is the box of a block that was put there, and the exchange gave it to this thread alone.
+    Some(Block::of(unsafe { Box::from_raw(record.as_ptr()) }))
+}
+
+/// Runs `act` on the block that begins at this address, if there is one. A free of the address at the same time would not find it.
+pub fn with<R>(address: u64, act: impl FnOnce(&Block) -> R) -> Option<R> {
+    let block = take(address)?;
+    let answer = act(&block);
+    // Its place is empty, since it was taken from there.
+    let _ = put(block);
+    Some(answer)
+}
+
+/// The address and the bytes of the block in which this address lies, if there is one. It looks at all places before the address, down to
+/// the nearest block.
+pub fn around(address: u64) -> Option<(u64, usize)> {
+    let mut at = address - address % Block::ALIGNMENT;
+    loop {
+        match part_of(at)?.load(Acquire).is_null() {
+            true => at -= at % (1 << PART),
+            false => {
+                if let Some(bytes) = with(at, Block::bytes) {
+                    return (address - at < bytes as u64).then_some((at, bytes));
+                }
+            }
+        }
+        at = at.checked_sub(Block::ALIGNMENT)?;
+    }
 }
 
 #[inline]
@@ -54,7 +84,7 @@ fn part_of(address: u64) -> Option<&'static AtomicPtr<Part>> {
 }
 
 #[inline]
-fn place(part: &'static Part, address: u64) -> &'static AtomicPtr<()> {
+fn place(part: &'static Part, address: u64) -> &'static AtomicPtr<Record> {
     &part[(address % (1 << PART) / Block::ALIGNMENT) as usize]
 }
 
