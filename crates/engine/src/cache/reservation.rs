@@ -32,7 +32,7 @@ impl Reservation {
     /// A reservation on the queue of `stream` that takes only what [`allocate`](Reservation::allocate) asks for.
     #[cfg(feature = "foreign")]
     pub fn apart(stream: &Stream) -> Reservation {
-        Reservation { stream: stream.reserved_twin(), home: stream.clone() }
+        Reservation { stream: stream.reserved_apart(), home: stream.clone() }
     }
 
     /// Reserved memory: what was freed in this reservation, or else more memory of the range.

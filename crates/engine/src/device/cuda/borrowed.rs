@@ -23,8 +23,15 @@ use super::{GpuStream, with_gpu_of};
 use crate::base::sync::{LazyLock, Mutex, OnceLock, lock};
 use crate::device::stream::Stream;
 
-/// A stream, and the id that distinguishes it from a later stream with the same handle.
+/// A stream, and the id that distinguishes it from a later stream with the same handle. There is none for a stream that was first seen while
+/// it was captured, and where the driver reports none.
 type Borrowed = (Stream, Option<u64>);
+
+/// Whether this is the stream with this id. A stream without an id gets it.
+fn is_same(known: &mut Borrowed, id: Option<u64>) -> bool {
+    known.1 = known.1.or(id);
+    known.1 == id
+}
 
 impl Handle {
     /// Whether the handle means the default stream of the current context.
@@ -93,13 +100,26 @@ impl Handle {
         }
         let is_captured = self.is_captured();
         let id = if is_captured { None } else { self.id() };
-        let known = lock(&BORROWED).get(&self.0).filter(|known| is_captured || known.1 == id).cloned();
-        known.or_else(|| if is_captured { None } else { self.take_in(id) })
+        let is_meant = |known: &mut Borrowed| is_captured || is_same(known, id);
+        let known = lock(&BORROWED).get_mut(&self.0).and_then(|known| is_meant(known).then(|| known.clone()));
+        known.or_else(|| if is_captured { None } else { self.take_in(id, self.context()?) })
     }
 
-    fn take_in(self, id: Option<u64>) -> Option<Borrowed> {
-        let context = self.context()?;
-        // SAFETY: the driver says that the stream is of this context. It is alive, since it is passed to the driver now. Later uses of the
+    /// The stream that the handle means, if a graph may be captured on it. `default` is a stream of the same device. If this crate sees the
+    /// handle for the first time, it learns the stream's id later.
+    pub fn stream_in_capture(self, default: &Stream) -> Option<Stream> {
+        if !self.is_captured() {
+            return self.stream().map(|(stream, _)| stream);
+        }
+        if let Some((known, _)) = lock(&BORROWED).get(&self.0) {
+            return Some(known.clone());
+        }
+        let context = default.backend::<CudaMemory>()?.queue().stream().context().clone();
+        self.take_in(None, context).map(|(stream, _)| stream)
+    }
+
+    fn take_in(self, id: Option<u64>, context: Arc<CudaContext>) -> Option<Borrowed> {
+        // SAFETY: the driver, or who captures the stream, says that the stream is of this context. It is alive, since it is passed to the driver now. Later uses of the
         // handle go through a lent queue, which is told before the stream ends.
         let stream = unsafe { context.wrap_borrowed_stream(self.raw()) };
         let new = (lent(stream)?, id);
@@ -171,6 +191,11 @@ impl Handle {
         if let Some(memory) = stream.backend::<CudaMemory>() {
             let _ = driver::bind(memory.queue().stream().context()).and_then(|()| result::ctx::synchronize());
         }
+    }
+
+    /// The number of the GPU of a stream; `None` if it is not one of a GPU.
+    pub fn device_of(stream: &Stream) -> Option<usize> {
+        stream.backend::<CudaMemory>().map(|memory| memory.queue().stream().context().ordinal())
     }
 
     /// Bytes that the driver's pool of a stream's device keeps for later allocations.

@@ -39,18 +39,25 @@ impl Stream {
                 "end that capture first, or capture another stream",
             ));
         }
-        let new = self.reserved_twin();
+        let new = self.reserved_twin(self.0.id);
         notice.reservation = Some(new.clone());
         self.tell(&notice);
         Ok(new)
     }
 
-    /// Another stream over the same queue. Nobody else gets its memory until its reservation ends.
-    pub(crate) fn reserved_twin(&self) -> Stream {
+    /// Another stream over the same queue, which nobody's allocations go to. The work that uses its memory may be launched on any other queue,
+    /// so memory counts as one of another queue.
+    #[cfg(feature = "foreign")]
+    pub(crate) fn reserved_apart(&self) -> Stream {
+        self.reserved_twin(NEXT_STREAM.fetch_add(1, Relaxed))
+    }
+
+    /// Another stream over the same queue, which counts as the queue of this number. Nobody else gets its memory until its reservation ends.
+    fn reserved_twin(&self, queue: u64) -> Stream {
         let inner = &*self.0;
         Stream(Arc::new(StreamState {
             id: NEXT_STREAM.fetch_add(1, Relaxed),
-            queue: inner.id,
+            queue,
             memory: inner.memory.clone(),
             watches: inner.watches,
             runs_closures: inner.runs_closures,
