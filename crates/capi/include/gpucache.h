@@ -1,0 +1,180 @@
+/* gpucache for C: memory of a scope as an address, with a stream as a raw handle.
+ *
+ * Each function returns a status: GPUCACHE_OK, or the reason of a failure, for which gpucache_last_error has a message. Functions may be
+ * called from any thread. Compare gpucache_abi_version with GPUCACHE_ABI_VERSION before the first call.
+ *
+ * This file is made from the crate gpucache-capi: do not edit it. */
+
+#ifndef GPUCACHE_H
+#define GPUCACHE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+// The call did what it says.
+#define GPUCACHE_OK 0
+
+// No memory is left on the device, or within a limit.
+#define GPUCACHE_OUT_OF_MEMORY 1
+
+// An argument is no valid one: a null pointer, or a text that is no UTF-8.
+#define GPUCACHE_INVALID_ARGUMENT 2
+
+// Something does not exist or does not work here: a driver, a device, a stream, an allocation at this address, an open entry.
+#define GPUCACHE_UNAVAILABLE 3
+
+// The device reports a failure.
+#define GPUCACHE_DEVICE_FAILURE 4
+
+// The number of this interface. A program that was compiled with another number must not call the other functions.
+#define GPUCACHE_ABI_VERSION 1
+
+// The memory of one device, as [`device_stats`](crate::device_stats) returns it.
+//
+// ```
+// let before = gpucache_capi::device_stats(-1)?; // the host
+// let address = gpucache_capi::allocate(4096, -1, 0)?;
+// assert_eq!(gpucache_capi::device_stats(-1)?.allocated_bytes, before.allocated_bytes + 4096);
+// gpucache_capi::free(address)?;
+// # Ok::<(), gpucache::Error>(())
+// ```
+typedef struct {
+  // Bytes in use.
+  uint64_t allocated_bytes;
+  // The most bytes that were in use at once since the last [`reset_peaks`](crate::reset_peaks).
+  uint64_t peak_allocated_bytes;
+  // Bytes that the process has from the device through gpucache.
+  uint64_t reserved_bytes;
+  // The most bytes that it had since the last [`reset_peaks`](crate::reset_peaks).
+  uint64_t peak_reserved_bytes;
+  // Allocations so far.
+  uint64_t allocations;
+  // Frees so far.
+  uint64_t frees;
+  // Allocations that failed because no memory was left.
+  uint64_t out_of_memory;
+  // How often the device gave memory or got it back.
+  uint64_t device_calls;
+} gpucache_device_use;
+
+// Tells whether a pool serves a stream now.
+typedef bool (*gpucache_pool_filter)(void *stream, void *context);
+
+// Frees the context of a filter.
+typedef void (*gpucache_drop)(void *context);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Gives idle memory of all scopes back to a device. Writes the number of bytes unless `bytes` is null.
+//
+// # Safety
+// `bytes` is null or points to room for a number.
+int32_t gpucache_trim(int32_t device, uint64_t *bytes);
+
+// Limits how many bytes of a device the process reserves: `"20GiB"`, `"80%"`, or `"none"`.
+//
+// # Safety
+// `limit` is null or a text that ends with a zero.
+int32_t gpucache_set_limit(int32_t device, const char *limit);
+
+// Writes the memory of a device to `stats`.
+//
+// # Safety
+// `stats` is null or points to room for the structure.
+int32_t gpucache_device_stats(int32_t device, gpucache_device_use *stats);
+
+// Has the peaks of a device begin anew, at what is in use and reserved now.
+int32_t gpucache_reset_peaks(int32_t device);
+
+// Allocates `bytes` bytes on a device, for use on a stream, and writes their address to `address`. -1 is the host; other numbers are GPUs.
+// `stream` is a handle of the driver, null for the default stream; the host ignores it. The memory comes from the thread's innermost scope.
+// The address is null for no bytes.
+//
+// # Safety
+// `address` is null or points to room for a pointer.
+int32_t gpucache_allocate(size_t bytes, int32_t device, void *stream, void **address);
+
+// Frees memory that `gpucache_allocate` returned, on any thread. Later work of the stream for which it was allocated may use it at once.
+// Null is ignored.
+int32_t gpucache_free(void *address);
+
+// Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
+int32_t gpucache_record_stream(void *address, void *stream);
+
+// Writes the beginning and the length of the allocation in which `address` lies.
+//
+// # Safety
+// `base` and `bytes` are null or point to room for their values.
+int32_t gpucache_base_address(const void *address, void **base, size_t *bytes);
+
+// Lets a pool serve the streams for which `filter` returns true, until `gpucache_pool_end`. The pool is made if there is none with this id.
+// Each call counts as a graph, which ends by `gpucache_pool_release`. `drop`, if it is not null, frees `context` at the end, also if the
+// call fails.
+//
+// # Safety
+// Any thread may call `filter` and `drop` with `context`, several at once `filter`. Neither of them unwinds.
+int32_t gpucache_pool_begin(int32_t device, uint64_t id0, uint64_t id1, gpucache_pool_filter filter, void *context, gpucache_drop drop);
+
+// Ends what `gpucache_pool_begin` began. The pool keeps its memory for the graph.
+int32_t gpucache_pool_end(int32_t device, uint64_t id0, uint64_t id1);
+
+// Notes that a graph of a pool is gone. With the last one, the memory of the pool is free, except what is still in use.
+int32_t gpucache_pool_release(int32_t device, uint64_t id0, uint64_t id1);
+
+// Enters the scope `name` (UTF-8): until `gpucache_leave`, what this thread allocates comes from its cache. Writes the number of the entry.
+//
+// # Safety
+// `name` is null or a text that ends with a zero. `entry` is null or points to room for a number.
+int32_t gpucache_enter(const char *name, uint64_t *entry);
+
+// Leaves all scopes until `gpucache_leave`: what this thread allocates comes straight from the device. Writes the number of the entry.
+//
+// # Safety
+// `entry` is null or points to room for a number.
+int32_t gpucache_enter_uncached(uint64_t *entry);
+
+// Ends an entry that this thread began. Entries may end in any order.
+int32_t gpucache_leave(uint64_t entry);
+
+// Sets whether allocations outside of all scopes come from a scope named `auto` (1, as at first) or straight from the device (0).
+void gpucache_set_auto_scope(bool is_on);
+
+// Sets whether threads of PyTorch that run a backward pass use the scope of the thread that waits for them. They do at first.
+void gpucache_set_backward_helps(bool helps);
+
+// Frees the memory of the scope `name`, or of all scopes if it is null, on all threads. Writes the number of bytes unless `bytes` is null.
+//
+// # Safety
+// `name` is null or a text that ends with a zero. `bytes` is null or points to room for a number.
+int32_t gpucache_invalidate(const char *name, uint64_t *bytes);
+
+// Writes the statistics and the diagnosis of the scope `name` as a text, or the statistics of the process if it is null. The caller frees
+// the text by `gpucache_string_free`.
+//
+// # Safety
+// `name` is null or a text that ends with a zero. `report` is null or points to room for a pointer.
+int32_t gpucache_report(const char *name, char **report);
+
+// Frees a text that `gpucache_report` wrote. Null is ignored.
+//
+// # Safety
+// `text` is null, or comes from `gpucache_report` and was not freed.
+void gpucache_string_free(char *text);
+
+// The number of this interface: 1. It changes if a declaration of the header changes its meaning.
+uint32_t gpucache_abi_version(void);
+
+// The message of the last call of this thread that failed, in UTF-8. It is valid until the next call of this thread that fails. It is empty
+// if none failed, or if the thread is about to end.
+const char *gpucache_last_error(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* GPUCACHE_H */

@@ -1,0 +1,68 @@
+//! Allocate, free, and notes of uses.
+
+use std::ffi::c_void;
+
+use super::status::{status, wrong};
+use crate::{allocate, base_address, free, record_stream};
+
+/// Allocates `bytes` bytes on a device, for use on a stream, and writes their address to `address`. -1 is the host; other numbers are GPUs.
+/// `stream` is a handle of the driver, null for the default stream; the host ignores it. The memory comes from the thread's innermost scope.
+/// The address is null for no bytes.
+///
+/// # Safety
+/// `address` is null or points to room for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpucache_allocate(
+    bytes: usize,
+    device: i32,
+    stream: *mut c_void,
+    address: *mut *mut c_void,
+) -> i32 {
+    if address.is_null() {
+        return wrong("gpucache_allocate: `address` is null: pass room for the result");
+    }
+    status(|| {
+        let found = allocate(bytes, device, stream as usize)?;
+        // SAFETY: by the contract above there is room for a pointer.
+        unsafe { *address = found as *mut c_void };
+        Ok(())
+    })
+}
+
+/// Frees memory that `gpucache_allocate` returned, on any thread. Later work of the stream for which it was allocated may use it at once.
+/// Null is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpucache_free(address: *mut c_void) -> i32 {
+    status(|| free(address as u64))
+}
+
+/// Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpucache_record_stream(address: *mut c_void, stream: *mut c_void) -> i32 {
+    status(|| record_stream(address as u64, stream as usize))
+}
+
+/// Writes the beginning and the length of the allocation in which `address` lies.
+///
+/// # Safety
+/// `base` and `bytes` are null or point to room for their values.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpucache_base_address(
+    address: *const c_void,
+    base: *mut *mut c_void,
+    bytes: *mut usize,
+) -> i32 {
+    let Some((found, length)) = base_address(address as u64) else {
+        return wrong("gpucache_base_address: nothing is allocated at this address");
+    };
+    // SAFETY: by the contract above there is room behind each pointer that is not null.
+    unsafe {
+        if let Some(base) = base.as_mut() {
+            *base = found as *mut c_void;
+        }
+        if let Some(bytes) = bytes.as_mut() {
+            *bytes = length;
+        }
+    }
+    super::GPUCACHE_OK
+}

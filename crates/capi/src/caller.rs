@@ -1,0 +1,227 @@
+//! The caller in whose name a thread works: its scopes and streams, behind a lock.
+//!
+//! Each thread has a caller of its own. A thread that helps another one ([`helpers`]) uses that one's. Invariant: the engine's caller runs
+//! only under the lock, so one thread at a time works in its name.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+
+use gpucache::{Error, Result};
+use gpucache_engine::cache::Caller;
+use gpucache_engine::device::exits_with_thread;
+use parking_lot::Mutex;
+
+use crate::helpers;
+use crate::scopes::Scopes;
+use crate::streams::KnownStreams;
+
+/// A caller that threads can share.
+pub(crate) struct SharedCaller(Mutex<State>);
+
+struct State {
+    caller: Caller,
+    inside: Inside,
+}
+
+/// What a caller has, for a thread that works in its name.
+pub(crate) struct Inside {
+    pub(crate) scopes: Scopes,
+    pub(crate) streams: KnownStreams,
+}
+
+/// For whom a thread works.
+#[derive(Clone, Copy)]
+enum Works {
+    /// Nobody asked yet.
+    Unknown,
+    ForItself(&'static SharedCaller),
+    /// For the caller that runs a backward pass.
+    ForAnother,
+    /// The thread ends, and its caller is gone.
+    ForNobody,
+}
+
+thread_local! {
+    // Has no destructor, so it can be read while the thread ends.
+    static WORKS: Cell<Works> = const { Cell::new(Works::Unknown) };
+    static END: End = const { End };
+}
+
+/// Gives the thread's caller back when the thread ends.
+struct End;
+
+/// Callers of threads that have ended, for the next threads.
+static UNUSED: Mutex<Vec<&'static SharedCaller>> = Mutex::new(Vec::new());
+
+impl SharedCaller {
+    fn leak() -> &'static SharedCaller {
+        let inside = Inside { scopes: Scopes::default(), streams: KnownStreams::default() };
+        Box::leak(Box::new(SharedCaller(Mutex::new(State { caller: Caller::new(), inside }))))
+    }
+
+    /// Runs `act` in the name of this caller.
+    #[inline]
+    pub(crate) fn call<R>(&self, act: impl FnOnce(&mut Inside) -> R) -> R {
+        let State { caller, inside } = &mut *self.0.lock();
+        // SAFETY: `inside.scopes` is the only code of this crate that enters and leaves caches, and it is reached only here. So all of its
+        // entries are made, and ended, in the name of this caller.
+        unsafe { caller.run(|| act(inside)) }
+    }
+}
+
+/// The caller for which this thread works. `None` if the thread ends.
+#[inline]
+pub(crate) fn mine() -> Option<&'static SharedCaller> {
+    match WORKS.get() {
+        Works::ForItself(caller) => Some(caller),
+        Works::ForAnother => helpers::helped().or_else(own),
+        Works::Unknown => begin(),
+        Works::ForNobody => None,
+    }
+}
+
+/// Whether the thread works for itself and not for another one.
+#[inline]
+pub(crate) fn is_own() -> bool {
+    matches!(WORKS.get(), Works::ForItself(_))
+}
+
+#[cold]
+fn begin() -> Option<&'static SharedCaller> {
+    if helpers::is_helper() {
+        WORKS.set(Works::ForAnother);
+        return mine();
+    }
+    let caller = own()?;
+    WORKS.set(Works::ForItself(caller));
+    Some(caller)
+}
+
+/// A caller for this thread alone. A helper that has nobody to help gets one too.
+#[cold]
+fn own() -> Option<&'static SharedCaller> {
+    thread_local! {
+        static OWN: Cell<Option<&'static SharedCaller>> = const { Cell::new(None) };
+    }
+    if let Some(known) = OWN.get() {
+        return Some(known);
+    }
+    END.try_with(|_| ()).ok()?;
+    let caller = UNUSED.lock().pop().unwrap_or_else(SharedCaller::leak);
+    OWN.set(Some(caller));
+    OWNED.set(Some(caller));
+    Some(caller)
+}
+
+thread_local! {
+    /// What the end of the thread gives back.
+    static OWNED: Cell<Option<&'static SharedCaller>> = const { Cell::new(None) };
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        WORKS.set(Works::ForNobody);
+        let Some(caller) = OWNED.take() else { return };
+        if exits_with_thread() {
+            return;
+        }
+        helpers::left(caller);
+        caller.call(|inside| {
+            inside.scopes.close();
+            inside.streams = KnownStreams::default();
+        });
+        UNUSED.lock().push(caller);
+    }
+}
+
+fn ending() -> Error {
+    Error::unavailable("a scope", "the thread is about to end", "enter scopes before the thread's locals are dropped")
+}
+
+/// Enters the scope `name`: until [`leave`], what this thread allocates comes from its cache. Returns the number of the entry.
+///
+/// # Errors
+/// If the thread is about to end.
+///
+/// ```
+/// let entry = gpucache_capi::enter("step")?;
+/// let address = gpucache_capi::allocate(4096, -1, 0)?; // -1 is the host
+/// gpucache_capi::free(address)?;
+/// gpucache_capi::leave(entry)?;
+/// assert_eq!(gpucache::stats("step").unwrap().misses, 1);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn enter(name: &str) -> Result<u64> {
+    open(Some(name))
+}
+
+/// Leaves all scopes until [`leave`]: what this thread allocates comes straight from the device.
+///
+/// # Errors
+/// If the thread is about to end.
+///
+/// ```
+/// let entry = gpucache_capi::enter_uncached()?;
+/// gpucache_capi::leave(entry)?;
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn enter_uncached() -> Result<u64> {
+    open(None)
+}
+
+fn open(name: Option<&str>) -> Result<u64> {
+    let caller = mine().ok_or_else(ending)?;
+    let (entry, is_first) = caller.call(|inside| (inside.scopes.enter(name), inside.scopes.count() == 1));
+    if is_first {
+        helpers::entered(caller);
+    }
+    Ok(entry)
+}
+
+/// Ends an entry that [`enter`] or [`enter_uncached`] began on this thread. Entries may end in any order.
+///
+/// # Errors
+/// If this thread has no open entry of this number.
+///
+/// ```
+/// assert!(gpucache_capi::leave(u64::MAX).is_err()); // nobody began it
+/// ```
+pub fn leave(entry: u64) -> Result<()> {
+    let caller = mine().ok_or_else(ending)?;
+    let (was_open, is_last) = caller.call(|inside| (inside.scopes.leave(entry), inside.scopes.count() == 0));
+    if is_last {
+        helpers::left(caller);
+    }
+    match was_open {
+        true => Ok(()),
+        false => Err(Error::unavailable(
+            "this entry of a scope",
+            "it is not open on this thread",
+            "leave each entry once, on the thread that entered",
+        )),
+    }
+}
+
+/// Frees the memory of a scope on all threads, or of all scopes, as [`gpucache::invalidate`] does. Returns the bytes that it frees.
+///
+/// ```
+/// # let entry = gpucache_capi::enter("frame")?;
+/// gpucache_capi::free(gpucache_capi::allocate(4096, -1, 0)?)?;
+/// # gpucache_capi::leave(entry)?;
+/// assert_eq!(gpucache_capi::invalidate(Some("frame")), 4096);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn invalidate(name: Option<&str>) -> u64 {
+    in_scopes(|| match name {
+        Some(name) => gpucache::invalidate(name).bytes,
+        None => gpucache::invalidate_all().bytes,
+    })
+}
+
+/// Runs `act` in the name of this thread's caller, which then is inside its scopes, so that their idle memory goes back at once.
+pub(crate) fn in_scopes<R>(act: impl FnOnce() -> R) -> R {
+    match mine() {
+        Some(caller) => caller.call(|_| act()),
+        None => act(),
+    }
+}

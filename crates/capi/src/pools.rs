@@ -1,0 +1,173 @@
+//! Memory that captured graphs keep. While a graph is captured, its *pool* serves the streams of the capture. Nobody else gets that memory
+//! until the last graph of the pool is gone.
+//!
+//! A pool has one reservation for each stream. Memory that is freed serves only later allocations of the pool on the same stream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use gpucache::{Error, Result};
+use gpucache_engine::cache::{Block, Reservation};
+use gpucache_engine::device::{Handle, Stream};
+use parking_lot::Mutex;
+
+use crate::serve::request;
+use crate::streams::in_capture;
+
+/// Tells whether a pool serves a stream now. It is code of the framework, which runs while no lock is held.
+pub type Filter = Box<dyn Fn(usize) -> bool + Send + Sync>;
+
+/// The device of a pool, and the framework's name of the pool.
+type Name = (i32, (u64, u64));
+
+#[derive(Default)]
+struct Pool {
+    /// Which streams it serves now; `None` if nothing is captured for it.
+    filter: Option<Arc<Filter>>,
+    /// How many graphs have memory in it.
+    graphs: usize,
+    reservations: Vec<Arc<Reservation>>,
+}
+
+static POOLS: Mutex<Vec<(Name, Pool)>> = Mutex::new(Vec::new());
+
+/// Pools whose graphs are all gone, and whose memory launches may still use.
+static ENDED: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
+
+/// How many pools serve streams now.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether any pool serves streams now.
+#[inline]
+pub(crate) fn is_any_open() -> bool {
+    OPEN.load(Relaxed) > 0
+}
+
+/// Runs `act`. While a graph is captured, the driver then allows calls that a capture on another thread would forbid.
+#[inline]
+pub(crate) fn relaxed<R>(act: impl FnOnce() -> R) -> R {
+    if is_any_open() { Handle::in_relaxed_capture(act) } else { act() }
+}
+
+/// Lets a pool serve the streams for which `filter` holds, until [`pool_end`]. The pool is made if there is none of this name. Each call
+/// counts as a graph, which ends by [`pool_release`].
+///
+/// # Errors
+/// If the pool serves already.
+///
+/// ```
+/// gpucache_capi::pool_begin(-1, (1, 0), Box::new(|_stream| true))?;
+/// let address = gpucache_capi::allocate(4096, -1, 0)?; // of the pool
+/// gpucache_capi::pool_end(-1, (1, 0))?;
+/// gpucache_capi::free(address)?;
+/// gpucache_capi::pool_release(-1, (1, 0))?;
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn pool_begin(device: i32, id: (u64, u64), filter: Filter) -> Result<()> {
+    let mut pools = POOLS.lock();
+    if !pools.iter().any(|(name, _)| *name == (device, id)) {
+        pools.push(((device, id), Pool::default()));
+    }
+    let Some(pool) = find(&mut pools, device, id) else { return Err(unknown(id)) };
+    if pool.filter.is_some() {
+        return Err(Error::unavailable(title(id), "a graph is captured into it already", "end that capture first"));
+    }
+    (pool.filter, pool.graphs) = (Some(Arc::new(filter)), pool.graphs + 1);
+    OPEN.fetch_add(1, Relaxed);
+    Stream::begin_other_capture();
+    Ok(())
+}
+
+/// Ends what [`pool_begin`] began. The pool keeps its memory for the graph.
+///
+/// # Errors
+/// If the pool does not serve.
+///
+/// ```
+/// assert!(gpucache_capi::pool_end(-1, (7, 7)).is_err()); // there is no such pool
+/// ```
+pub fn pool_end(device: i32, id: (u64, u64)) -> Result<()> {
+    let filter = find(&mut POOLS.lock(), device, id).and_then(|pool| pool.filter.take());
+    // Dropped below, while no lock is held: it is code of the framework.
+    let Some(_filter) = filter else { return Err(unknown(id)) };
+    OPEN.fetch_sub(1, Relaxed);
+    Stream::end_other_capture();
+    end_pools();
+    Ok(())
+}
+
+/// Notes that a graph of a pool is gone. With the last one, the memory of the pool is free, except what is still in use.
+///
+/// # Errors
+/// If there is no such pool.
+///
+/// ```
+/// assert!(gpucache_capi::pool_release(-1, (7, 7)).is_err()); // there is no such pool
+/// ```
+pub fn pool_release(device: i32, id: (u64, u64)) -> Result<()> {
+    let mut pools = POOLS.lock();
+    let pool = find(&mut pools, device, id).ok_or_else(|| unknown(id))?;
+    pool.graphs = pool.graphs.saturating_sub(1);
+    if pool.graphs > 0 {
+        return Ok(());
+    }
+    let ended = pools.iter().position(|(name, _)| *name == (device, id)).map(|place| pools.swap_remove(place).1);
+    drop(pools);
+    if ended.as_ref().is_some_and(|pool| pool.filter.is_some()) {
+        OPEN.fetch_sub(1, Relaxed);
+        Stream::end_other_capture();
+    }
+    ENDED.lock().extend(ended);
+    end_pools();
+    Ok(())
+}
+
+/// Frees the memory of pools without graphs. Launches of these graphs may still run on any stream, so this waits for the device. A wait would
+/// end a capture, so while one is made, the pools stay.
+fn end_pools() {
+    if is_any_open() {
+        return;
+    }
+    // The reservations end while no lock is held.
+    let ended = std::mem::take(&mut *ENDED.lock());
+    Handle::keeping_current(|| {
+        let homes = ended.iter().flat_map(|pool| &pool.reservations).map(|reservation| reservation.home());
+        homes.for_each(Handle::wait_for_context_of);
+        drop(ended);
+    });
+}
+
+fn find(pools: &mut [(Name, Pool)], device: i32, id: (u64, u64)) -> Option<&mut Pool> {
+    pools.iter_mut().find(|(name, _)| *name == (device, id)).map(|(_, pool)| pool)
+}
+
+/// A block of the pool that serves this stream now. `None` if no pool does.
+#[cold]
+pub(crate) fn allocate(bytes: usize, device: i32, stream: usize) -> Option<Result<Block>> {
+    let open: Vec<_> = POOLS.lock().iter().filter_map(|(name, pool)| Some((*name, pool.filter.clone()?))).collect();
+    let serves = |(name, filter): &((i32, (u64, u64)), Arc<Filter>)| name.0 == device && filter(stream);
+    let (name, _) = open.iter().find(|open| serves(open))?;
+    let serve = || reservation(*name, stream)?.allocate(&request(&[bytes]));
+    Some(Handle::in_relaxed_capture(|| Handle::keeping_current(serve)))
+}
+
+/// The pool's reservation on a stream.
+fn reservation(name: Name, stream: usize) -> Result<Arc<Reservation>> {
+    let home = in_capture(name.0, stream)?;
+    let mut pools = POOLS.lock();
+    let pool = find(&mut pools, name.0, name.1).ok_or_else(|| unknown(name.1))?;
+    let known = pool.reservations.iter().find(|known| known.home().id() == home.id());
+    Ok(known.cloned().unwrap_or_else(|| {
+        let new = Arc::new(Reservation::apart(&home));
+        pool.reservations.push(new.clone());
+        new
+    }))
+}
+
+fn title(id: (u64, u64)) -> String {
+    format!("the pool ({}, {})", id.0, id.1)
+}
+
+fn unknown(id: (u64, u64)) -> Error {
+    Error::unavailable(title(id), "no graph is captured into it, or it was released", "begin the pool first")
+}

@@ -1,0 +1,140 @@
+//! The scopes that a caller is inside of, the innermost last.
+//!
+//! Invariants: the engine serves the caller from the top of this stack, and each entry here has entered its cache once. All functions run
+//! in the name of the caller.
+#![allow(unsafe_code)]
+
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use gpucache_engine::cache::{Cache, Current, NamedCaches, Terms};
+use gpucache_engine::home::Visit;
+use hashbrown::HashMap;
+
+/// The name of the scope that serves allocations outside of all others.
+const AUTO: &str = "auto";
+
+static IS_AUTO: AtomicBool = AtomicBool::new(true);
+
+/// Sets whether allocations outside of all scopes come from a scope named `auto`, which each thread enters with its first allocation and
+/// leaves when it ends. The engine finds the loops in it, and plans their iterations. This is on at first. A thread that is inside stays
+/// inside.
+///
+/// ```
+/// gpucache_capi::set_auto_scope(true);
+/// ```
+pub fn set_auto_scope(is_on: bool) {
+    IS_AUTO.store(is_on, Relaxed);
+}
+
+/// The open entries of a caller, and its caches by name.
+#[derive(Default)]
+pub(crate) struct Scopes {
+    entries: Vec<OpenEntry>,
+    caches: HashMap<Arc<str>, Known>,
+    /// Whether the outermost entry is the scope `auto`, which nobody leaves.
+    is_auto: bool,
+    /// How many entries were ever made.
+    made: u64,
+    /// With this many names, those that are not in use are forgotten.
+    look_at: usize,
+}
+
+struct OpenEntry {
+    number: u64,
+    /// `None` outside of all scopes. The number is the one by which the cache knows the entry.
+    inside: Option<(Current, usize)>,
+}
+
+struct Known {
+    scope: Arc<NamedCaches>,
+    cache: &'static Cache,
+}
+
+impl Scopes {
+    /// How many entries are open, apart from the scope `auto`.
+    pub(crate) fn count(&self) -> usize {
+        self.entries.len() - usize::from(self.is_auto)
+    }
+
+    /// How many entries were ever made.
+    #[inline]
+    pub(crate) fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// Enters the scope of this name; `None` for outside of all scopes. Returns the number of the entry.
+    pub(crate) fn enter(&mut self, name: Option<&str>) -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Relaxed);
+        self.push(number, name);
+        number
+    }
+
+    /// Enters the scope `auto` if the caller is in no scope.
+    #[inline]
+    pub(crate) fn enter_auto(&mut self) {
+        if self.entries.is_empty() && IS_AUTO.load(Relaxed) {
+            self.push(0, Some(AUTO));
+            self.is_auto = true;
+        }
+    }
+
+    fn push(&mut self, number: u64, name: Option<&str>) {
+        let inside = name.map(|name| {
+            let (cache, terms) = (self.cache(name), Terms::new());
+            (Current { cache, terms }, cache.enter(terms, Visit::Entry))
+        });
+        self.made += 1;
+        self.entries.push(OpenEntry { number, inside });
+        self.serve();
+    }
+
+    /// Ends the entry of this number. Returns whether it was open.
+    pub(crate) fn leave(&mut self, number: u64) -> bool {
+        let found = self.entries.iter().rposition(|entry| entry.number == number && number > 0);
+        let Some(entry) = found.map(|place| self.entries.remove(place)) else { return false };
+        self.serve();
+        if let Some((Current { cache, .. }, entry)) = entry.inside {
+            cache.leave(entry);
+        }
+        true
+    }
+
+    /// Leaves all scopes, and gives their caches to the next callers.
+    pub(crate) fn close(&mut self) {
+        self.entries.clear();
+        self.is_auto = false;
+        self.serve();
+        self.caches.drain().for_each(|(_, known)| known.scope.orphan(known.cache));
+    }
+
+    /// Lets the innermost scope serve the caller.
+    fn serve(&self) {
+        let current = |entry: &OpenEntry| entry.inside.map(|(current, _)| current);
+        let outermost = self.entries.iter().find_map(current).map(|current| current.cache);
+        // SAFETY: each entry has entered its cache in the name of this caller, and leaves it only after it was removed from `entries` and
+        // this function was called again.
+        unsafe { Current::set(self.entries.last().and_then(current), outermost) };
+    }
+
+    fn cache(&mut self, name: &str) -> &'static Cache {
+        if let Some(known) = self.caches.get(name) {
+            return known.cache;
+        }
+        if self.caches.len() >= self.look_at.max(NamedCaches::FEW) {
+            self.forget_names();
+        }
+        let (scope, cache) = NamedCaches::adopt(name, Location::caller());
+        self.caches.insert(scope.name().clone(), Known { scope, cache });
+        cache
+    }
+
+    /// Forgets names without an open entry and without live memory.
+    fn forget_names(&mut self) {
+        self.caches.retain(|_, known| known.cache.is_entered() || !known.scope.forget(known.cache));
+        // The next look comes once the number of names has doubled, so that each name is looked at a bounded number of times.
+        self.look_at = 2 * self.caches.len();
+    }
+}

@@ -1,0 +1,172 @@
+//! Allocates bytes, frees them by their address, and notes uses on other streams.
+
+use std::any::TypeId;
+
+use gpucache::{Error, Result};
+use gpucache_engine::cache::{Block, addresses};
+use gpucache_engine::device::{Handle, Stream, process_exits};
+use gpucache_engine::record::Request;
+
+use crate::caller::{self, Inside};
+use crate::devices::HOST;
+use crate::streams::KnownStreams;
+use crate::usage::Usage;
+use crate::{helpers, pools};
+
+/// The dtype of all memory here.
+struct Bytes;
+
+pub(crate) fn request(dims: &[usize; 1]) -> Request<'_> {
+    Request { dtype: TypeId::of::<Bytes>(), type_name: "bytes", dims, bytes: dims[0], site: None }
+}
+
+/// Allocates `bytes` bytes on a device, for use on a stream: -1 is the host, other numbers are GPUs. `stream` is a handle of the driver, 0
+/// for the default stream; the host ignores it. The memory comes from the thread's innermost scope. Returns its address; 0 for no bytes.
+///
+/// # Errors
+/// If no memory is left ([`Error::is_out_of_memory`]), if there is no such device or stream; a failure of the device.
+///
+/// ```
+/// let address = gpucache_capi::allocate(1 << 20, -1, 0)?;
+/// assert!(gpucache_capi::allocate(0, -1, 0)? == 0);
+/// gpucache_capi::free(address)?;
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[inline]
+pub fn allocate(bytes: usize, device: i32, stream: usize) -> Result<u64> {
+    if bytes == 0 {
+        return Ok(0);
+    }
+    if pools::is_any_open()
+        && let Some(served) = pools::allocate(bytes, device, stream)
+    {
+        return noted(served?);
+    }
+    let served = match caller::mine() {
+        Some(caller) => caller.call(|inside| {
+            if caller::is_own() && inside.scopes.count() == 0 {
+                helpers::note_last(caller);
+            }
+            take(inside, bytes, device, stream)
+        }),
+        // The thread is about to end.
+        None => KnownStreams::default().find(device, stream, 0).and_then(|stream| find(stream, bytes)),
+    };
+    match served {
+        Ok(block) => noted(block),
+        Err(error) => Err(refused(error, device)),
+    }
+}
+
+#[inline]
+fn take(inside: &mut Inside, bytes: usize, device: i32, handle: usize) -> Result<Block> {
+    inside.scopes.enter_auto();
+    let entry = inside.scopes.made();
+    let stream = inside.streams.find(device, handle, entry)?;
+    match Block::planned(stream, &[bytes], bytes) {
+        Some(block) => Ok(block),
+        None => find(stream, bytes),
+    }
+}
+
+#[inline(never)]
+fn find(stream: &Stream, bytes: usize) -> Result<Block> {
+    pools::relaxed(|| Handle::keeping_current(|| Block::allocate(stream, &request(&[bytes]))))
+}
+
+/// Keeps a block under its address.
+#[inline]
+fn noted(block: Block) -> Result<u64> {
+    Usage::allocated(&block);
+    addresses::put(block).map_err(|block| {
+        Usage::freed(&block);
+        Error::unavailable("memory of the device", "its address has more than 48 bits", "use another device")
+    })
+}
+
+#[cold]
+fn refused(error: Error, device: i32) -> Error {
+    if error.is_out_of_memory() {
+        crate::devices::count_out_of_memory(device);
+    }
+    error
+}
+
+/// Frees memory that [`allocate`] returned, on any thread. Later work of the stream for which it was allocated may use it at once.
+///
+/// # Errors
+/// If nothing is allocated at this address. Address 0 is ignored.
+///
+/// ```
+/// let address = gpucache_capi::allocate(4096, -1, 0)?;
+/// gpucache_capi::free(address)?;
+/// assert!(gpucache_capi::free(address).is_err()); // a second time
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+#[inline]
+pub fn free(address: u64) -> Result<()> {
+    let Some(block) = addresses::take(address) else {
+        return if address == 0 { Ok(()) } else { Err(unknown(address)) };
+    };
+    Usage::freed(&block);
+    if process_exits() {
+        // The driver may be gone already.
+        std::mem::forget(block);
+        return Ok(());
+    }
+    let give_back = || pools::relaxed(|| Handle::keeping_current(|| drop(block)));
+    match caller::mine() {
+        Some(caller) => caller.call(|_| give_back()),
+        None => give_back(),
+    }
+    Ok(())
+}
+
+/// Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
+///
+/// # Errors
+/// If nothing is allocated at this address, or if there is no such stream.
+///
+/// ```
+/// let address = gpucache_capi::allocate(4096, -1, 0)?;
+/// gpucache_capi::record_stream(address, 0)?;
+/// gpucache_capi::free(address)?;
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn record_stream(address: u64, stream: usize) -> Result<()> {
+    let device = addresses::with(address, |block| Handle::device_of(block.stream())).ok_or_else(|| unknown(address))?;
+    let device = device.map_or(HOST, |ordinal| ordinal as i32);
+    let note = |streams: &mut KnownStreams, entry| -> Result<()> {
+        let stream = streams.find(device, stream, entry)?;
+        let note = |block: &Block| {
+            if block.stream().queue() != stream.queue() {
+                block.used_by(stream);
+            }
+        };
+        addresses::with(address, note).ok_or_else(|| unknown(address))
+    };
+    match caller::mine() {
+        Some(caller) => caller.call(|inside| note(&mut inside.streams, inside.scopes.made())),
+        None => note(&mut KnownStreams::default(), 0),
+    }
+}
+
+/// The address and the bytes of the allocation in which `address` lies, if there is one.
+///
+/// ```
+/// let address = gpucache_capi::allocate(4096, -1, 0)?;
+/// assert_eq!(gpucache_capi::base_address(address + 100), Some((address, 4096)));
+/// gpucache_capi::free(address)?;
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn base_address(address: u64) -> Option<(u64, usize)> {
+    addresses::around(address)
+}
+
+fn unknown(address: u64) -> Error {
+    Error::unavailable(
+        format_args!("the address {address:#x}"),
+        "nothing is allocated there",
+        "pass an address that gpucache returned, and free it once",
+    )
+}

@@ -1,0 +1,103 @@
+//! The streams behind the handles that a caller used lately.
+
+use gpucache::{Error, Result};
+use gpucache_engine::device::{Handle, Stream};
+
+use crate::devices::{HOST, default_stream};
+
+/// The handle that means another stream on each thread.
+const PER_THREAD: usize = 2;
+/// How many streams a caller remembers. A step uses a stream for compute, one or two for copies, and some for communication.
+const MOST: usize = 8;
+/// After this many look-ups the driver is asked again whether a handle means the same stream, since other code may destroy a stream at any
+/// time. The question takes some ten nanoseconds.
+const ASK_AFTER: u32 = 1024;
+
+/// The streams that a caller used lately, the latest first.
+#[derive(Default)]
+pub(crate) struct KnownStreams {
+    known: Vec<KnownStream>,
+    /// The number of streams that had ended when these were found.
+    ended: u64,
+}
+
+struct KnownStream {
+    device: i32,
+    handle: usize,
+    stream: Stream,
+    /// Tells the stream apart from a later one with the same handle.
+    id: Option<u64>,
+    /// The entry of a scope in which the id was asked for, and how often the stream was used since.
+    entry: u64,
+    uses: u32,
+}
+
+impl KnownStreams {
+    /// The stream that `handle` means on `device`. `entry` changes with each entry of a scope.
+    ///
+    /// # Errors
+    /// If there is no such device, or no such stream.
+    #[inline]
+    pub(crate) fn find(&mut self, device: i32, handle: usize, entry: u64) -> Result<&Stream> {
+        let is_first = self.known.first_mut().is_some_and(|first| {
+            first.uses += 1;
+            (first.device, first.handle, first.entry) == (device, handle, entry) && first.uses < ASK_AFTER
+        });
+        if !is_first || self.ended != Handle::ended_streams() {
+            self.look_up(device, handle, entry)?;
+        }
+        // `look_up` puts the stream there.
+        self.known.first().map(|first| &first.stream).ok_or_else(|| no_stream(handle, NOT_SERVED))
+    }
+
+    #[cold]
+    fn look_up(&mut self, device: i32, handle: usize, entry: u64) -> Result<()> {
+        let ended = Handle::ended_streams();
+        if std::mem::replace(&mut self.ended, ended) != ended {
+            self.known.clear();
+        }
+        let place = self.known.iter().position(|known| (known.device, known.handle) == (device, handle));
+        let known = place.map(|place| self.known.remove(place));
+        let still = known.filter(|known| handle != PER_THREAD && (device == HOST || Handle(handle).is_still(known.id)));
+        let (stream, id) = match still {
+            Some(known) => (known.stream, known.id),
+            None => make(device, handle)?,
+        };
+        self.known.truncate(MOST - 1);
+        self.known.insert(0, KnownStream { device, handle, stream, id, entry, uses: 0 });
+        Ok(())
+    }
+}
+
+fn make(device: i32, handle: usize) -> Result<(Stream, Option<u64>)> {
+    let default = default_stream(device)?;
+    let found = match handle {
+        _ if device == HOST => (default, None),
+        0 | 1 => (default, None),
+        _ => Handle(handle).stream().ok_or_else(|| no_stream(handle, NOT_SERVED))?,
+    };
+    note(&found.0);
+    Ok(found)
+}
+
+/// The stream of a handle that a graph may be captured on. The driver then answers few questions about it.
+pub(crate) fn in_capture(device: i32, handle: usize) -> Result<Stream> {
+    if device == HOST || Handle(handle).is_of_context() {
+        return default_stream(device);
+    }
+    let default = default_stream(device)?;
+    let found = Handle(handle).stream_in_capture(&default).ok_or_else(|| no_stream(handle, NOT_SERVED))?;
+    note(&found);
+    Ok(found)
+}
+
+/// Whoever frees memory names one stream, and not all streams that use it.
+fn note(stream: &Stream) {
+    stream.memory().note_unordered();
+}
+
+const NOT_SERVED: &str = "a graph is captured on it without a pool, or its context is not a device's primary one";
+
+fn no_stream(handle: usize, why: &str) -> Error {
+    Error::unavailable(format_args!("the stream {handle:#x}"), why, "use another stream")
+}
