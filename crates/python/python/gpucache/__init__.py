@@ -1,0 +1,62 @@
+"""gpucache reuses GPU memory in work that repeats, such as training steps.
+
+>>> import gpucache
+>>> for step in range(10):
+...     with gpucache.scope("step"):
+...         buffer = gpucache.allocate(1 << 20, device=-1)  # -1 is the host; a number from 0 is a GPU
+...         del buffer
+>>> stats = gpucache.stats("step")
+>>> stats.entries, stats.hits
+(10, 9)
+
+With PyTorch, call :func:`gpucache.torch.install` before the first use of CUDA. All tensors then come from gpucache::
+
+    import gpucache.torch
+    gpucache.torch.install()
+
+    for batch in batches:
+        with gpucache.scope("train_step"):
+            train(model, batch)
+
+=================== ==========================================================================
+module              for
+=================== ==========================================================================
+``gpucache.torch``  PyTorch
+``gpucache.cupy``   CuPy
+``gpucache.numba``  Numba
+``gpucache.warp``   Warp
+``gpucache.rmm``    RMM, and with it cuDF and cuML
+=================== ==========================================================================
+"""
+
+from ._errors import Error, NotSupportedError, OutOfMemoryError
+from ._gpucache import set_auto_scope
+from ._memory import allocate, base_address, invalidate, record_stream, set_limit, trim
+from ._scopes import scope, uncached
+from ._stats import Stats, device_stats, diagnose, report, reset_peaks, scopes, stats
+from ._trace import page, snapshot, trace
+
+__all__ = [
+    "Error",
+    "NotSupportedError",
+    "OutOfMemoryError",
+    "Stats",
+    "allocate",
+    "base_address",
+    "device_stats",
+    "diagnose",
+    "invalidate",
+    "page",
+    "record_stream",
+    "report",
+    "reset_peaks",
+    "scope",
+    "scopes",
+    "set_auto_scope",
+    "set_limit",
+    "snapshot",
+    "stats",
+    "trace",
+    "trim",
+    "uncached",
+]

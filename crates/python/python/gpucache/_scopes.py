@@ -1,0 +1,199 @@
+"""Scopes: as context managers and as decorators."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, TypeVar
+
+from . import _gpucache
+from ._errors import Error
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: Context managers that each entry of a scope opens too, such as that of ``gpucache.torch`` for backward passes.
+around: list[Callable[[], contextlib.AbstractContextManager[Any]]] = []
+
+
+class _Entries(threading.local):
+    """The open entries of one thread: their numbers, and what was opened around them."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[int, contextlib.ExitStack | None]] = []
+
+
+class _Entered:
+    """A place in the program that can be entered: a scope, or the outside of all scopes."""
+
+    def __init__(self) -> None:
+        self._entries = _Entries()
+
+    def _enter(self) -> int:
+        raise NotImplementedError
+
+    def __enter__(self: _S) -> _S:
+        entry, opened = self._enter(), None
+        if around:
+            with contextlib.ExitStack() as stack:
+                stack.callback(_gpucache.leave, entry)
+                opened = contextlib.ExitStack()
+                stack.push(opened)
+                for opens in around:
+                    opened.enter_context(opens())
+                stack.pop_all()
+        self._entries.open.append((entry, opened))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._entries.open:
+            raise Error(
+                f"{self!r} is left on a thread that is not inside: leave it on the thread that entered it. "
+                "A generator or a coroutine that is resumed on another thread needs the decorator instead of `with`."
+            )
+        entry, opened = self._entries.open.pop()
+        try:
+            _gpucache.leave(entry)
+        finally:
+            if opened is not None:
+                opened.close()
+
+    def __call__(self, function: _F) -> _F:
+        """Makes each call of a function an entry. Generators and coroutines are inside only while they run."""
+        if not callable(function):
+            raise TypeError(f"{self!r} decorates functions, and {function!r} is none: use `with` for a block")
+        if inspect.isclass(function):
+            raise TypeError(f"{self!r} decorates functions, and {function!r} is a class: decorate its methods")
+        if inspect.isasyncgenfunction(function):
+            raise TypeError(
+                f"{self!r} cannot decorate the asynchronous generator {function.__qualname__}: "
+                "decorate the functions that it calls"
+            )
+        return _wrapped(self, function)  # type: ignore[return-value]
+
+
+_S = TypeVar("_S", bound=_Entered)
+
+
+def _wrapped(inside: _Entered, function: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def of_coroutine(*args: Any, **kwargs: Any) -> Any:
+            return await _Steps(inside, function(*args, **kwargs).__await__())
+
+        return of_coroutine
+    if inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def of_generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            return (yield from _steps(inside, function(*args, **kwargs)))
+
+        return of_generator
+
+    @functools.wraps(function)
+    def of_function(*args: Any, **kwargs: Any) -> Any:
+        with inside:
+            return function(*args, **kwargs)
+
+    return of_function
+
+
+class _Steps:
+    """Awaits something, and is inside while it runs."""
+
+    def __init__(self, inside: _Entered, steps: Any) -> None:
+        self._inside, self._steps = inside, steps
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return _steps(self._inside, self._steps)
+
+
+def _steps(inside: _Entered, steps: Any) -> Generator[Any, Any, Any]:
+    """Runs a generator or the iterator of a coroutine. Each step of it is an entry."""
+    resume: Callable[[], Any] = functools.partial(next, steps)
+    # No variable here keeps what passes through: the program decides how long it lives.
+    given: list[Any] = []
+    try:
+        while True:
+            try:
+                with inside:
+                    given.append(resume())
+            except StopIteration as end:
+                return end.value
+            del resume
+            try:
+                resume = functools.partial(steps.send, (yield given.pop()))
+            except GeneratorExit:
+                raise
+            except BaseException as thrown:
+                resume = functools.partial(steps.throw, thrown)
+    finally:
+        with inside:
+            steps.close()
+
+
+class scope(_Entered):  # noqa: N801
+    """A scope: work that repeats. What it allocates is served from the memory of its earlier entries.
+
+    Use it as a context manager or as a decorator. Each ``with`` and each call of a decorated function is one entry. The
+    first entries learn the order of the allocations. Later entries get their memory from a plan. Scopes of one name share
+    their statistics. If scopes are nested, the innermost one serves. What is still alive when the scope is left stays valid.
+
+    >>> import gpucache
+    >>> for step in range(3):
+    ...     with gpucache.scope("train_step"):
+    ...         buffer = gpucache.allocate(4096, device=-1)  # -1 is the host; a framework allocates by itself
+    ...         del buffer
+    >>> gpucache.stats("train_step").entries
+    3
+    >>> @gpucache.scope("predict")
+    ... def predict():
+    ...     return gpucache.allocate(4096, device=-1)
+    >>> predict().bytes
+    4096
+
+    A decorated generator or coroutine is inside the scope while it runs, and outside while it waits. Each such step counts
+    as an entry.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        if not isinstance(name, str):
+            raise TypeError(
+                f"the name of a scope is a str, not {type(name).__name__}: write @gpucache.scope(\"train_step\"), with a name"
+            )
+        if not name:
+            raise ValueError('the name of a scope is empty: write gpucache.scope("train_step")')
+        self.name = name
+
+    def _enter(self) -> int:
+        return _gpucache.enter(self.name)
+
+    def __repr__(self) -> str:
+        return f"scope({self.name!r})"
+
+
+class _Uncached(_Entered):
+    def _enter(self) -> int:
+        return _gpucache.enter_uncached()
+
+    def __repr__(self) -> str:
+        return "uncached()"
+
+
+def uncached() -> _Uncached:
+    """Outside of all scopes: what is allocated there comes straight from the device, and goes back when it is freed.
+
+    Use it for what is allocated once, such as weights, as a context manager or as a decorator.
+
+    >>> import gpucache
+    >>> with gpucache.scope("load"):
+    ...     with gpucache.uncached():
+    ...         weights = gpucache.allocate(4096, device=-1)
+    >>> gpucache.stats("load").misses
+    0
+    """
+    return _Uncached()

@@ -1,0 +1,1 @@
+"""Parts of ``gpucache.torch``: what replaces functions of PyTorch that know only its own allocators."""

@@ -1,0 +1,115 @@
+"""Traces: each allocation of a part of a program, and the files that show them."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from . import _gpucache
+from ._errors import Error
+
+if TYPE_CHECKING:
+    from ._gpucache import Run
+
+#: A step of a training has some thousand events of about 50 bytes each.
+_EVENTS = 1_000_000
+
+Path = str | os.PathLike[str]
+
+
+class trace:  # noqa: N801
+    """Records each allocation and free of a block, in all threads.
+
+    ``events`` is the most that each thread keeps; the trace counts the others in ``lost``.
+
+    >>> import gpucache, tempfile, pathlib
+    >>> with gpucache.trace() as run:
+    ...     with gpucache.scope("traced"):
+    ...         buffer = gpucache.allocate(4096, device=-1)
+    ...         del buffer
+    >>> run.allocations, run.frees, run.lost
+    (1, 1, 0)
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> run.page(folder / "run.html")  # for a browser
+    >>> run.snapshot(folder / "run.pickle")  # for pytorch.org/memory_viz
+    >>> sorted(path.name for path in folder.iterdir())
+    ['run.html', 'run.pickle']
+    """
+
+    def __init__(self, events: int = _EVENTS) -> None:
+        if events < 1:
+            raise ValueError(f"a trace keeps at least one event, not {events}")
+        self._events, self._run = events, None
+
+    @staticmethod
+    def read(path: Path) -> trace:
+        """Reads a file that ``GPUCACHE_TRACE`` or :meth:`csv` wrote."""
+        read = trace()
+        read._run = _gpucache.trace_read(os.fspath(path))
+        return read
+
+    def start(self) -> None:
+        """Begins the trace. It ends with :meth:`stop`."""
+        _gpucache.trace_start(self._events)
+
+    def stop(self) -> None:
+        """Ends the trace."""
+        self._run = _gpucache.trace_stop()
+
+    def __enter__(self) -> trace:
+        self.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def _ended(self) -> Run:
+        if self._run is None:
+            raise Error("this trace has not ended: leave its `with` block, or call stop(), before you read it")
+        return self._run
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    @property
+    def allocations(self) -> int:
+        """How many allocations it has."""
+        return self._ended.allocations
+
+    @property
+    def frees(self) -> int:
+        """How many frees it has."""
+        return self._ended.frees
+
+    @property
+    def lost(self) -> int:
+        """How many events it had no room for."""
+        return self._ended.lost
+
+    def page(self, path: Path, name: str = "gpucache") -> None:
+        """Writes a page for a browser: memory over time, each block at its address, what a lower limit would mean."""
+        self._ended.write_page(os.fspath(path), name)
+
+    def snapshot(self, path: Path) -> None:
+        """Writes a snapshot for PyTorch's viewer, pytorch.org/memory_viz."""
+        self._ended.write_snapshot(os.fspath(path))
+
+    def perfetto(self, path: Path) -> None:
+        """Writes a file for ui.perfetto.dev."""
+        self._ended.write_perfetto(os.fspath(path))
+
+    def csv(self, path: Path) -> None:
+        """Writes all events as text."""
+        self._ended.write_csv(os.fspath(path))
+
+
+def page(run: trace | Path, path: Path) -> None:
+    """Writes the page of a trace, or of the file of a trace."""
+    (run if isinstance(run, trace) else trace.read(run)).page(path)
+
+
+def snapshot(run: trace | Path, path: Path) -> None:
+    """Writes the snapshot of a trace, or of the file of a trace, for pytorch.org/memory_viz."""
+    (run if isinstance(run, trace) else trace.read(run)).snapshot(path)

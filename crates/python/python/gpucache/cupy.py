@@ -1,0 +1,67 @@
+"""CuPy on gpucache.
+
+::
+
+    import cupy
+    import gpucache.cupy
+
+    gpucache.cupy.install()
+    with gpucache.scope("frame"):
+        image = cupy.zeros((1080, 1920))
+
+CuPy and PyTorch then share the idle memory of the device. As with CuPy's own pool, memory is reused in the order of the stream that was
+current when it was allocated. If another stream still uses an array when it is freed, call ``gpucache.record_stream(array.data.ptr,
+stream.ptr)`` before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+
+from ._errors import NotSupportedError, OutOfMemoryError
+from ._gpucache import Owned
+
+__all__ = ["CupyOutOfMemoryError", "allocate", "install", "uninstall"]
+
+_cupy_error = cupy.cuda.memory.OutOfMemoryError
+
+
+class CupyOutOfMemoryError(OutOfMemoryError, _cupy_error):  # type: ignore[misc,valid-type]
+    """No memory is left. It is an error of gpucache and one of CuPy."""
+
+    def __init__(self, text: str) -> None:
+        Exception.__init__(self, text)
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+
+def allocate(nbytes: int) -> Any:
+    """Allocates memory on the current device for the current stream: an allocator for ``cupy.cuda.set_allocator``.
+
+    For a part of a program: ``with cupy.cuda.using_allocator(gpucache.cupy.allocate):``.
+    """
+    device, stream = cupy.cuda.device.get_device_id(), cupy.cuda.get_current_stream()
+    if stream.is_capturing():
+        raise NotSupportedError(
+            "an array is allocated while CuPy captures a CUDA graph: later launches of the graph would use memory that others "
+            "have by then. Allocate all arrays before begin_capture(), and write into them by `out=`"
+        )
+    try:
+        owner = Owned(nbytes, device, stream.ptr)
+    except OutOfMemoryError as error:
+        raise CupyOutOfMemoryError(str(error)) from None
+    return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(owner.address, nbytes, owner, device), 0)
+
+
+def install() -> None:
+    """Has CuPy allocate from gpucache, in all threads. Arrays that exist stay where they are."""
+    cupy.cuda.set_allocator(allocate)
+
+
+def uninstall() -> None:
+    """Has CuPy allocate from its own pool again. Arrays that exist stay where they are."""
+    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)

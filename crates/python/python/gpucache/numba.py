@@ -1,0 +1,83 @@
+"""Numba on gpucache.
+
+Call :func:`install` before the first use of CUDA, or set ``NUMBA_CUDA_MEMORY_MANAGER=gpucache.numba``::
+
+    import gpucache.numba
+    from numba import cuda
+
+    gpucache.numba.install()
+    with gpucache.scope("step"):
+        array = cuda.device_array(1024)
+
+Numba does not say which streams use an array. So gpucache frees arrays in small groups, after all work of the device is done, as Numba's own
+manager does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import weakref
+from typing import Any
+
+from numba import cuda
+from numba.cuda.cudadrv import driver
+
+from . import _gpucache
+from ._errors import NotSupportedError
+
+__all__ = ["MemoryManager", "install"]
+
+
+class MemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
+    """Numba's plug for memory of one context. Numba itself allocates pinned host memory."""
+
+    def initialize(self) -> None:
+        """Nothing is needed before the first allocation."""
+
+    def memalloc(self, size: int) -> Any:
+        """Allocates memory for the default stream."""
+        address = _gpucache.allocate(size, int(self.context.device.id))
+        deallocations, context = self.deallocations, weakref.proxy(self.context)
+
+        def free(address: int) -> None:
+            # At the end of the process, Numba's context may go first.
+            with contextlib.suppress(ReferenceError):
+                context.synchronize()
+            _gpucache.free(address)
+
+        def finalize() -> None:
+            deallocations.add_item(free, address, size)
+
+        return cuda.MemoryPointer(context, ctypes.c_void_p(address), size, finalizer=finalize)
+
+    def get_memory_info(self) -> Any:
+        """The free and the total memory of the device, as the driver tells."""
+        # Numba's own manager asks the driver, and nothing of itself.
+        return driver.NumbaCUDAMemoryManager.get_memory_info(self)
+
+    def get_ipc_handle(self, memory: Any) -> Any:
+        """Refused."""
+        raise NotSupportedError(
+            "sharing a CUDA array with another process (IPC handles) does not work with gpucache: the driver exports no memory "
+            "that is mapped page by page. Copy the array to host memory, or use Numba's own memory manager"
+        )
+
+    @property
+    def interface_version(self) -> int:
+        """The version of Numba's plug."""
+        return 1
+
+
+def install() -> None:
+    """Has Numba allocate from gpucache. Call it before the first use of CUDA."""
+    if driver.driver.is_initialized:
+        raise NotSupportedError(
+            "gpucache.numba.install() came too late: Numba has initialised CUDA already, and keeps its memory manager. Call it "
+            "before the first array or kernel, or set NUMBA_CUDA_MEMORY_MANAGER=gpucache.numba"
+        )
+    cuda.set_memory_manager(MemoryManager)
+
+
+#: Numba looks for this name.
+_numba_memory_manager = MemoryManager

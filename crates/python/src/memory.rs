@@ -1,0 +1,121 @@
+//! Memory by its address, and devices by their numbers: -1 is the host.
+
+use pyo3::prelude::*;
+
+use crate::errors::{apart, failed};
+
+/// Allocates memory for a stream, and returns its address.
+#[pyfunction]
+#[pyo3(signature = (bytes, device, stream = 0))]
+pub(crate) fn allocate(py: Python<'_>, bytes: usize, device: i32, stream: usize) -> PyResult<u64> {
+    apart(py, || gpucache_capi::allocate(bytes, device, stream))
+}
+
+/// Frees memory by its address.
+#[pyfunction]
+pub(crate) fn free(py: Python<'_>, address: u64) -> PyResult<()> {
+    apart(py, || gpucache_capi::free(address))
+}
+
+/// Notes that work on another stream uses memory.
+#[pyfunction]
+pub(crate) fn record_stream(py: Python<'_>, address: u64, stream: usize) -> PyResult<()> {
+    apart(py, || gpucache_capi::record_stream(address, stream))
+}
+
+/// The begin and the bytes of the allocation that contains an address.
+#[pyfunction]
+pub(crate) fn base_address(py: Python<'_>, address: u64) -> Option<(u64, usize)> {
+    py.detach(|| gpucache_capi::base_address(address))
+}
+
+/// Gives idle memory back to a device, and returns the bytes.
+#[pyfunction]
+pub(crate) fn trim(py: Python<'_>, device: i32) -> PyResult<u64> {
+    apart(py, || gpucache_capi::trim(device))
+}
+
+/// Limits the memory of a device.
+#[pyfunction]
+pub(crate) fn set_limit(py: Python<'_>, device: i32, limit: &str) -> PyResult<()> {
+    apart(py, || gpucache_capi::set_limit(device, limit))
+}
+
+/// The memory of a device, as pairs of a name and a number.
+#[pyfunction]
+pub(crate) fn device_stats(py: Python<'_>, device: i32) -> PyResult<Vec<(&'static str, u64)>> {
+    let used = apart(py, || gpucache_capi::device_stats(device))?;
+    Ok(vec![
+        ("allocated_bytes", used.allocated_bytes),
+        ("peak_allocated_bytes", used.peak_allocated_bytes),
+        ("reserved_bytes", used.reserved_bytes),
+        ("peak_reserved_bytes", used.peak_reserved_bytes),
+        ("allocations", used.allocations),
+        ("frees", used.frees),
+        ("live_blocks", used.allocations.saturating_sub(used.frees)),
+        ("out_of_memory", used.out_of_memory),
+        ("device_calls", used.device_calls),
+    ])
+}
+
+/// Has the peaks of a device begin anew.
+#[pyfunction]
+pub(crate) fn reset_peaks(py: Python<'_>, device: i32) -> PyResult<()> {
+    apart(py, || gpucache_capi::reset_peaks(device))
+}
+
+/// Lets a pool serve these streams of a device, or all of them. It is given streams and no function of Python, since allocations ask it
+/// on any thread, and must not wait for the interpreter.
+#[pyfunction]
+#[pyo3(signature = (device, id, streams = None))]
+pub(crate) fn pool_begin(py: Python<'_>, device: i32, id: (u64, u64), streams: Option<Vec<usize>>) -> PyResult<()> {
+    let filter = move |stream| streams.as_ref().is_none_or(|known| known.contains(&stream));
+    apart(py, || gpucache_capi::pool_begin(device, id, Box::new(filter)))
+}
+
+/// Ends what `pool_begin` began.
+#[pyfunction]
+pub(crate) fn pool_end(py: Python<'_>, device: i32, id: (u64, u64)) -> PyResult<()> {
+    apart(py, || gpucache_capi::pool_end(device, id))
+}
+
+/// Notes that a graph of a pool is gone.
+#[pyfunction]
+pub(crate) fn pool_release(py: Python<'_>, device: i32, id: (u64, u64)) -> PyResult<()> {
+    apart(py, || gpucache_capi::pool_release(device, id))
+}
+
+/// Memory that is freed with its Python object.
+#[pyclass(frozen, weakref)]
+pub(crate) struct Owned {
+    /// The address of the memory.
+    #[pyo3(get)]
+    address: u64,
+    /// The bytes of the memory.
+    #[pyo3(get)]
+    bytes: usize,
+}
+
+#[pymethods]
+impl Owned {
+    #[new]
+    #[pyo3(signature = (bytes, device, stream = 0))]
+    fn new(py: Python<'_>, bytes: usize, device: i32, stream: usize) -> PyResult<Owned> {
+        Ok(Owned { address: allocate(py, bytes, device, stream)?, bytes })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{} bytes at {:#x}>", self.bytes, self.address)
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let free = || gpucache_capi::free(self.address);
+        // At the end of the interpreter there is no lock to give up.
+        let freed = Python::try_attach(|py| py.detach(free)).unwrap_or_else(free);
+        if let Err(error) = freed {
+            Python::try_attach(|py| failed(error).write_unraisable(py, None));
+        }
+    }
+}

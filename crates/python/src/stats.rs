@@ -1,0 +1,69 @@
+//! Statistics and diagnosis. The data is JSON, which the Python files turn into objects.
+
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+
+use crate::errors::failed;
+
+/// The statistics of a scope as JSON; `None` if there is no scope of this name.
+#[pyfunction]
+pub(crate) fn scope_stats(py: Python<'_>, name: &str) -> PyResult<Option<String>> {
+    let stats = py.detach(|| gpucache::stats(name));
+    stats.map(|stats| serde_json::to_string(&stats).map_err(failed)).transpose()
+}
+
+/// The statistics of a scope as a text.
+#[pyfunction]
+pub(crate) fn scope_text(py: Python<'_>, name: &str) -> Option<String> {
+    py.detach(|| gpucache::stats(name).map(|stats| stats.to_string()))
+}
+
+/// The statistics of all devices and scopes as JSON.
+#[pyfunction]
+pub(crate) fn process_stats(py: Python<'_>) -> PyResult<String> {
+    let stats = py.detach(gpucache::stats::process);
+    serde_json::to_string(&stats).map_err(failed)
+}
+
+/// The statistics of all devices and scopes as a text.
+#[pyfunction]
+pub(crate) fn process_text(py: Python<'_>) -> String {
+    py.detach(|| gpucache::stats::process().to_string())
+}
+
+/// Has the peak of a scope begin anew. Returns whether there is a scope of this name.
+#[pyfunction]
+pub(crate) fn reset_scope_peaks(py: Python<'_>, name: &str) -> bool {
+    py.detach(|| gpucache::stats::reset_peaks(name))
+}
+
+/// The diagnosis of a scope as JSON; `None` if there is no scope of this name.
+#[pyfunction]
+pub(crate) fn diagnose(py: Python<'_>, name: &str) -> Option<String> {
+    let diagnosis = py.detach(|| gpucache::diagnose(name))?;
+    let findings: Vec<Value> = diagnosis.findings.iter().map(finding).collect();
+    let fields = json!({
+        "scope": &*diagnosis.scope,
+        "entries": diagnosis.entries,
+        "is_healthy": diagnosis.is_healthy(),
+        "is_early": diagnosis.is_early,
+        "still_alive": diagnosis.still_alive,
+        "findings": findings,
+        "text": diagnosis.to_string(),
+    });
+    Some(fields.to_string())
+}
+
+fn finding(finding: &gpucache::diagnosis::Finding) -> Value {
+    json!({
+        "cause": format!("{:?}", finding.cause),
+        "reason": finding.cause.reason(),
+        "remedy": finding.cause.remedy(),
+        "entries": finding.entries,
+        "of_entries": finding.of_entries,
+        "allocations": finding.allocations,
+        "share": finding.share,
+        "bytes": finding.bytes,
+        "details": &finding.details,
+    })
+}

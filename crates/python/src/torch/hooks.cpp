@@ -1,0 +1,132 @@
+// The functions that torch.cuda.memory.CUDAPluggableAllocator calls. PyTorch calls them on any thread. None takes the lock of Python.
+//
+// Signatures: torch/csrc/cuda/CUDAPluggableAllocator.h. A stream is a pointer, cudaStream_t. An id of a pool is a pair of two numbers.
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "gpucache.h"
+#include "raise.h"
+
+using Stream = void*;
+using PoolId = std::pair<unsigned long long, unsigned long long>;
+using Filter = std::function<bool(Stream)>;
+
+namespace {
+
+// A bit for each device on which PyTorch has allocated. Devices from 64 on have none: they have no limit at first, and no empty_cache.
+std::atomic<uint64_t> used_devices{0};
+
+std::mutex limit_mutex;
+std::string limit = "none";
+
+// How many failed frees are reported. They are errors in a program, and mostly come in large numbers.
+constexpr int REPORTS = 8;
+std::atomic<int> reports{0};
+
+void begin_device(int device, uint64_t bit) {
+  std::string text;
+  {
+    std::lock_guard<std::mutex> guard(limit_mutex);
+    text = limit;
+  }
+  if (text != "none" && gpucache_set_limit(device, text.c_str()) != GPUCACHE_OK) gpucache::raise_last_error();
+  used_devices.fetch_or(bit, std::memory_order_relaxed);
+}
+
+bool serves(void* stream, void* filter) {
+  try {
+    return (*static_cast<Filter*>(filter))(stream);
+  } catch (...) {
+    // The caller is not in C++. PyTorch's filters compare numbers, and throw nothing.
+    return false;
+  }
+}
+
+void drop_filter(void* filter) { delete static_cast<Filter*>(filter); }
+
+void check(int32_t status) {
+  if (status != GPUCACHE_OK) gpucache::raise_last_error();
+}
+
+}  // namespace
+
+extern "C" {
+
+void* gpucache_torch_malloc(std::size_t bytes, int device, Stream stream) {
+  if (bytes == 0) return nullptr;
+  const uint64_t bit = device >= 0 && device < 64 ? uint64_t{1} << device : 0;
+  if ((used_devices.load(std::memory_order_relaxed) & bit) != bit) begin_device(device, bit);
+  void* address = nullptr;
+  const int32_t status = gpucache_allocate(bytes, device, stream, &address);
+  if (status != GPUCACHE_OK) gpucache::raise_failed_allocation(status, bytes);
+  return address;
+}
+
+// PyTorch calls it in destructors, so it throws nothing.
+void gpucache_torch_free(void* address, std::size_t, int, Stream) {
+  if (gpucache_free(address) == GPUCACHE_OK) return;
+  if (reports.fetch_add(1, std::memory_order_relaxed) < REPORTS) {
+    std::fprintf(stderr, "gpucache: a free of PyTorch failed: %s\n", gpucache_last_error());
+  }
+}
+
+void gpucache_torch_init(int) {}
+
+// torch.cuda.empty_cache(). A device that was never used is left alone, since a call would create a context there.
+void gpucache_torch_empty_cache() {
+  const uint64_t used = used_devices.load(std::memory_order_relaxed);
+  for (int device = 0; device < 64; device++) {
+    if ((used >> device & 1) != 0) check(gpucache_trim(device, nullptr));
+  }
+}
+
+void gpucache_torch_fraction(double fraction, int device) {
+  char text[32] = "none";
+  if (fraction < 1.0) std::snprintf(text, sizeof text, "%.7f%%", fraction * 100.0);
+  check(gpucache_set_limit(device, text));
+}
+
+void* gpucache_torch_base_alloc(void* address, std::size_t* bytes) {
+  void* base = nullptr;
+  std::size_t found = 0;
+  check(gpucache_base_address(address, &base, &found));
+  if (bytes != nullptr) *bytes = found;
+  return base;
+}
+
+void gpucache_torch_record_stream(void* address, Stream stream) {
+  if (address != nullptr) check(gpucache_record_stream(address, stream));
+}
+
+void gpucache_torch_begin_allocate_to_pool(int device, PoolId id, Filter filter) {
+  // `drop_filter` deletes it, also if the call fails.
+  auto* kept = new Filter(std::move(filter));
+  check(gpucache_pool_begin(device, id.first, id.second, serves, kept, drop_filter));
+}
+
+void gpucache_torch_end_allocate_to_pool(int device, PoolId id) {
+  check(gpucache_pool_end(device, id.first, id.second));
+}
+
+// PyTorch calls it in the destructor of a graph, so it throws nothing.
+void gpucache_torch_release_pool(int device, PoolId id) {
+  if (gpucache_pool_release(device, id.first, id.second) == GPUCACHE_OK) return;
+  if (reports.fetch_add(1, std::memory_order_relaxed) < REPORTS) {
+    std::fprintf(stderr, "gpucache: the release of a pool of PyTorch failed: %s\n", gpucache_last_error());
+  }
+}
+
+void gpucache_torch_set_limit(const char* text) {
+  std::lock_guard<std::mutex> guard(limit_mutex);
+  limit = text;
+}
+
+uint64_t gpucache_torch_used_devices() { return used_devices.load(std::memory_order_relaxed); }
+
+}  // extern "C"

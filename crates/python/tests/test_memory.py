@@ -1,0 +1,153 @@
+"""Memory by its address, limits and statistics, on the host."""
+
+import gc
+import queue
+import threading
+
+import pytest
+
+import gpucache
+from gpucache import _gpucache
+
+
+@pytest.fixture(autouse=True)
+def no_limit():
+    yield
+    gpucache.set_limit(None, device=-1)
+
+
+def test_memory_goes_back_with_its_object():
+    before = gpucache.device_stats(-1).allocated_bytes
+    buffer = gpucache.allocate(1 << 20, device=-1)
+    assert buffer.address % 256 == 0 and buffer.bytes == 1 << 20
+    assert gpucache.base_address(buffer.address + 5) == (buffer.address, 1 << 20)
+    assert gpucache.device_stats(-1).allocated_bytes == before + (1 << 20)
+    del buffer
+    assert gpucache.device_stats(-1).allocated_bytes == before
+
+
+def test_no_bytes_need_no_memory():
+    assert gpucache.allocate(0, device=-1).address == 0
+    _gpucache.free(0)
+
+
+def test_objects_in_a_cycle_are_freed_by_the_collector():
+    before = gpucache.device_stats(-1).live_blocks
+    cycle = [gpucache.allocate(4096, device=-1)]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert gpucache.device_stats(-1).live_blocks == before
+
+
+def test_other_threads_free_by_address():
+    before, made = gpucache.device_stats(-1), queue.Queue()
+
+    def free():
+        while (address := made.get()) is not None:
+            _gpucache.free(address)
+
+    threads = [threading.Thread(target=free) for _ in range(4)]
+    [thread.start() for thread in threads]
+    for step in range(200):
+        with gpucache.scope("freed elsewhere"):
+            for number in range(20):
+                made.put(_gpucache.allocate(256 * (1 + (step + number) % 7), -1))
+    [made.put(None) for _ in threads]
+    [thread.join() for thread in threads]
+    after = gpucache.device_stats(-1)
+    assert (after.allocations - before.allocations, after.frees - before.frees) == (4000, 4000)
+    assert (after.allocated_bytes, after.live_blocks) == (before.allocated_bytes, before.live_blocks)
+
+
+def test_memory_outlives_its_thread_and_its_scope():
+    kept = []
+
+    def work():
+        with gpucache.scope("short-lived"):
+            kept.append(gpucache.allocate(4096, device=-1))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert gpucache.base_address(kept[0].address) == (kept[0].address, 4096)
+    kept.clear()
+    assert gpucache.stats("short-lived").busy_bytes == 0
+
+
+def test_unknown_addresses_are_refused():
+    address = _gpucache.allocate(4096, -1)
+    _gpucache.free(address)
+    for wrong in (address, 12345):
+        with pytest.raises(gpucache.Error, match="nothing is allocated there"):
+            _gpucache.free(wrong)
+    assert gpucache.base_address(12345) is None
+
+
+def test_out_of_memory_tells_the_numbers_and_the_program_continues():
+    gpucache.trim(-1)
+    used = gpucache.device_stats(-1)
+    gpucache.set_limit(used.reserved_bytes + (8 << 20), device=-1)
+    with gpucache.scope("short"):
+        with pytest.raises(gpucache.OutOfMemoryError) as failure:
+            gpucache.allocate(64 << 20, device=-1)
+        assert gpucache.allocate(4096, device=-1).bytes == 4096
+    assert "64.00 MiB" in str(failure.value) and "8.00 MiB" in str(failure.value)
+    assert isinstance(failure.value, MemoryError) and isinstance(failure.value, gpucache.Error)
+    assert gpucache.device_stats(-1).out_of_memory == used.out_of_memory + 1
+    gpucache.set_limit(None, device=-1)
+    assert gpucache.allocate(64 << 20, device=-1).bytes == 64 << 20
+
+
+def test_limits_come_in_all_forms():
+    for limit in ("1TiB", "80%", "none", None, 1 << 40, 0.5):
+        gpucache.set_limit(limit, device=-1)
+    for wrong, kind in (("a lot", gpucache.Error), (-1, ValueError), (1.5, ValueError), (True, TypeError), ([], TypeError)):
+        with pytest.raises(kind):
+            gpucache.set_limit(wrong, device=-1)
+
+
+def test_there_is_no_device_of_this_number():
+    with pytest.raises(gpucache.Error, match="-7"):
+        gpucache.allocate(4096, device=-7)
+
+
+def test_invalidate_and_trim_free_idle_memory():
+    with gpucache.scope("idle"):
+        gpucache.allocate(1 << 20, device=-1)
+    assert gpucache.invalidate("idle") == 1 << 20
+    assert gpucache.invalidate("idle") == 0
+    gpucache.trim(-1)
+    assert gpucache.trim(-1) == 0
+
+
+def test_peaks_begin_anew():
+    with gpucache.scope("peaks"):
+        gpucache.allocate(1 << 20, device=-1)
+    assert gpucache.stats("peaks").high_water_bytes == 1 << 20
+    gpucache.reset_peaks(scope="peaks")
+    assert gpucache.stats("peaks").high_water_bytes == 0
+    gpucache.reset_peaks(-1)
+    used = gpucache.device_stats(-1)
+    assert used.peak_allocated_bytes == used.allocated_bytes
+
+
+def test_a_pool_serves_its_streams_until_it_is_released():
+    _gpucache.pool_begin(-1, (5, 6), [0])
+    kept = gpucache.allocate(4096, device=-1)
+    with pytest.raises(gpucache.Error, match="already"):
+        _gpucache.pool_begin(-1, (5, 6))
+    _gpucache.pool_end(-1, (5, 6))
+    assert gpucache.allocate(4096, device=-1).address != kept.address
+    del kept
+    _gpucache.pool_release(-1, (5, 6))
+    with pytest.raises(gpucache.Error):
+        _gpucache.pool_release(-1, (5, 6))
+
+
+def test_a_use_on_another_stream_is_noted():
+    buffer = gpucache.allocate(4096, device=-1)
+    gpucache.record_stream(buffer, 0)
+    gpucache.record_stream(buffer.address, 0)
+    with pytest.raises(gpucache.Error):
+        gpucache.record_stream(12345, 0)

@@ -1,0 +1,75 @@
+"""Statistics, diagnosis and traces."""
+
+import pickle
+
+import pytest
+
+import gpucache
+
+
+def steps(name, number=20):
+    for _ in range(number):
+        with gpucache.scope(name):
+            one = gpucache.allocate(4096, device=-1)
+            gpucache.allocate(8192, device=-1)
+            del one
+
+
+def test_statistics_are_objects_dictionaries_and_tables():
+    steps("told")
+    stats = gpucache.stats("told")
+    assert stats.entries == stats["entries"] == 20 and stats.plan.plans == stats["plan"]["plans"]
+    assert "20 entries" in str(stats)
+    assert "entries" in dir(stats)
+    with pytest.raises(AttributeError, match="entries"):
+        stats.entires
+    process = gpucache.stats()
+    assert any(scope.name == "told" for scope in process.scopes) and len(process.devices) >= 1
+    assert "told" in gpucache.report() and "told" in gpucache.scopes()
+    assert gpucache.stats("nobody") is None
+
+
+def test_a_diagnosis_names_causes_and_remedies():
+    steps("healthy", 40)
+    healthy = gpucache.diagnose("healthy")
+    assert healthy.is_healthy and not healthy.findings and "no problem" in str(healthy)
+    kept = []
+    for step in range(64):
+        with gpucache.scope("irregular"):
+            kept += [gpucache.allocate(256 + 64 * step, device=-1) for _ in range(1 + step * step % 11)]
+    found = gpucache.diagnose("irregular")
+    assert not found.is_healthy and found.findings[0].cause and found.findings[0].remedy
+    assert gpucache.diagnose("nobody") is None
+
+
+def test_a_trace_becomes_files(tmp_path):
+    with gpucache.trace() as run:
+        steps("traced")
+    assert (run.allocations, run.frees, run.lost) == (40, 40, 0) and len(run) >= 80
+    run.page(tmp_path / "run.html", "my run")
+    run.snapshot(tmp_path / "run.pickle")
+    run.perfetto(tmp_path / "run.json")
+    run.csv(tmp_path / "run.csv")
+    assert "my run" in (tmp_path / "run.html").read_text()
+    with open(tmp_path / "run.pickle", "rb") as file:
+        assert pickle.load(file)["device_traces"]
+    again = gpucache.trace.read(tmp_path / "run.csv")
+    assert len(again) == len(run)
+    gpucache.page(tmp_path / "run.csv", tmp_path / "again.html")
+    gpucache.snapshot(again, tmp_path / "again.pickle")
+    with pytest.raises(gpucache.Error, match="copy that file"):
+        again.csv(tmp_path / "copy.csv")
+
+
+def test_traces_in_wrong_use(tmp_path):
+    with pytest.raises(gpucache.Error, match="has not ended"):
+        gpucache.trace().page(tmp_path / "page.html")
+    with pytest.raises(ValueError):
+        gpucache.trace(0)
+    with pytest.raises(gpucache.Error, match="missing"):
+        gpucache.trace.read(tmp_path / "missing.csv")
+    with gpucache.trace(events=1) as run:
+        steps("lost")
+    assert run.lost > 0
+    with pytest.raises(gpucache.Error, match="folder"):
+        run.page(tmp_path / "no folder" / "page.html")
