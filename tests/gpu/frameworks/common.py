@@ -111,7 +111,8 @@ def deterministic():
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
-    # The backward passes of these two kinds of attention are not deterministic, or not in all versions.
+    # The backward passes of these kinds of attention are not deterministic, or not in all versions.
+    torch.backends.cuda.enable_flash_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
 
