@@ -46,7 +46,35 @@ streams() {
     each native streams --rounds 1000 --break
 }
 
-all=(models pair streams)
+graphs() { each "native $ours" graphs; }
+oom() { each "native $ours" oom; }
+soak() { each "$ours" soak --operations "${SOAK:-1000000}"; }
+# Processes that end with tensors, scopes and threads. Native shows what PyTorch itself does.
+exits() { each "native $ours" exits; }
+batch() { each "$others $ours" batch --limit "${LIMIT_GIB:-20}"; }
+# shellcheck disable=SC2086
+plan() { program plan --allocators "$(comma $ours)"; }
+memcheck() {
+    command -v compute-sanitizer > /dev/null || { printf '{"part": "memcheck", "error": "compute-sanitizer is not installed"}\n'; return; }
+    local log status=0
+    log=$(mktemp)
+    for allocator in $ours; do
+        timeout "${PATIENCE:-300}" compute-sanitizer --tool memcheck --error-exitcode 9 --log-file "$log" \
+            "$python" "$here/soak.py" --allocator "$allocator" --operations 2000 --exchanges 100 || status=$?
+        [ "$status" -eq 0 ] || failed=1
+        printf '{"part": "memcheck", "allocator": "%s", "exit": %d, "summary": "%s"}\n' "$allocator" "$status" "$(tail -1 "$log" | tr -d '"=')"
+    done
+    rm -f "$log"
+}
+examples() {
+    local folder=$here/../../../examples/python
+    for arguments in "train.py" "train.py --gpucache" "cupy_and_torch.py"; do
+        # shellcheck disable=SC2086
+        timeout "${PATIENCE:-300}" "$python" "$folder"/$arguments | sed 's/^/# /' || failed=1
+    done
+}
+
+all=(models pair plan streams graphs oom soak exits batch memcheck examples)
 for part in "${@:-${all[@]}}"; do
     "$part"
 done

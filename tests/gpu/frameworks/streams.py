@@ -87,7 +87,7 @@ class Waiting(Program):
 
 
 class Hazard(Program):
-    """`del` while stream b reads, a wait of stream a for b, then the next allocation on a. Stream c, which waited for nobody, allocates too."""
+    """`del` while stream b reads, a wait of stream a for b, then the next allocation on a. Stream c waits for nobody and allocates."""
 
     def round(self, i):
         with torch.cuda.stream(self.a):
