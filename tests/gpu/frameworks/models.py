@@ -98,7 +98,7 @@ class Run:
 
     def result(self, warm):
         last, first = common.peaks(), self.first_peaks
-        whole = {name: max(first[name], last[name]) for name in ("reserved", "live")}
+        whole = {name: max(first[name] or 0, last[name] or 0) for name in ("reserved", "live", "requested")}
         whole["ratio"] = round(whole["reserved"] / whole["live"], 4) if whole["live"] else None
         calls = common.device_calls(self.options)
         warm_times = sorted(self.times[warm:])
@@ -114,6 +114,7 @@ class Run:
             "device_calls": None if calls is None or self.warm_calls is None else calls - self.warm_calls,
             "device_used": common.device_used(),
             "planned": common.planned(self.warm_stats, common.scope_stats(self.options)),
+            "diagnosis": common.diagnosis(self.options),
         }
         if self.options.series:
             result["times_ms"] = [round(time, 2) for time in self.times]
@@ -154,6 +155,8 @@ def _wait(child, fields):
 
 def serve(options):
     """Forks a process for each line of stdin. Modules that take long to import are imported before."""
+    # A check during an import that starts CUDA would make every child useless.
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     import torchvision.models  # noqa: F401
     import transformers  # noqa: F401
     from transformers import LlamaForCausalLM  # noqa: F401
@@ -166,6 +169,8 @@ def serve(options):
         child = os.fork()
         if child == 0:
             own = ["--allocator", options.allocator, "--model", *words]
+            if torch.cuda._is_in_bad_fork():
+                os.execv(sys.executable, [sys.executable, os.path.abspath(__file__), *own])
             measure(options_of(own))
             return
         _wait(child, {"model": words[0], "allocator": options.allocator})
