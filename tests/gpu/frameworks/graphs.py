@@ -11,6 +11,7 @@ import copy
 import functools
 import gc
 import random
+import sys
 import threading
 import time
 
@@ -204,6 +205,7 @@ PROGRAMS = {
 
 
 def run(name, options):
+    """One program. Returns how many results and elements were wrong."""
     torch.cuda.empty_cache()
     bench, before = Bench(options), torch.cuda.memory_reserved()
     begin = time.perf_counter()
@@ -220,6 +222,7 @@ def run(name, options):
         reserved=reserved, allocated=allocated, after=torch.cuda.memory_reserved(), after_allocated=torch.cuda.memory_allocated(),
         seconds=round(time.perf_counter() - begin, 1),
     )  # fmt: skip
+    return different + wrong
 
 
 def main():
@@ -230,8 +233,8 @@ def main():
     with common.reported(part="graphs", allocator=options.allocator):
         common.install(options)
         common.deterministic()
-        for name in options.programs.split(","):
-            run(name, options)
+        mistakes = sum(run(name, options) for name in options.programs.split(","))
+    sys.exit(1 if mistakes else 0)
 
 
 if __name__ == "__main__":

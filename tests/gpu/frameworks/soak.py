@@ -10,6 +10,7 @@ got. `wrong` counts elements that changed, and must be 0.
 
 import contextlib
 import queue
+import sys
 import threading
 import time
 
@@ -117,6 +118,7 @@ def main():
             errors=[worker.error for worker in workers if worker.error], seconds=round(time.perf_counter() - begin, 1),
             **common.peaks(), allocated=torch.cuda.memory_allocated(),
         )  # fmt: skip
+    sys.exit(1 if any(worker.wrong or worker.error for worker in workers) else 0)
 
 
 if __name__ == "__main__":
