@@ -6,6 +6,8 @@ Prints the type and the text of the errors in forward, in backward (on autograd'
 losses of a training with such errors in between must equal those of a training without them.
 """
 
+import sys
+
 import common
 
 import torch
@@ -117,10 +119,12 @@ def main():
                 training.in_forward()
         except RuntimeError as error:
             larger = str(error)[:300]
+        equal = common.digest(losses) == common.digest(expected)
         common.say(
-            part="oom", where="end", allocator=options.allocator, equal=common.digest(losses) == common.digest(expected),
+            part="oom", where="end", allocator=options.allocator, equal=equal,
             last_losses=losses[-2:], without_limit=larger, summary_lines=len(torch.cuda.memory_summary().splitlines()),
         )  # fmt: skip
+    sys.exit(0 if equal else 1)
 
 
 if __name__ == "__main__":
