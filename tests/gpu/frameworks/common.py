@@ -118,11 +118,12 @@ def deterministic():
 
 
 def peaks():
-    """The most reserved and live bytes since the process began or since peaks were reset."""
+    """The most reserved and live bytes since the process began or since peaks were reset. `requested` is without any rounding."""
     import torch
 
     reserved, live = torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated()
-    return {"reserved": reserved, "live": live, "ratio": round(reserved / live, 4) if live else None}
+    requested = torch.cuda.memory_stats().get("requested_bytes.all.peak")
+    return {"reserved": reserved, "live": live, "requested": requested, "ratio": round(reserved / live, 4) if live else None}
 
 
 def device_used():
@@ -158,6 +159,17 @@ def scope_stats(options):
     import gpucache
 
     return gpucache.stats(SCOPE if options.allocator == "gpucache" else AUTO_SCOPE)
+
+
+def diagnosis(options):
+    """Why gpucache does not plan the scope of this program, as a text; `None` if all is well."""
+    if not is_gpucache(options):
+        return None
+    import gpucache
+
+    diagnose = getattr(gpucache, "diagnose", None)
+    found = diagnose(SCOPE if options.allocator == "gpucache" else AUTO_SCOPE) if diagnose else None
+    return None if found is None or found.get("is_healthy") else str(found)[:2000]
 
 
 def planned(before, after):

@@ -96,6 +96,7 @@ def marks(model, runs):
             last=ours["last"]["ratio"], last_others=least(others, "last"),
             whole=ours["whole"]["ratio"], whole_others=least(others, "whole"),
             reserved_over_best={span: ratio(ours[span]["reserved"], best[span]) for span in best},
+            last_over_requested=ratio(ours["last"]["reserved"], native["last"]["requested"]),
             live_over_native=ratio(ours["whole"]["live"], native["whole"]["live"]),
             device_calls=ours["device_calls"],
             planned=(ours["planned"] or {}).get("share"),

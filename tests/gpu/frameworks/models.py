@@ -32,9 +32,32 @@ def options_of(arguments=None):
     parser.add_argument("--rows", type=int, help="sequences or pictures of a batch")
     parser.add_argument("--fast", action="store_true", help="kernels that need not be deterministic")
     parser.add_argument("--serial", action="store_true", help="backward on the caller's thread")
+    parser.add_argument("--loader", action="store_true", help="batches from a DataLoader with 4 workers and pinned memory")
     parser.add_argument("--serve", action="store_true", help="run what stdin says")
     parser.add_argument("--series", action="store_true", help="also print the time of each step")
     return parser.parse_args(arguments)
+
+
+class Batches(torch.utils.data.Dataset):
+    """The batch of a step comes from its index alone, so that each allocator gets the same ones."""
+
+    def __init__(self, options, workload):
+        self.options, self.workload = options, workload
+
+    def __len__(self):
+        return self.options.steps
+
+    def __getitem__(self, index):
+        return self.workload.batch(torch.Generator().manual_seed(1000 * self.options.seed + index))
+
+    def __iter__(self):
+        return (self[index] for index in range(len(self)))
+
+    def loaded(self):
+        pinned = self.options.device == "cuda"
+        # With a generator of its own, the loader draws nothing from the one of the model.
+        own = torch.Generator()
+        return torch.utils.data.DataLoader(self, batch_size=None, num_workers=4, pin_memory=pinned, generator=own)
 
 
 class Run:
@@ -50,9 +73,7 @@ class Run:
         self.losses, self.times = [], []
         self.first_peaks = self.warm_stats = self.warm_calls = None
 
-    def step(self, index):
-        # The batch comes from the index alone, so each allocator gets the same ones.
-        batch = self.workload.batch(torch.Generator().manual_seed(1000 * self.options.seed + index))
+    def step(self, batch):
         torch.cuda.synchronize()
         begin = time.perf_counter()
         with common.scope(self.options):
@@ -64,19 +85,20 @@ class Run:
     def run(self):
         steps = self.options.steps
         warm, last = min(WARM, steps // 3), max(steps - LAST, steps // 2)
-        for index in range(steps):
+        batches = Batches(self.options, self.workload)
+        for index, batch in enumerate(batches.loaded() if self.options.loader else batches):
             if index == warm:
                 self.warm_stats = common.scope_stats(self.options)
                 self.warm_calls = common.device_calls(self.options)
             if index == last:
                 self.first_peaks = common.peaks()
                 torch.cuda.reset_peak_memory_stats()
-            self.step(index)
+            self.step(batch)
         return self.result(warm)
 
     def result(self, warm):
         last, first = common.peaks(), self.first_peaks
-        whole = {name: max(first[name], last[name]) for name in ("reserved", "live")}
+        whole = {name: max(first[name] or 0, last[name] or 0) for name in ("reserved", "live", "requested")}
         whole["ratio"] = round(whole["reserved"] / whole["live"], 4) if whole["live"] else None
         calls = common.device_calls(self.options)
         warm_times = sorted(self.times[warm:])
@@ -92,6 +114,7 @@ class Run:
             "device_calls": None if calls is None or self.warm_calls is None else calls - self.warm_calls,
             "device_used": common.device_used(),
             "planned": common.planned(self.warm_stats, common.scope_stats(self.options)),
+            "diagnosis": common.diagnosis(self.options),
         }
         if self.options.series:
             result["times_ms"] = [round(time, 2) for time in self.times]
@@ -101,7 +124,7 @@ class Run:
 def measure(options):
     """One run in this process."""
     fields = {"part": "models", "model": options.model, "allocator": options.allocator, "steps": options.steps}
-    fields["serial"] = options.serial
+    fields.update(serial=options.serial, loader=options.loader)
     with common.reported(**fields), warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         common.install(options)
@@ -132,6 +155,8 @@ def _wait(child, fields):
 
 def serve(options):
     """Forks a process for each line of stdin. Modules that take long to import are imported before."""
+    # A check during an import that starts CUDA would make every child useless.
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     import torchvision.models  # noqa: F401
     import transformers  # noqa: F401
     from transformers import LlamaForCausalLM  # noqa: F401
@@ -144,6 +169,8 @@ def serve(options):
         child = os.fork()
         if child == 0:
             own = ["--allocator", options.allocator, "--model", *words]
+            if torch.cuda._is_in_bad_fork():
+                os.execv(sys.executable, [sys.executable, os.path.abspath(__file__), *own])
             measure(options_of(own))
             return
         _wait(child, {"model": words[0], "allocator": options.allocator})

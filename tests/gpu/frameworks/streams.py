@@ -8,6 +8,7 @@ that another stream gets too early shows as a wrong element. The count stays on 
 """
 
 import random
+import sys
 import threading
 import time
 
@@ -87,7 +88,7 @@ class Waiting(Program):
 
 
 class Hazard(Program):
-    """`del` while stream b reads, a wait of stream a for b, then the next allocation on a. Stream c, which waited for nobody, allocates too."""
+    """`del` while stream b reads, a wait of stream a for b, then the next allocation on a. Stream c waits for nobody and allocates."""
 
     def round(self, i):
         with torch.cuda.stream(self.a):
@@ -213,12 +214,13 @@ def main():
             import gpucache.cupy
 
             gpucache.cupy.install()
-        for name in options.programs.split(","):
-            if not (options.careless and name in ALWAYS_SAFE):
-                run(name, options)
+        names = [name for name in options.programs.split(",") if not (options.careless and name in ALWAYS_SAFE)]
+        wrong = sum(run(name, options) for name in names)
+    sys.exit(1 if wrong and not options.careless else 0)
 
 
 def run(name, options):
+    """One program. Returns how many elements were wrong."""
     program = PROGRAMS[name](Canary(torch.device(options.device)), options.careless)
     if name == "pressure":
         torch.cuda.set_per_process_memory_fraction(program.LIMIT / torch.cuda.mem_get_info()[1])
@@ -235,6 +237,7 @@ def run(name, options):
         part="streams", program=name, allocator=options.allocator, rounds=options.rounds, careless=options.careless, wrong=wrong,
         checks=program.canary.checked, seconds=round(time.perf_counter() - begin, 1), **common.peaks(),
     )  # fmt: skip
+    return wrong
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class Generation:
         return answer[:, prompt.shape[1] :].double().mean()
 
 
-def _text(rows, shortest, longest, words):
+def text(rows, shortest, longest, words):
     """Batches of token sequences. Within a batch all sequences have one length."""
 
     def batch(random):
@@ -70,15 +70,15 @@ def _text(rows, shortest, longest, words):
 def _gpt2(options, shortest, checkpointed=False):
     if options.small:
         model = nets.Gpt(vocabulary=128, longest=64, width=32, layers=2, heads=2, checkpointed=checkpointed)
-        return Training(options, model, _text(2, shortest // 16, 64, 128))
-    return Training(options, nets.Gpt(checkpointed=checkpointed), _text(options.rows or 8, shortest, 1024, 50257))
+        return Training(options, model, text(2, shortest // 16, 64, 128))
+    return Training(options, nets.Gpt(checkpointed=checkpointed), text(options.rows or 8, shortest, 1024, 50257))
 
 
 def _mixtral(options):
     if options.small:
         model = nets.Mixtral(vocabulary=128, width=32, layers=2, heads=4, groups=2, inner=48, experts=4)
-        return Training(options, model, _text(2, 32, 32, 128))
-    return Training(options, nets.Mixtral(), _text(options.rows or 4, 1024, 1024, 32000))
+        return Training(options, model, text(2, 32, 32, 128))
+    return Training(options, nets.Mixtral(), text(options.rows or 4, 1024, 1024, 32000))
 
 
 def _pictures(options, model, rows, size):
