@@ -32,23 +32,15 @@
 // The number of this interface. A program that was compiled with another number must not call the other functions.
 #define GPUCACHE_ABI_VERSION 1
 
-// The memory of one device, as [`device_stats`](crate::device_stats) returns it.
-//
-// ```
-// let before = gpucache_capi::device_stats(-1)?; // the host
-// let address = gpucache_capi::allocate(4096, -1, 0)?;
-// assert_eq!(gpucache_capi::device_stats(-1)?.allocated_bytes, before.allocated_bytes + 4096);
-// gpucache_capi::free(address)?;
-// # Ok::<(), gpucache::Error>(())
-// ```
+// The memory of one device. Peaks begin anew when they are reset.
 typedef struct {
   // Bytes in use.
   uint64_t allocated_bytes;
-  // The most bytes that were in use at once since the last [`reset_peaks`](crate::reset_peaks).
+  // The most bytes that were in use at once.
   uint64_t peak_allocated_bytes;
   // Bytes that the process has from the device through gpucache.
   uint64_t reserved_bytes;
-  // The most bytes that it had since the last [`reset_peaks`](crate::reset_peaks).
+  // The most bytes that it had at once.
   uint64_t peak_reserved_bytes;
   // Allocations so far.
   uint64_t allocations;

@@ -4,6 +4,7 @@ use gpucache::{Error, Result};
 use gpucache_engine::device::{GpuStream, HostStream, Stream};
 
 use crate::caller::in_scopes;
+use crate::forks;
 use crate::usage::{DeviceUse, Usage};
 
 /// The number of the host as a device.
@@ -18,7 +19,9 @@ pub(crate) fn default_stream(device: i32) -> Result<Stream> {
         let what = format!("device {device}");
         Error::unavailable(what, "there is none of this number", "use -1 for the host, or a GPU's number")
     })?;
-    Ok(GpuStream::default_of(ordinal)?.stream_handle().clone())
+    let found = GpuStream::default_of(ordinal)?.stream_handle().clone();
+    forks::watch();
+    Ok(found)
 }
 
 /// Limits how many bytes of a device the process reserves: `"20GiB"`, `"80%"`, or `"none"`. See [`gpucache::Limit`] for all forms.

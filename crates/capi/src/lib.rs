@@ -17,8 +17,10 @@
 //! | `helpers` | which caller a thread of a backward pass helps |
 //! | `scopes` | the scopes that a caller is inside of |
 //! | `streams` | the streams behind handles |
+//! | `captures` | whether a graph is captured now |
 //! | `pools` | memory that captured graphs keep |
 //! | `devices` | a device by its number: limits, trim, statistics |
+//! | `forks` | processes that were forked from one that uses a GPU |
 //! | `usage` | bytes that are allocated on each device, and their peak |
 //! | `c` | the functions for C |
 //!
@@ -30,7 +32,9 @@
 
 pub mod c;
 mod caller;
+mod captures;
 mod devices;
+mod forks;
 mod helpers;
 mod pools;
 mod scopes;

@@ -4,13 +4,13 @@
 //! A pool has one reservation for each stream. Memory that is freed serves only later allocations of the pool on the same stream.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use gpucache::{Error, Result};
 use gpucache_engine::cache::{Block, Reservation};
-use gpucache_engine::device::{Handle, Stream};
+use gpucache_engine::device::Handle;
 use parking_lot::Mutex;
 
+use crate::captures;
 use crate::serve::request;
 use crate::streams::in_capture;
 
@@ -33,21 +33,6 @@ static POOLS: Mutex<Vec<(Name, Pool)>> = Mutex::new(Vec::new());
 
 /// Pools whose graphs are all gone, and whose memory launches may still use.
 static ENDED: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
-
-/// How many pools serve streams now.
-static OPEN: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether any pool serves streams now.
-#[inline]
-pub(crate) fn is_any_open() -> bool {
-    OPEN.load(Relaxed) > 0
-}
-
-/// Runs `act`. While a graph is captured, the driver then allows calls that a capture on another thread would forbid.
-#[inline]
-pub(crate) fn relaxed<R>(act: impl FnOnce() -> R) -> R {
-    if is_any_open() { Handle::in_relaxed_capture(act) } else { act() }
-}
 
 /// Lets a pool serve the streams for which `filter` holds, until [`pool_end`]. The pool is made if there is none of this name. Each call
 /// counts as a graph, which ends by [`pool_release`].
@@ -73,8 +58,7 @@ pub fn pool_begin(device: i32, id: (u64, u64), filter: Filter) -> Result<()> {
         return Err(Error::unavailable(title(id), "a graph is captured into it already", "end that capture first"));
     }
     (pool.filter, pool.graphs) = (Some(Arc::new(filter)), pool.graphs + 1);
-    OPEN.fetch_add(1, Relaxed);
-    Stream::begin_other_capture();
+    captures::begin();
     Ok(())
 }
 
@@ -90,8 +74,7 @@ pub fn pool_end(device: i32, id: (u64, u64)) -> Result<()> {
     let filter = find(&mut POOLS.lock(), device, id).and_then(|pool| pool.filter.take());
     // Dropped below, while no lock is held: it is code of the framework.
     let Some(_filter) = filter else { return Err(unknown(id)) };
-    OPEN.fetch_sub(1, Relaxed);
-    Stream::end_other_capture();
+    captures::end();
     end_pools();
     Ok(())
 }
@@ -114,8 +97,7 @@ pub fn pool_release(device: i32, id: (u64, u64)) -> Result<()> {
     let ended = pools.iter().position(|(name, _)| *name == (device, id)).map(|place| pools.swap_remove(place).1);
     drop(pools);
     if ended.as_ref().is_some_and(|pool| pool.filter.is_some()) {
-        OPEN.fetch_sub(1, Relaxed);
-        Stream::end_other_capture();
+        captures::end();
     }
     ENDED.lock().extend(ended);
     end_pools();
@@ -125,7 +107,7 @@ pub fn pool_release(device: i32, id: (u64, u64)) -> Result<()> {
 /// Frees the memory of pools without graphs. Launches of these graphs may still run on any stream, so this waits for the device. A wait would
 /// end a capture, so while one is made, the pools stay.
 fn end_pools() {
-    if is_any_open() {
+    if captures::is_any() {
         return;
     }
     // The reservations end while no lock is held.

@@ -11,7 +11,7 @@ use crate::caller::{self, Inside};
 use crate::devices::HOST;
 use crate::streams::KnownStreams;
 use crate::usage::Usage;
-use crate::{helpers, pools};
+use crate::{captures, forks, helpers, pools};
 
 /// The dtype of all memory here.
 struct Bytes;
@@ -37,7 +37,7 @@ pub fn allocate(bytes: usize, device: i32, stream: usize) -> Result<u64> {
     if bytes == 0 {
         return Ok(0);
     }
-    if pools::is_any_open()
+    if captures::is_any()
         && let Some(served) = pools::allocate(bytes, device, stream)
     {
         return noted(served?);
@@ -71,7 +71,7 @@ fn take(inside: &mut Inside, bytes: usize, device: i32, handle: usize) -> Result
 
 #[inline(never)]
 fn find(stream: &Stream, bytes: usize) -> Result<Block> {
-    pools::relaxed(|| Handle::keeping_current(|| Block::allocate(stream, &request(&[bytes]))))
+    captures::relaxed(|| Handle::keeping_current(|| Block::allocate(stream, &request(&[bytes]))))
 }
 
 /// Keeps a block under its address.
@@ -109,12 +109,12 @@ pub fn free(address: u64) -> Result<()> {
         return if address == 0 { Ok(()) } else { Err(unknown(address)) };
     };
     Usage::freed(&block);
-    if process_exits() {
-        // The driver may be gone already.
+    if process_exits() || forks::is_child() {
+        // The driver may be gone already, or works for the parent alone.
         std::mem::forget(block);
         return Ok(());
     }
-    let give_back = || pools::relaxed(|| Handle::keeping_current(|| drop(block)));
+    let give_back = || captures::relaxed(|| Handle::keeping_current(|| drop(block)));
     match caller::mine() {
         Some(caller) => caller.call(|_| give_back()),
         None => give_back(),

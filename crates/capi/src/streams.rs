@@ -3,6 +3,7 @@
 use gpucache::{Error, Result};
 use gpucache_engine::device::{Handle, Stream};
 
+use crate::captures;
 use crate::devices::{HOST, default_stream};
 
 /// The handle that means another stream on each thread.
@@ -44,7 +45,7 @@ impl KnownStreams {
             (first.device, first.handle, first.entry) == (device, handle, entry) && first.uses < ASK_AFTER
         });
         if !is_first || self.ended != Handle::ended_streams() {
-            self.look_up(device, handle, entry)?;
+            captures::relaxed(|| self.look_up(device, handle, entry))?;
         }
         // `look_up` puts the stream there.
         self.known.first().map(|first| &first.stream).ok_or_else(|| no_stream(handle, NOT_SERVED))

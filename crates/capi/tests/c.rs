@@ -1,5 +1,7 @@
 //! A program in C calls each function of the library, on the host device.
 
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

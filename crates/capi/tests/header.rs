@@ -1,5 +1,7 @@
 //! The header declares what the crate exports.
 
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
 use std::path::Path;
 
 /// Makes the header anew if this variable is set, instead of comparing.
