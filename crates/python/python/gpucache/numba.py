@@ -71,9 +71,9 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
 
 def install() -> None:
     """Has Numba allocate from gpucache. Call it before the first use of CUDA."""
-    if driver.driver.is_initialized:
+    if getattr(driver, "_memory_manager", None) not in (None, MemoryManager):
         raise NotSupportedError(
-            "gpucache.numba.install() came too late: Numba has initialised CUDA already, and keeps its memory manager. Call it "
+            "gpucache.numba.install() came too late: Numba has chosen its memory manager with the first use of CUDA, and keeps it. Call it "
             "before the first array or kernel, or set NUMBA_CUDA_MEMORY_MANAGER=gpucache.numba"
         )
     cuda.set_memory_manager(MemoryManager)

@@ -119,7 +119,7 @@ class backward_on_caller:  # noqa: N801
 
 
 def _set_backward(backward: str) -> None:
-    _gpucache.set_backward_helps(backward == "shared")
+    _gpucache.set_backward_helps(backward != "apart")
     if backward_on_caller in _scopes.around:
         _scopes.around.remove(backward_on_caller)
     if backward == "caller":

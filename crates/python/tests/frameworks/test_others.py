@@ -1,0 +1,166 @@
+"""gpucache with real libraries beside PyTorch. No GPU is needed: the host stands for one, as device -1."""
+
+import gc
+import logging
+import types
+
+import pytest
+
+import gpucache
+
+
+def live():
+    gc.collect()
+    return gpucache.device_stats(-1).live_blocks
+
+
+def stream(handle, is_capturing=False):
+    return types.SimpleNamespace(ptr=handle, cuda_stream=handle, is_capturing=lambda: is_capturing)
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    library = pytest.importorskip("cupy")
+    import gpucache.cupy
+
+    # CuPy asks the driver about memory of device -1.
+    monkeypatch.setattr(library.cuda.device, "get_device_id", lambda: 0)
+    monkeypatch.setattr(gpucache.cupy, "Owned", lambda bytes, device, stream: gpucache._gpucache.Owned(bytes, -1, stream))
+    monkeypatch.setattr(library.cuda, "get_current_stream", lambda: stream(0))
+    return library
+
+
+def test_cupy_frees_with_the_last_array(cupy):
+    import gpucache.cupy
+
+    before = live()
+    memory = gpucache.cupy.allocate(4096)
+    part = cupy.cuda.MemoryPointer(memory.mem, 256)
+    assert part.ptr == memory.ptr + 256 and memory.mem.size == 4096 and memory.mem.device_id == 0
+    del memory
+    assert live() == before + 1
+    del part
+    assert live() == before
+    assert gpucache.cupy.allocate(0).ptr == 0
+
+
+def test_cupy_runs_out_with_an_error_of_both(cupy, monkeypatch):
+    import gpucache.cupy
+
+    gpucache.set_limit("8MiB", device=-1)
+    try:
+        for kind in (cupy.cuda.memory.OutOfMemoryError, gpucache.OutOfMemoryError, MemoryError):
+            with pytest.raises(kind, match="8.00 MiB in all by its limit"):
+                gpucache.cupy.allocate(64 << 20)
+    finally:
+        gpucache.set_limit(None, device=-1)
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda: stream(0, is_capturing=True))
+    with pytest.raises(gpucache.NotSupportedError, match="begin_capture"):
+        gpucache.cupy.allocate(4096)
+
+
+def test_cupy_takes_the_allocator(cupy):
+    import gpucache.cupy
+
+    before = cupy.cuda.get_allocator()
+    try:
+        gpucache.cupy.install()
+        assert cupy.cuda.get_allocator() == gpucache.cupy.allocate
+        gpucache.cupy.uninstall()
+        assert cupy.cuda.get_allocator() == cupy.get_default_memory_pool().malloc
+    finally:
+        cupy.cuda.set_allocator(before)
+
+
+class NumbaContext:
+    device = types.SimpleNamespace(id=-1)
+    synchronized = 0
+
+    def synchronize(self):
+        self.synchronized += 1
+
+
+def test_numba_frees_after_the_work_of_the_device(monkeypatch):
+    pytest.importorskip("numba.cuda")
+    import gpucache.numba
+
+    context, before = NumbaContext(), live()
+    manager = gpucache.numba.MemoryManager(context=context)
+    manager.initialize()
+    # Numba makes its logger when it finds a driver.
+    monkeypatch.setattr(gpucache.numba.driver, "_logger", logging.getLogger("numba"), raising=False)
+    assert manager.interface_version == 1
+    # Half of the free memory may wait for its free.
+    manager.deallocations.memory_capacity = 1 << 20
+    memory = manager.memalloc(4096)
+    assert memory.size == 4096 and gpucache.base_address(int(memory.device_pointer)) is not None
+    del memory
+    manager.deallocations.clear()
+    assert (live(), context.synchronized) == (before, 1)
+    with pytest.raises(gpucache.NotSupportedError, match="IPC"):
+        manager.get_ipc_handle(None)
+
+
+def test_numba_finds_the_manager_by_its_name(monkeypatch):
+    cuda = pytest.importorskip("numba.cuda")
+    import gpucache.numba
+
+    chosen = []
+    monkeypatch.setattr(cuda, "set_memory_manager", chosen.append)
+    gpucache.numba.install()
+    assert chosen == [gpucache.numba._numba_memory_manager]
+    monkeypatch.setattr(gpucache.numba.driver, "_memory_manager", object)
+    with pytest.raises(gpucache.NotSupportedError, match="too late"):
+        gpucache.numba.install()
+
+
+def test_warp_allocates_for_the_stream_of_the_device(monkeypatch):
+    warp = pytest.importorskip("warp")
+    import gpucache.warp
+
+    device = types.SimpleNamespace(ordinal=-1, is_capturing=False, stream=stream(None))
+    monkeypatch.setattr(warp, "get_device", lambda _: device)
+    before, allocator = live(), gpucache.warp.Allocator("cuda:0")
+    assert isinstance(allocator, warp._src.context.Allocator)
+    address = allocator.allocate(4096)
+    assert gpucache.base_address(address) == (address, 4096)
+    allocator.deallocate(address, 4096)
+    assert live() == before
+    device.is_capturing = True
+    with pytest.raises(gpucache.NotSupportedError, match="ScopedCapture"):
+        allocator.allocate(4096)
+
+
+def test_warp_gets_an_allocator_for_each_device(monkeypatch):
+    warp = pytest.importorskip("warp")
+    import gpucache.warp
+
+    given = {}
+    monkeypatch.setattr(warp, "set_device_allocator", given.__setitem__)
+    monkeypatch.setattr(warp, "get_device", lambda device: device)
+    monkeypatch.setattr(warp, "get_cuda_devices", lambda: ["cuda:0", "cuda:1"])
+    gpucache.warp.install()
+    assert [allocator.device for allocator in given.values()] == ["cuda:0", "cuda:1"]
+    gpucache.warp.uninstall()
+    assert list(given.values()) == [None, None]
+    monkeypatch.setattr(warp, "get_cuda_devices", lambda: [])
+    with pytest.raises(gpucache.NotSupportedError, match="no CUDA device"):
+        gpucache.warp.install()
+
+
+def test_rmm_has_a_resource():
+    rmm = pytest.importorskip("rmm")
+    import gpucache.rmm
+
+    before, resource = live(), gpucache.rmm.resource(-1)
+    assert isinstance(resource, rmm.mr.DeviceMemoryResource)
+    address = resource.allocate(4096)
+    assert gpucache.base_address(address) == (address, 4096)
+    resource.deallocate(address, 4096)
+    assert live() == before
+    gpucache.set_limit("8MiB", device=-1)
+    try:
+        with pytest.raises(MemoryError):
+            resource.allocate(64 << 20)
+    finally:
+        gpucache.set_limit(None, device=-1)

@@ -1,0 +1,137 @@
+"""gpucache.torch with a double of PyTorch: what it installs, replaces and refuses. `frameworks/test_torch.py` has the real PyTorch."""
+
+BEGIN = """
+import ctypes, warnings
+warnings.simplefilter("ignore")  # the double has no class of an exception
+import torch, gpucache, gpucache.torch
+"""
+
+
+def test_install_gives_all_functions_and_options(program):
+    assert program(BEGIN + """
+gpucache.torch.install()
+functions = torch.state.allocator.functions
+print(*sorted(functions))
+assert all(functions.values()) and len(set(functions.values())) == 10
+first = torch.state.allocator
+gpucache.torch.install(backward="caller", auto_scope=False)
+assert torch.state.allocator is first
+with gpucache.scope("step"):
+    assert not torch.state.multithreading
+assert torch.state.multithreading
+gpucache.torch.install()
+with gpucache.scope("step"):
+    assert torch.state.multithreading
+""", doubles=True) == (
+        "free malloc set_base_alloc_fn set_begin_allocate_to_pool set_end_allocate_to_pool_fn set_init_fn set_memory_fraction_fn "
+        "set_record_stream_fn set_release_pool set_reset_fn\n"
+    )
+
+
+def test_the_functions_allocate_and_free(program):
+    program(BEGIN + """
+gpucache.torch.install(limit="1TiB")
+functions = torch.state.allocator.functions
+malloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)(functions["malloc"])
+free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)(functions["free"])
+record = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(functions["set_record_stream_fn"])
+base = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t))(functions["set_base_alloc_fn"])
+reset = ctypes.CFUNCTYPE(None)(functions["set_reset_fn"])
+fraction = ctypes.CFUNCTYPE(None, ctypes.c_double, ctypes.c_int)(functions["set_memory_fraction_fn"])
+assert malloc(0, -1, None) is None
+address, size = malloc(4096, -1, None), ctypes.c_size_t()
+assert base(address + 8, size) == address and size.value == 4096
+record(address, None)
+free(address, 4096, -1, None)
+free(None, 0, -1, None)
+reset()
+fraction(0.5, -1)
+fraction(1.0, -1)
+assert gpucache.device_stats(-1).live_blocks == 0
+""", doubles=True)
+
+
+def test_statistics_have_the_names_of_torch(program):
+    program(BEGIN + """
+from gpucache import _gpucache
+from gpucache._torch import statistics
+gpucache.torch.install()
+assert torch._C._cuda_memoryStats(0)["allocated_bytes"]["all"]["current"] == 0
+# As if PyTorch had allocated on the host.
+_gpucache.torch_used_devices = lambda: [-1]
+held = gpucache.allocate(4096, device=-1)
+stats = torch._C._cuda_memoryStats(-1)
+assert stats["allocated_bytes"]["all"]["current"] == stats["allocated_bytes"]["large_pool"]["peak"] == 4096
+assert stats["allocation"]["all"]["allocated"] == 1 and stats["reserved_bytes"]["all"]["current"] >= 4096
+torch._C._cuda_resetAccumulatedMemoryStats(-1)
+assert torch._C._cuda_memoryStats(-1)["allocation"]["all"]["allocated"] == 0
+del held
+torch._C._cuda_resetPeakMemoryStats(-1)
+assert torch._C._cuda_memoryStats(-1)["allocated_bytes"]["all"]["peak"] == 0
+assert torch._C._cuda_getMemoryFraction(-1) == 1.0
+torch._C._cuda_setMemoryFraction(0.25, -1)
+assert torch._C._cuda_getMemoryFraction(-1) == 0.25
+for metric in ("allocated_bytes", "active_bytes", "requested_bytes", "reserved_bytes", "inactive_split_bytes", "allocation",
+               "active", "segment", "inactive_split"):
+    for pool in ("all", "small_pool", "large_pool"):
+        assert set(stats[metric][pool]) == {"current", "peak", "allocated", "freed"}
+""", doubles=True)
+
+
+def test_what_cannot_work_is_refused_with_the_remedy(program):
+    assert program(BEGIN + """
+gpucache.torch.install()
+
+def benchmark():
+    torch.backends.cudnn.benchmark = True
+
+refused = [
+    torch.cuda.MemPool,
+    lambda: torch.compile(print, mode="reduce-overhead"),
+    lambda: torch.compile(print, options={"triton.cudagraphs": True}),
+    benchmark,
+    lambda: torch._C._set_cudnn_benchmark(True),
+    lambda: torch._C._cuda_memorySnapshot((0, 0)),
+    lambda: torch._C._cuda_record_memory_history("all"),
+    lambda: torch._C._cuda_getCheckpointState(0, (0, 0)),
+    lambda: torch.UntypedStorage()._share_cuda_(),
+    gpucache.torch.pool,
+]
+for function in refused:
+    try:
+        function()
+    except gpucache.NotSupportedError as error:
+        print(str(error).split(" does not work")[0].split(":")[0])
+assert torch.compile(print) is print and torch.compile(print, mode="default") is print
+torch.backends.cudnn.benchmark = False
+""", doubles=True) == """torch.cuda.MemPool
+torch.compile(mode='reduce-overhead')
+torch.compile(options={"triton.cudagraphs"
+torch.backends.cudnn.benchmark = True
+torch.backends.cudnn.benchmark = True
+torch.cuda.memory_snapshot, as well as torch.cuda.memory._snapshot,
+torch.cuda.memory._record_memory_history
+torch.compile with CUDA graphs (cudagraph trees)
+sharing a CUDA tensor with another process (torch.multiprocessing, IPC handles)
+gpucache.torch.pool() is for programs without gpucache.torch.install(). Here all tensors come from gpucache already
+"""
+
+
+def test_too_late_names_the_pool_which_works(program):
+    assert program(BEGIN + """
+torch.state.is_initialized = True
+try:
+    gpucache.torch.install()
+except gpucache.Error as error:
+    assert "already initialised" in str(error) and "gpucache.torch.pool()" in str(error)
+assert torch.state.allocator is None
+pool = gpucache.torch.pool()
+assert len(pool.allocator.functions) == 10
+assert gpucache.torch.use_pool(pool, 0) == (pool, 0)
+torch.state.is_initialized = False
+torch.state.allocator = "another one"
+try:
+    gpucache.torch.install()
+except gpucache.Error as error:
+    print("another library" in str(error))
+""", doubles=True) == "True\n"
