@@ -113,6 +113,8 @@ def test_a_decorated_generator_is_outside_while_it_waits():
     next(started)
     started.close()
     assert ended == [4096, 4096]
+    # Each step is an entry, and nothing else is.
+    assert entries("generator") == 6
     del outside
 
 

@@ -6,11 +6,14 @@ import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Generator, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _gpucache
 from ._errors import Error
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -34,7 +37,7 @@ class _Entered:
     def _enter(self) -> int:
         raise NotImplementedError
 
-    def __enter__(self: _S) -> _S:
+    def __enter__(self) -> Self:
         entry, opened = self._enter(), None
         if around:
             with contextlib.ExitStack() as stack:
@@ -74,8 +77,6 @@ class _Entered:
         return _wrapped(self, function)  # type: ignore[return-value]
 
 
-_S = TypeVar("_S", bound=_Entered)
-
 
 def _wrapped(inside: _Entered, function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(function):
@@ -88,7 +89,7 @@ def _wrapped(inside: _Entered, function: Callable[..., Any]) -> Callable[..., An
     if inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)
-        def of_generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        def of_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
             return (yield from _steps(inside, function(*args, **kwargs)))
 
         return of_generator
@@ -116,23 +117,21 @@ def _steps(inside: _Entered, steps: Any) -> Generator[Any, Any, Any]:
     resume: Callable[[], Any] = functools.partial(next, steps)
     # No variable here keeps what passes through: the program decides how long it lives.
     given: list[Any] = []
-    try:
-        while True:
-            try:
-                with inside:
-                    given.append(resume())
-            except StopIteration as end:
-                return end.value
-            del resume
-            try:
-                resume = functools.partial(steps.send, (yield given.pop()))
-            except GeneratorExit:
-                raise
-            except BaseException as thrown:
-                resume = functools.partial(steps.throw, thrown)
-    finally:
-        with inside:
-            steps.close()
+    while True:
+        try:
+            with inside:
+                given.append(resume())
+        except StopIteration as end:
+            return end.value
+        del resume
+        try:
+            resume = functools.partial(steps.send, (yield given.pop()))
+        except GeneratorExit:
+            with inside:
+                steps.close()
+            raise
+        except BaseException as thrown:
+            resume = functools.partial(steps.throw, thrown)
 
 
 class scope(_Entered):  # noqa: N801

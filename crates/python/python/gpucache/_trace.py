@@ -40,7 +40,8 @@ class trace:  # noqa: N801
     def __init__(self, events: int = _EVENTS) -> None:
         if events < 1:
             raise ValueError(f"a trace keeps at least one event, not {events}")
-        self._events, self._run = events, None
+        self._events = events
+        self._run: Run | None = None
 
     @staticmethod
     def read(path: Path) -> trace:

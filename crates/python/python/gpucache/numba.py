@@ -9,8 +9,8 @@ Call :func:`install` before the first use of CUDA, or set ``NUMBA_CUDA_MEMORY_MA
     with gpucache.scope("step"):
         array = cuda.device_array(1024)
 
-Numba does not say which streams use an array. So gpucache frees arrays in small groups, after all work of the device is done, as Numba's own
-manager does.
+Numba does not say which streams use an array. So gpucache frees arrays in small groups, after all work of the device is
+done, as Numba's own manager does.
 """
 
 from __future__ import annotations

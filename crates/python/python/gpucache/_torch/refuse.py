@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -42,15 +43,13 @@ def _checked_setter(setter: Callable[[bool], None]) -> Callable[[bool], None]:
 
 
 def _checked_compile(compile: Callable[..., Any]) -> Callable[..., Any]:
-    import functools
-
     @functools.wraps(compile)
     def checked(model: Any = None, *args: Any, **kwargs: Any) -> Any:
         mode, options = kwargs.get("mode"), kwargs.get("options") or {}
         wants_graphs = options.get("triton.cudagraphs") if isinstance(options, dict) else False
         if mode in _GRAPH_MODES or wants_graphs:
             named = f"mode={mode!r}" if mode in _GRAPH_MODES else 'options={"triton.cudagraphs": True}'
-            other = _GRAPH_MODES.get(mode, "default")
+            other = _GRAPH_MODES.get(str(mode), "default")
             raise NotSupportedError(
                 f"torch.compile({named}) does not work with gpucache: it saves and restores the memory of PyTorch's own allocator "
                 f"between graphs. Use mode={other!r}, and torch.cuda.make_graphed_callables or torch.cuda.graph for graphs"
