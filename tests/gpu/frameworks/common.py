@@ -7,7 +7,7 @@ value of `--allocator`:
     gpucache                     gpucache, each step inside a scope
     gpucache-auto                gpucache without scopes
 
-`GPUCACHE_INSTALL` holds arguments of `gpucache.torch.install` as JSON, for example `{"backward_helps": false}`.
+`GPUCACHE_INSTALL` holds arguments of `gpucache.torch.install` as JSON, for example `{"backward": "caller"}`.
 """
 
 import argparse

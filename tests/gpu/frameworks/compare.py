@@ -6,6 +6,7 @@ Runs of one model follow each other, so that all allocators meet the same clock 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -44,9 +45,12 @@ class Server:
         return lines
 
     def run(self, words):
-        self.process.stdin.write(words + "\n")
-        self.process.stdin.flush()
-        result = {"part": "models", "allocator": self.allocator, "error": "the process printed no result"}
+        result = {"part": "models", "model": words.split()[0], "allocator": self.allocator, "error": "the process printed no result"}
+        try:
+            self.process.stdin.write(words + "\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            result["error"] = f"the process has ended: {error}"
         for line in self.lines_until("end"):
             if "end" in line:
                 result["exit"] = line["exit"]
@@ -56,7 +60,8 @@ class Server:
         return result
 
     def end(self):
-        self.process.stdin.close()
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
         self.process.wait()
 
 
