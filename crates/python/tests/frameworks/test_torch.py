@@ -147,6 +147,9 @@ refused = {
     "history": lambda: torch._C._cuda_record_memory_history("all"),
     "share": lambda: torch.UntypedStorage._share_cuda_(Storage()),
     "pool": gpucache.torch.pool,
+    "settings": lambda: torch._C._accelerator_setAllocatorSettings("expandable_segments:True,pinned_num_register_threads:2"),
+    "enable": lambda: torch._C._cuda_cudaCachingAllocator_enable(False),
+    "other": lambda: torch.cuda.memory.change_current_allocator(torch.cuda.memory._get_current_allocator()),
 }
 for name, function in refused.items():
     try:
@@ -155,10 +158,11 @@ for name, function in refused.items():
         assert "gpucache" in str(error) and len(str(error)) > 60, error
         print(name, end=" ")
 torch.backends.cudnn.benchmark = False
+torch._C._accelerator_setAllocatorSettings("pinned_use_cuda_host_register:True")
 torch.compile(lambda x: x)
 with torch.backends.cudnn.flags(benchmark=False):
     pass
-""") == "MemPool compile autotune cudagraphs benchmark flags snapshot history share pool "
+""") == "MemPool compile autotune cudagraphs benchmark flags snapshot history share pool settings enable other "
 
 
 def test_install_refuses_before_it_changes_anything(program):

@@ -108,6 +108,42 @@ def _patch_handles(patches: Patches) -> None:
     patches.replace(torch.UntypedStorage, "_share_cuda_", share_cuda)
 
 
+def _checked_settings(set_settings: Callable[[str], Any]) -> Callable[[str], Any]:
+    def checked(text: str) -> Any:
+        # Those of pinned host memory, which stays PyTorch's own.
+        if all(part.strip().startswith("pinned_") for part in text.split(",") if part.strip()):
+            return set_settings(text)
+        raise NotSupportedError(
+            f"torch.cuda.memory._set_allocator_settings({text!r}) does not work with gpucache: the settings are those of PyTorch's own "
+            "allocator. Limit memory by gpucache.set_limit(..), and leave out the others: gpucache needs none"
+        )
+
+    return checked
+
+
+def _checked_enable(enable: Callable[[bool], None]) -> Callable[[bool], None]:
+    def checked(value: bool = True) -> None:
+        if not value:
+            raise NotSupportedError(
+                "torch.cuda.memory.caching_allocator_enable(False) does not work with gpucache. Use `with gpucache.uncached():`, "
+                "and gpucache.set_auto_scope(False) for all code outside of scopes"
+            )
+        enable(value)
+
+    return checked
+
+
+def _patch_switches(patches: Patches) -> None:
+    c = torch._C
+    for name in ("_accelerator_setAllocatorSettings", "_cuda_cudaCachingAllocator_set_allocator_settings"):
+        if hasattr(c, name):
+            patches.replace(c, name, _checked_settings(getattr(c, name)))
+    if hasattr(c, "_cuda_cudaCachingAllocator_enable"):
+        patches.replace(c, "_cuda_cudaCachingAllocator_enable", _checked_enable(c._cuda_cudaCachingAllocator_enable))
+    remedy = "A process has one allocator for CUDA: install the other one in a process without gpucache.torch.install()"
+    patches.replace(c, "_cuda_changeCurrentAllocator", _refuses("torch.cuda.memory.change_current_allocator", remedy))
+
+
 def patch(patches: Patches) -> None:
     """Has these functions say what they cannot do, before PyTorch fails in a way that nobody understands."""
     _patch_pools(patches)
@@ -115,3 +151,4 @@ def patch(patches: Patches) -> None:
     _patch_benchmark(patches)
     _patch_compile(patches)
     _patch_handles(patches)
+    _patch_switches(patches)
