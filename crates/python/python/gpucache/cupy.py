@@ -25,6 +25,9 @@ from ._gpucache import Owned
 
 __all__ = ["CupyOutOfMemoryError", "allocate", "install", "uninstall"]
 
+#: The handles 0 and 1 are the default stream, and 2 is that of each thread, which a graph can capture.
+_DEFAULT_STREAMS = 1
+
 _cupy_error = cupy.cuda.memory.OutOfMemoryError
 
 
@@ -45,7 +48,8 @@ def allocate(nbytes: int) -> Any:
     For a part of a program: ``with cupy.cuda.using_allocator(gpucache.cupy.allocate):``.
     """
     device, stream = cupy.cuda.device.get_device_id(), cupy.cuda.get_current_stream()
-    if stream.is_capturing():
+    # The default streams are never captured, and the driver refuses the question while another stream is.
+    if stream.ptr > _DEFAULT_STREAMS and stream.is_capturing():
         raise NotSupportedError(
             "an array is allocated while CuPy captures a CUDA graph: later launches of the graph would use memory that others "
             "have by then. Allocate all arrays before begin_capture(), and write into them by `out=`"

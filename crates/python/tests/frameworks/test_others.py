@@ -54,7 +54,7 @@ def test_cupy_runs_out_with_an_error_of_both(cupy, monkeypatch):
                 gpucache.cupy.allocate(64 << 20)
     finally:
         gpucache.set_limit(None, device=-1)
-    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda: stream(0, is_capturing=True))
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda: stream(5, is_capturing=True))
     with pytest.raises(gpucache.NotSupportedError, match="begin_capture"):
         gpucache.cupy.allocate(4096)
 
