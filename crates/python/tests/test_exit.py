@@ -74,3 +74,21 @@ with gpucache.scope("step"):
     assert os.waitpid(child, 0)[1] == 0
 print("end")
 """) == "end\n"
+
+
+def test_a_child_of_fork_allocates_and_ends(program):
+    assert program("""
+import multiprocessing, gpucache
+
+@gpucache.scope("work")
+def work(number):
+    kept.clear()
+    return gpucache.allocate(4096, device=-1).bytes + number
+
+kept = []
+if __name__ == "__main__":
+    with gpucache.scope("step"):
+        kept.append(gpucache.allocate(4096, device=-1))
+        with multiprocessing.get_context("fork").Pool(4) as pool:
+            print(sum(pool.map(work, range(100))))
+""") == f"{100 * 4096 + 4950}\n"

@@ -28,6 +28,19 @@ with gpucache.scope("step"):
     )
 
 
+def test_modules_for_libraries_are_imported_at_their_first_use(program):
+    assert program("""
+import sys, gpucache
+sys.modules["rmm"] = None  # as if it were not installed
+assert "torch" not in sys.modules and not hasattr(gpucache, "jax")
+gpucache.torch.install
+try:
+    gpucache.rmm
+except ImportError as error:
+    print("rmm" in str(error))
+""", doubles=True) == "True\n"
+
+
 def test_the_functions_allocate_and_free(program):
     program(BEGIN + """
 gpucache.torch.install(limit="1TiB")

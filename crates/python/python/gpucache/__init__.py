@@ -29,6 +29,9 @@ module              for
 =================== ==========================================================================
 """
 
+import importlib as _importlib
+from typing import Any as _Any
+
 from ._errors import Error, NotSupportedError, OutOfMemoryError
 from ._gpucache import set_auto_scope
 from ._memory import allocate, base_address, invalidate, record_stream, set_limit, trim
@@ -60,3 +63,12 @@ __all__ = [
     "trim",
     "uncached",
 ]
+
+#: Each needs a library that may be missing, so it is imported at its first use.
+_FOR_LIBRARIES = ("cupy", "numba", "rmm", "torch", "warp")
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _FOR_LIBRARIES:
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,7 +23,12 @@ namespace {
 std::atomic<uint64_t> used_devices{0};
 
 std::mutex limit_mutex;
-std::string limit = "none";
+
+// Never destroyed: threads of PyTorch may still allocate while the process exits.
+std::string& limit() {
+  static auto* const text = new std::string("none");
+  return *text;
+}
 
 // How many failed frees are reported. They are errors in a program, and mostly come in large numbers.
 constexpr int REPORTS = 8;
@@ -33,7 +38,7 @@ void begin_device(int device, uint64_t bit) {
   std::string text;
   {
     std::lock_guard<std::mutex> guard(limit_mutex);
-    text = limit;
+    text = limit();
   }
   if (text != "none" && gpucache_set_limit(device, text.c_str()) != GPUCACHE_OK) gpucache::raise_last_error();
   used_devices.fetch_or(bit, std::memory_order_relaxed);
@@ -124,7 +129,7 @@ void gpucache_torch_release_pool(int device, PoolId id) {
 
 void gpucache_torch_set_limit(const char* text) {
   std::lock_guard<std::mutex> guard(limit_mutex);
-  limit = text;
+  limit() = text;
 }
 
 uint64_t gpucache_torch_used_devices() { return used_devices.load(std::memory_order_relaxed); }

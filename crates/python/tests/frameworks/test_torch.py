@@ -84,6 +84,15 @@ assert gpucache.device_stats(-1).live_blocks == 0
 """)
 
 
+def test_threads_free_each_others_memory(program, functions):
+    program(functions + """
+before = gpucache.device_stats(-1)
+assert test.soak(malloc, free, 4, 100_000) == 0
+after = gpucache.device_stats(-1)
+assert (after.allocations, after.frees, after.live_blocks, after.allocated_bytes) == (400_000, 400_000, 0, 0), after
+""")
+
+
 def test_a_free_that_fails_is_reported(tmp_path, functions):
     path = tmp_path / "program.py"
     path.write_text(functions + "test.give_back(free, 12345)")
