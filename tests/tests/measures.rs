@@ -13,7 +13,7 @@ const LONGEST: usize = 40;
 /// The most conditions of a function: `if`, `while`, `&&`, `||`.
 const CONDITIONS: usize = 5;
 /// The most `unsafe` blocks in the crates, except in the files that face C.
-const BLOCKS: usize = 104;
+const BLOCKS: usize = 106;
 /// Files that C calls, or that handle what C passes. Each pointer needs a block there.
 const FACING_C: [&str; 10] = [
     "c/",
@@ -28,7 +28,7 @@ const FACING_C: [&str; 10] = [
     "device/cuda/relaxed.rs",
 ];
 /// The most `unsafe` blocks in these files.
-const BLOCKS_FACING_C: usize = 65;
+const BLOCKS_FACING_C: usize = 81;
 
 #[derive(Default)]
 struct Found {
