@@ -31,12 +31,14 @@ const LAYERS: [&[&str]; 16] = [
 ];
 
 /// Places that may contain `unsafe`.
-const UNSAFE: [&str; 17] = [
+const UNSAFE: [&str; 19] = [
     "device/",
     "array/",
     "foreign/",
     "cache/access.rs",
+    "cache/addresses.rs",
     "cache/block.rs",
+    "cache/caller.rs",
     "cache/current.rs",
     "cache/owner.rs",
     "graph/launch.rs",

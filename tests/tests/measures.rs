@@ -13,18 +13,22 @@ const LONGEST: usize = 40;
 /// The most conditions of a function: `if`, `while`, `&&`, `||`.
 const CONDITIONS: usize = 5;
 /// The most `unsafe` blocks in the crates, except in the files that face C.
-const BLOCKS: usize = 104;
+const BLOCKS: usize = 106;
 /// Files that C calls, or that handle what C passes. Each pointer needs a block there.
-const FACING_C: [&str; 6] = [
+const FACING_C: [&str; 10] = [
+    "c/",
+    "cache/addresses.rs",
     "foreign/",
+    "forks.rs",
     "device/cuda/borrowed.rs",
     "device/cuda/current.rs",
     "device/cuda/graph/",
     "device/cuda/memory/pinned.rs",
     "device/cuda/nvtx.rs",
+    "device/cuda/relaxed.rs",
 ];
 /// The most `unsafe` blocks in these files.
-const BLOCKS_FACING_C: usize = 65;
+const BLOCKS_FACING_C: usize = 81;
 
 #[derive(Default)]
 struct Found {
@@ -149,7 +153,7 @@ fn house() -> Found {
         }
     }
     let mut found = Found::default();
-    for root in ["../gpucache/src", "../crates/engine/src", "../crates/plan/src"] {
+    for root in ["../gpucache/src", "../crates/capi/src", "../crates/engine/src", "../crates/plan/src"] {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
         collect(&root, &root, &mut found);
     }

@@ -50,6 +50,10 @@ typedef struct {
   uint64_t out_of_memory;
   // How often the device gave memory or got it back.
   uint64_t device_calls;
+  // The bytes of all allocations so far.
+  uint64_t total_allocated_bytes;
+  // The bytes of all frees so far.
+  uint64_t total_freed_bytes;
 } gpucache_device_use;
 
 // Tells whether a pool serves a stream now.

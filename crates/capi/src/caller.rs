@@ -1,33 +1,14 @@
-//! The caller in whose name a thread works: its scopes and streams, behind a lock.
-//!
-//! Each thread has a caller of its own. A thread that helps another one ([`helpers`]) uses that one's. Invariant: the engine's caller runs
-//! only under the lock, so one thread at a time works in its name.
-#![allow(unsafe_code)]
+//! The caller in whose name a thread works. Each thread has one of its own. A thread that helps another one ([`helpers`]) uses that one's.
 
 use std::cell::Cell;
 
 use gpucache::{Error, Result};
-use gpucache_engine::cache::Caller;
 use gpucache_engine::device::exits_with_thread;
 use parking_lot::Mutex;
 
 use crate::helpers;
-use crate::scopes::Scopes;
+use crate::shared::SharedCaller;
 use crate::streams::KnownStreams;
-
-/// A caller that threads can share.
-pub(crate) struct SharedCaller(Mutex<State>);
-
-struct State {
-    caller: Caller,
-    inside: Inside,
-}
-
-/// What a caller has, for a thread that works in its name.
-pub(crate) struct Inside {
-    pub(crate) scopes: Scopes,
-    pub(crate) streams: KnownStreams,
-}
 
 /// For whom a thread works.
 #[derive(Clone, Copy)]
@@ -52,22 +33,6 @@ struct End;
 
 /// Callers of threads that have ended, for the next threads.
 static UNUSED: Mutex<Vec<&'static SharedCaller>> = Mutex::new(Vec::new());
-
-impl SharedCaller {
-    fn leak() -> &'static SharedCaller {
-        let inside = Inside { scopes: Scopes::default(), streams: KnownStreams::default() };
-        Box::leak(Box::new(SharedCaller(Mutex::new(State { caller: Caller::new(), inside }))))
-    }
-
-    /// Runs `act` in the name of this caller.
-    #[inline]
-    pub(crate) fn call<R>(&self, act: impl FnOnce(&mut Inside) -> R) -> R {
-        let State { caller, inside } = &mut *self.0.lock();
-        // SAFETY: `inside.scopes` is the only code of this crate that enters and leaves caches, and it is reached only here. So all of its
-        // entries are made, and ended, in the name of this caller.
-        unsafe { caller.run(|| act(inside)) }
-    }
-}
 
 /// The caller for which this thread works. `None` if the thread ends.
 #[inline]

@@ -1,11 +1,9 @@
-//! A device by its number: limits, trim, statistics.
+//! A device by its number.
 
 use gpucache::{Error, Result};
 use gpucache_engine::device::{GpuStream, HostStream, Stream};
 
-use crate::caller::in_scopes;
 use crate::forks;
-use crate::usage::{DeviceUse, Usage};
 
 /// The number of the host as a device.
 pub(crate) const HOST: i32 = -1;
@@ -22,79 +20,4 @@ pub(crate) fn default_stream(device: i32) -> Result<Stream> {
     let found = GpuStream::default_of(ordinal)?.stream_handle().clone();
     forks::watch();
     Ok(found)
-}
-
-/// Limits how many bytes of a device the process reserves: `"20GiB"`, `"80%"`, or `"none"`. See [`gpucache::Limit`] for all forms.
-///
-/// # Errors
-/// For a text that is no limit, and if there is no such device.
-///
-/// ```
-/// assert!(gpucache_capi::set_limit(-1, "a lot").is_err());
-/// gpucache_capi::set_limit(-1, "none")?;
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn set_limit(device: i32, limit: &str) -> Result<()> {
-    default_stream(device)?.memory().set_limit(limit.parse()?)
-}
-
-/// Gives idle memory of all scopes back to the device. Returns the number of bytes.
-///
-/// # Errors
-/// A failure of the device, and if there is no such device.
-///
-/// ```
-/// let _bytes = gpucache_capi::trim(-1)?;
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn trim(device: i32) -> Result<u64> {
-    let stream = default_stream(device)?;
-    let (bytes, failure) = in_scopes(|| stream.memory().trim());
-    failure.map_or(Ok(bytes), Err)
-}
-
-/// The memory of a device.
-///
-/// # Errors
-/// If there is no such device.
-///
-/// ```
-/// let before = gpucache_capi::device_stats(-1)?; // of the host
-/// let address = gpucache_capi::allocate(4096, -1, 0)?;
-/// assert_eq!(gpucache_capi::device_stats(-1)?.allocated_bytes, before.allocated_bytes + 4096);
-/// gpucache_capi::free(address)?;
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn device_stats(device: i32) -> Result<DeviceUse> {
-    let stream = default_stream(device)?;
-    let reserved = stream.meter().read();
-    Ok(DeviceUse {
-        reserved_bytes: reserved.bytes,
-        peak_reserved_bytes: reserved.peak_bytes,
-        device_calls: reserved.times_taken() + reserved.times_given_back(),
-        ..Usage::of(stream.memory_id()).read()
-    })
-}
-
-/// Has the peaks of a device begin anew, at what is in use and reserved now.
-///
-/// # Errors
-/// If there is no such device.
-///
-/// ```
-/// gpucache_capi::reset_peaks(-1)?;
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-pub fn reset_peaks(device: i32) -> Result<()> {
-    let stream = default_stream(device)?;
-    stream.meter().reset_peak();
-    Usage::of(stream.memory_id()).reset_peak();
-    Ok(())
-}
-
-/// Counts an allocation that found no memory.
-pub(crate) fn count_out_of_memory(device: i32) {
-    if let Ok(stream) = default_stream(device) {
-        Usage::of(stream.memory_id()).ran_out();
-    }
 }

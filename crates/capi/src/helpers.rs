@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Acquire, Ordering::Rela
 
 use parking_lot::Mutex;
 
-use crate::caller::SharedCaller;
+use crate::shared::SharedCaller;
 
 /// How PyTorch names these threads; the number of the device follows.
 const NAME: &str = "pt_autograd_";

@@ -13,13 +13,15 @@
 //! | file | task |
 //! |---|---|
 //! | `serve` | allocates, frees, and notes uses on other streams |
-//! | `caller` | which caller a thread works for, and the lock around it |
+//! | `shared` | a caller, and the lock around it |
+//! | `caller` | which caller a thread works for |
 //! | `helpers` | which caller a thread of a backward pass helps |
 //! | `scopes` | the scopes that a caller is inside of |
 //! | `streams` | the streams behind handles |
 //! | `captures` | whether a graph is captured now |
 //! | `pools` | memory that captured graphs keep |
-//! | `devices` | a device by its number: limits, trim, statistics |
+//! | `devices`, `request` | a device by its number; the engine's request for bytes |
+//! | `limits` | the memory of a device: limits, trim, statistics |
 //! | `forks` | processes that were forked from one that uses a GPU |
 //! | `usage` | bytes that are allocated on each device, and their peak |
 //! | `c` | the functions for C |
@@ -36,16 +38,19 @@ mod captures;
 mod devices;
 mod forks;
 mod helpers;
+mod limits;
 mod pools;
+mod request;
 mod scopes;
 mod serve;
+mod shared;
 mod streams;
 mod usage;
 
 pub use c::last_error;
 pub use caller::{enter, enter_uncached, invalidate, leave};
-pub use devices::{device_stats, reset_peaks, set_limit, trim};
 pub use helpers::set_backward_helps;
+pub use limits::{device_stats, reset_peaks, set_limit, trim};
 pub use pools::{Filter, pool_begin, pool_end, pool_release};
 pub use scopes::set_auto_scope;
 pub use serve::{allocate, base_address, free, record_stream};

@@ -11,7 +11,7 @@ use gpucache_engine::device::Handle;
 use parking_lot::Mutex;
 
 use crate::captures;
-use crate::serve::request;
+use crate::request::request;
 use crate::streams::in_capture;
 
 /// Tells whether a pool serves a stream now. It is code of the framework, which runs while no lock is held.

@@ -4,7 +4,6 @@
 //! in the name of the caller.
 #![allow(unsafe_code)]
 
-use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -84,7 +83,11 @@ impl Scopes {
     fn push(&mut self, number: u64, name: Option<&str>) {
         let inside = name.map(|name| {
             let (cache, terms) = (self.cache(name), Terms::new());
-            (Current { cache, terms }, cache.enter(terms, Visit::Entry))
+            let entry = cache.enter(terms, Visit::Entry);
+            if Current::is_traced() {
+                cache.note_entered();
+            }
+            (Current { cache, terms }, entry)
         });
         self.made += 1;
         self.entries.push(OpenEntry { number, inside });
@@ -98,6 +101,9 @@ impl Scopes {
         self.serve();
         if let Some((Current { cache, .. }, entry)) = entry.inside {
             cache.leave(entry);
+            if Current::is_traced() {
+                cache.note_left();
+            }
         }
         true
     }
@@ -126,7 +132,7 @@ impl Scopes {
         if self.caches.len() >= self.look_at.max(NamedCaches::FEW) {
             self.forget_names();
         }
-        let (scope, cache) = NamedCaches::adopt(name, Location::caller());
+        let (scope, cache) = NamedCaches::adopt(name, None);
         self.caches.insert(scope.name().clone(), Known { scope, cache });
         cache
     }

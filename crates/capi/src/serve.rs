@@ -1,24 +1,16 @@
 //! Allocates bytes, frees them by their address, and notes uses on other streams.
 
-use std::any::TypeId;
-
 use gpucache::{Error, Result};
 use gpucache_engine::cache::{Block, addresses};
 use gpucache_engine::device::{Handle, Stream, process_exits};
-use gpucache_engine::record::Request;
 
-use crate::caller::{self, Inside};
+use crate::caller;
 use crate::devices::HOST;
+use crate::request::request;
+use crate::shared::Inside;
 use crate::streams::KnownStreams;
 use crate::usage::Usage;
 use crate::{captures, forks, helpers, pools};
-
-/// The dtype of all memory here.
-struct Bytes;
-
-pub(crate) fn request(dims: &[usize; 1]) -> Request<'_> {
-    Request { dtype: TypeId::of::<Bytes>(), type_name: "bytes", dims, bytes: dims[0], site: None }
-}
 
 /// Allocates `bytes` bytes on a device, for use on a stream: -1 is the host, other numbers are GPUs. `stream` is a handle of the driver, 0
 /// for the default stream; the host ignores it. The memory comes from the thread's innermost scope. Returns its address; 0 for no bytes.
@@ -71,7 +63,10 @@ fn take(inside: &mut Inside, bytes: usize, device: i32, handle: usize) -> Result
 
 #[inline(never)]
 fn find(stream: &Stream, bytes: usize) -> Result<Block> {
-    captures::relaxed(|| Handle::keeping_current(|| Block::allocate(stream, &request(&[bytes]))))
+    let dims = [bytes];
+    let request = request(&dims);
+    let found = captures::relaxed(|| Handle::keeping_current(|| Block::allocate(stream, &request)));
+    found.map_err(|error| Block::refused(error, &request))
 }
 
 /// Keeps a block under its address.
@@ -87,7 +82,7 @@ fn noted(block: Block) -> Result<u64> {
 #[cold]
 fn refused(error: Error, device: i32) -> Error {
     if error.is_out_of_memory() {
-        crate::devices::count_out_of_memory(device);
+        crate::limits::count_out_of_memory(device);
     }
     error
 }

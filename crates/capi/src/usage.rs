@@ -1,6 +1,6 @@
 //! The bytes that are allocated on each device through this crate, and their peak.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
 use gpucache_engine::cache::Block;
 
@@ -12,7 +12,8 @@ static USAGE: [Usage; DEVICES] = [const { Usage::new() }; DEVICES];
 /// The counters of one device. Each device has cache lines of its own, since threads of two devices do not meet.
 #[repr(align(128))]
 pub(crate) struct Usage {
-    bytes: AtomicU64,
+    allocated_bytes: AtomicU64,
+    freed_bytes: AtomicU64,
     peak_bytes: AtomicU64,
     allocations: AtomicU64,
     frees: AtomicU64,
@@ -39,12 +40,17 @@ pub struct DeviceUse {
     pub out_of_memory: u64,
     /// How often the device gave memory or got it back.
     pub device_calls: u64,
+    /// The bytes of all allocations so far.
+    pub total_allocated_bytes: u64,
+    /// The bytes of all frees so far.
+    pub total_freed_bytes: u64,
 }
 
 impl Usage {
     const fn new() -> Usage {
-        let [bytes, peak_bytes, allocations, frees, out_of_memory] = [const { AtomicU64::new(0) }; 5];
-        Usage { bytes, peak_bytes, allocations, frees, out_of_memory }
+        let [allocated_bytes, freed_bytes, peak_bytes, allocations, frees, out_of_memory] =
+            [const { AtomicU64::new(0) }; 6];
+        Usage { allocated_bytes, freed_bytes, peak_bytes, allocations, frees, out_of_memory }
     }
 
     /// The counters of the device with this number.
@@ -56,7 +62,9 @@ impl Usage {
     #[inline]
     pub(crate) fn allocated(block: &Block) {
         let (usage, bytes) = (Usage::of(block.stream().memory_id()), block.bytes() as u64);
-        let now = usage.bytes.fetch_add(bytes, Relaxed) + bytes;
+        let all = usage.allocated_bytes.fetch_add(bytes, Relaxed) + bytes;
+        // A free may be counted in between, of memory that is counted here already.
+        let now = all.saturating_sub(usage.freed_bytes.load(Relaxed));
         usage.allocations.fetch_add(1, Relaxed);
         if now > usage.peak_bytes.load(Relaxed) {
             usage.peak_bytes.fetch_max(now, Relaxed);
@@ -66,7 +74,7 @@ impl Usage {
     #[inline]
     pub(crate) fn freed(block: &Block) {
         let usage = Usage::of(block.stream().memory_id());
-        usage.bytes.fetch_sub(block.bytes() as u64, Relaxed);
+        usage.freed_bytes.fetch_add(block.bytes() as u64, Relaxed);
         usage.frees.fetch_add(1, Relaxed);
     }
 
@@ -75,17 +83,24 @@ impl Usage {
     }
 
     pub(crate) fn reset_peak(&self) {
-        self.peak_bytes.store(self.bytes.load(Relaxed), Relaxed);
+        self.peak_bytes.store(self.bytes(), Relaxed);
+    }
+
+    fn bytes(&self) -> u64 {
+        // Frees first, so that a block that comes and goes meanwhile does not make the difference negative.
+        let freed = self.freed_bytes.load(Acquire);
+        self.allocated_bytes.load(Relaxed).saturating_sub(freed)
     }
 
     /// The counted part of the statistics.
     pub(crate) fn read(&self) -> DeviceUse {
-        let frees = self.frees.load(Relaxed);
         DeviceUse {
-            allocated_bytes: self.bytes.load(Relaxed),
+            allocated_bytes: self.bytes(),
             peak_allocated_bytes: self.peak_bytes.load(Relaxed),
+            total_allocated_bytes: self.allocated_bytes.load(Relaxed),
+            total_freed_bytes: self.freed_bytes.load(Relaxed),
             allocations: self.allocations.load(Relaxed),
-            frees,
+            frees: self.frees.load(Relaxed),
             out_of_memory: self.out_of_memory.load(Relaxed),
             ..DeviceUse::default()
         }

@@ -55,6 +55,8 @@ pub(crate) fn device_stats(py: Python<'_>, device: i32) -> PyResult<Vec<(&'stati
         ("live_blocks", used.allocations.saturating_sub(used.frees)),
         ("out_of_memory", used.out_of_memory),
         ("device_calls", used.device_calls),
+        ("total_allocated_bytes", used.total_allocated_bytes),
+        ("total_freed_bytes", used.total_freed_bytes),
     ])
 }
 

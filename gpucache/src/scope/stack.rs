@@ -205,7 +205,7 @@ impl Stack {
             self.forget_names();
         }
         stats::start_from_environment();
-        let (scope, cache) = NamedCaches::adopt(name, site);
+        let (scope, cache) = NamedCaches::adopt(name, Some(site));
         self.names.set(self.names.get() + 1);
         self.keep(Rc::new(Known { scope, cache, entered: Cell::new(self.names.get()) }))
     }

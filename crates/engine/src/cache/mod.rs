@@ -78,7 +78,7 @@ pub use block::Block;
 #[cfg(feature = "foreign")]
 pub use caller::Caller;
 pub use current::{Current, Entry};
-pub use owner::Cache;
+pub use owner::{Cache, ScopeSite};
 pub use policy::{Recycle, Terms};
 pub use registry::NamedCaches;
 #[cfg(feature = "cuda")]

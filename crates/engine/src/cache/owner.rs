@@ -26,13 +26,16 @@ use crate::planner::Resolved;
 use crate::pressure::{limits, reclaim};
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
+/// The place in the program that made a scope, if it is known: other languages do not tell it.
+pub type ScopeSite = Option<&'static Location<'static>>;
+
 /// The cache of one scope on one thread.
 pub struct Cache {
     pub(super) shared: Shared,
     pub(super) local: Hold<Local>,
     door: Door,
     /// The scope that the cache serves now, for messages.
-    name: Mutex<Option<(Arc<str>, &'static Location<'static>)>>,
+    name: Mutex<Option<(Arc<str>, ScopeSite)>>,
     /// The thread that the cache serves now, for statistics.
     pub(super) thread: Mutex<Option<Arc<str>>>,
 }
@@ -65,12 +68,12 @@ impl Cache {
     }
 
     /// Makes the cache serve the scope of this name from now on. `site` is the place in the program that made the scope.
-    pub(super) fn rename(&self, name: &Arc<str>, site: &'static Location<'static>) {
+    pub(super) fn rename(&self, name: &Arc<str>, site: ScopeSite) {
         *lock(&self.name) = Some((name.clone(), site));
     }
 
     /// The name of the cache's scope, and the place in the program that made the scope.
-    pub(super) fn title(&self) -> Option<(Arc<str>, &'static Location<'static>)> {
+    pub(super) fn title(&self) -> Option<(Arc<str>, ScopeSite)> {
         lock(&self.name).clone()
     }
 

@@ -10,12 +10,11 @@
 //! Invariants: a cache is in use by one thread, or in its scope's `orphans`, or in `UNUSED`. A scope that is gone has no caches and
 //! gets none.
 
-use std::panic::Location;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::owner::Cache;
+use super::owner::{Cache, ScopeSite};
 use crate::base::sync::{LazyLock, Mutex, lock};
 use crate::device::Memory;
 use crate::home::Counts;
@@ -71,7 +70,7 @@ impl NamedCaches {
 
     /// Finds the scope of this name, or makes it, and returns a cache of it for a thread that has none yet. This is the cache of a
     /// thread that has ended, as that thread left it, or a new one. `site` is the place in the program that made the scope.
-    pub fn adopt(name: &str, site: &'static Location<'static>) -> (Arc<NamedCaches>, &'static Cache) {
+    pub fn adopt(name: &str, site: ScopeSite) -> (Arc<NamedCaches>, &'static Cache) {
         loop {
             let (scope, left) = lock(&SCOPES).of(name);
             left.iter().for_each(|scope| scope.forget_orphans());
@@ -98,7 +97,7 @@ impl NamedCaches {
         &self.name
     }
 
-    fn take_cache(&self, site: &'static Location<'static>) -> Option<&'static Cache> {
+    fn take_cache(&self, site: ScopeSite) -> Option<&'static Cache> {
         let mut threads = lock(&self.threads);
         if threads.is_gone {
             return None;

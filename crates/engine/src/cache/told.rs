@@ -99,7 +99,7 @@ impl Cache {
         let own = self.briefly(|owner| owner.with(|local, _| local.known()));
         let (clock, limit, repeats) = own.unwrap_or((counts.get(Counter::Entries), None, 1));
         let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all());
-        let site = self.title().map(|(_, site)| site);
+        let site = self.title().and_then(|(_, site)| site);
         ScopeFacts { counts, facts, clock, repeats, is_entered, keeps_all, limit, site }
     }
 }

@@ -180,7 +180,7 @@ impl Holder for Cache {
     }
 
     fn site(&self) -> Option<&'static Location<'static>> {
-        self.title().map(|(_, site)| site)
+        self.title().and_then(|(_, site)| site)
     }
 
     /// Does nothing while another thread is inside the scope.

@@ -16,7 +16,7 @@ use super::ring::{Pen, Ring};
 use crate::base::sync::{Mutex, lock};
 
 /// A scope's name, and the place in the program that names it.
-pub(super) type Title = (Arc<str>, &'static Location<'static>);
+pub(super) type Title = (Arc<str>, Option<&'static Location<'static>>);
 
 /// A source line that allocates, with its callers if the feature `backtrace` is on.
 pub(super) type Site = (&'static Location<'static>, Option<Arc<str>>);

@@ -102,7 +102,7 @@ fn unpacked(session: &Session, thread: u32, event: &Packed, id: u64) -> TraceEve
         stream,
         device,
         scope: title.map(|title| title.0.clone()),
-        scope_site: title.map(|title| title.1),
+        scope_site: title.and_then(|title| title.1),
         site: site.map(|site| site.0),
         stack: site.and_then(|site| site.1.clone()),
         dtype: dtype.copied().unwrap_or_default(),

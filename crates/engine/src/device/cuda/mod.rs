@@ -27,6 +27,8 @@ mod own_calls;
 mod pages;
 mod pool;
 mod queue;
+#[cfg(feature = "foreign")]
+mod relaxed;
 mod unknown;
 
 use std::sync::{Arc, Weak};

@@ -1,0 +1,29 @@
+//! Calls of the driver while other code captures a graph.
+#![allow(unsafe_code)]
+
+use cudarc::driver::sys;
+
+use super::driver;
+use super::handle::Handle;
+
+impl Handle {
+    /// Runs `act`. Within it, the driver allows calls that the capture of a graph would forbid to this thread, such as those for memory.
+    /// They are safe, because they touch no captured stream.
+    pub fn in_relaxed_capture<R>(act: impl FnOnce() -> R) -> R {
+        struct Restore(sys::CUstreamCaptureMode);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                // SAFETY: the driver reads one value and writes one, for which there is room.
+                let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut self.0) };
+            }
+        }
+        if !driver::is_present() {
+            return act();
+        }
+        let mut before = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: as above.
+        let is_relaxed = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut before) } == sys::CUresult::CUDA_SUCCESS;
+        let _restore = is_relaxed.then(|| Restore(before));
+        act()
+    }
+}
