@@ -92,7 +92,7 @@ def test_out_of_memory_tells_the_numbers_and_the_program_continues():
         with pytest.raises(gpucache.OutOfMemoryError) as failure:
             gpucache.allocate(64 << 20, device=-1)
         assert gpucache.allocate(4096, device=-1).bytes == 4096
-    assert "by its limit" in str(failure.value)
+    assert "by its limit" in str(failure.value) and "short" in str(failure.value)
     assert isinstance(failure.value, MemoryError) and isinstance(failure.value, gpucache.Error)
     assert gpucache.device_stats(-1).out_of_memory == used.out_of_memory + 1
     gpucache.set_limit(None, device=-1)

@@ -75,7 +75,8 @@ _gpucache.torch_used_devices = lambda: [-1]
 held = gpucache.allocate(4096, device=-1)
 stats = torch._C._cuda_memoryStats(-1)
 assert stats["allocated_bytes"]["all"]["current"] == stats["allocated_bytes"]["large_pool"]["peak"] == 4096
-assert stats["allocation"]["all"]["allocated"] == 1 and stats["reserved_bytes"]["all"]["current"] >= 4096
+assert stats["allocation"]["all"]["allocated"] == 1 and stats["allocated_bytes"]["all"]["allocated"] == 4096
+assert stats["reserved_bytes"]["all"]["current"] >= 4096
 torch._C._cuda_resetAccumulatedMemoryStats(-1)
 assert torch._C._cuda_memoryStats(-1)["allocation"]["all"]["allocated"] == 0
 del held

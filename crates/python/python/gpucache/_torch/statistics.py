@@ -5,7 +5,7 @@ that is not PyTorch's own. Those are replaced. So all names work, also where a p
 
 gpucache has one pool, which is told as ``large_pool``; ``small_pool`` is 0. It has no segments and no split blocks: these are 0.
 What is not counted is 0 too, as PyTorch does for ``cudaMallocAsync``: the peak of the number of allocations, and all bytes that were ever
-allocated, freed or reserved. Each allocation that runs out counts in ``num_ooms``. gpucache retries within one call of malloc, so
+reserved. Each allocation that runs out counts in ``num_ooms``. gpucache retries within one call of malloc, so
 ``num_alloc_retries`` is 0.
 """
 
