@@ -93,7 +93,7 @@ def test_numba_frees_after_the_work_of_the_device(monkeypatch):
     # Half of the free memory may wait for its free.
     manager.deallocations.memory_capacity = 1 << 20
     memory = manager.memalloc(4096)
-    assert memory.size == 4096 and gpucache.base_address(int(memory.device_pointer)) is not None
+    assert memory.size == 4096 and gpucache.base_address(memory.device_pointer_value) is not None
     del memory
     manager.deallocations.clear()
     assert (live(), context.synchronized) == (before, 1)
