@@ -40,8 +40,7 @@ impl Captured {
     /// Captures copies from the input to a result, by way of memory that is freed within the capture.
     fn capture(&self, copies: usize) -> (CudaGraph, u64) {
         let handle = self.stream.cu_stream() as usize;
-        pool_begin(0, POOL, Box::new(move |stream| stream == handle)).unwrap();
-        self.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
+        self.begin();
         let mut last = self.input;
         for _ in 0..copies {
             let next = allocate(BYTES, 0, handle).unwrap();
@@ -52,9 +51,27 @@ impl Captured {
             last = next;
             self.work_elsewhere();
         }
+        (self.end(), last)
+    }
+
+    fn begin(&self) {
+        let handle = self.stream.cu_stream() as usize;
+        pool_begin(0, POOL, Box::new(move |stream| stream == handle)).unwrap();
+        self.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
+    }
+
+    fn end(&self) -> CudaGraph {
         let graph = self.stream.end_capture(CUgraphInstantiate_flags(0)).unwrap().expect("it has copies");
         pool_end(0, POOL).unwrap();
-        (graph, last)
+        graph
+    }
+
+    /// The reserved bytes once all idle memory was given back.
+    fn reserved(&self) -> u64 {
+        gpucache_capi::invalidate(None);
+        self.eager.context().synchronize().unwrap();
+        gpucache_capi::trim(0).unwrap();
+        gpucache_capi::device_stats(0).unwrap().reserved_bytes
     }
 
     /// Allocates on another stream, of new sizes too, so that the driver is asked for memory.
@@ -100,19 +117,42 @@ fn graphs_of_one_pool_keep_their_memory_between_launches() {
 }
 
 #[test]
+fn memory_that_another_thread_allocated_in_a_capture_comes_back() {
+    alone(60, || {
+        let Some(captured) = Captured::get() else { return };
+        let before = captured.reserved();
+        let handle = captured.stream.cu_stream() as usize;
+        let (ask, asked) = std::sync::mpsc::channel::<()>();
+        let (answer, answered) = std::sync::mpsc::channel();
+        // As PyTorch's threads do, this one lives on.
+        let work = move || asked.iter().for_each(|()| answer.send(allocate(BYTES, 0, handle).unwrap()).unwrap());
+        std::thread::Builder::new().name("pt_autograd_0".into()).spawn(work).unwrap();
+        captured.begin();
+        let first = allocate(BYTES, 0, handle).unwrap();
+        captured.copy(captured.input, first);
+        ask.send(()).unwrap();
+        let second = answered.recv().unwrap();
+        captured.copy(first, second);
+        free(first).unwrap();
+        let graph = captured.end();
+        captured.write_input(3);
+        graph.launch().unwrap();
+        captured.assert_is(second, 3);
+        free(second).unwrap();
+        drop(graph);
+        pool_release(0, POOL).unwrap();
+        assert_eq!(captured.reserved(), before);
+    });
+}
+
+#[test]
 fn the_last_graph_gives_the_memory_back() {
     alone(60, || {
         let Some(captured) = Captured::get() else { return };
-        let reserved = || {
-            gpucache_capi::invalidate(None);
-            captured.eager.context().synchronize().unwrap();
-            gpucache_capi::trim(0).unwrap();
-            gpucache_capi::device_stats(0).unwrap().reserved_bytes
-        };
         captured.work_elsewhere();
-        let before = reserved();
+        let before = captured.reserved();
         let [(first, first_result), (second, second_result)] = [captured.capture(4), captured.capture(4)];
-        assert!(reserved() >= before + 2 * BYTES as u64);
+        assert!(captured.reserved() >= before + 2 * BYTES as u64);
         drop(first);
         pool_release(0, POOL).unwrap();
         free(first_result).unwrap();
@@ -125,6 +165,6 @@ fn the_last_graph_gives_the_memory_back() {
         pool_release(0, POOL).unwrap();
         captured.assert_is(second_result, 7);
         free(second_result).unwrap();
-        assert_eq!(reserved(), before);
+        assert_eq!(captured.reserved(), before);
     });
 }

@@ -31,7 +31,7 @@ pub fn set_limit(device: i32, limit: &str) -> Result<()> {
 /// ```
 pub fn trim(device: i32) -> Result<u64> {
     let stream = default_stream(device)?;
-    let (bytes, failure) = in_scopes(|| stream.memory().trim());
+    let (bytes, failure) = in_scopes(|| stream.memory().trim_all());
     failure.map_or(Ok(bytes), Err)
 }
 

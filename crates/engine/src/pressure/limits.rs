@@ -75,7 +75,17 @@ impl Memory {
     /// kept others from going back.
     #[doc(hidden)]
     pub fn trim(&self) -> (u64, Option<Error>) {
-        reclaim::release_idle(Idle::Budgeted, self.id(), 0, Releaser::Trim);
+        self.trim_after(Idle::Budgeted, 0)
+    }
+
+    /// As [`trim`](Memory::trim), and scopes that the calling thread is inside give up the blocks of their plans too.
+    #[doc(hidden)]
+    pub fn trim_all(&self) -> (u64, Option<Error>) {
+        self.trim_after(Idle::All, u64::MAX)
+    }
+
+    fn trim_after(&self, which: Idle, need: u64) -> (u64, Option<Error>) {
+        reclaim::release_idle(which, self.id(), need, Releaser::Trim);
         let (own, host) = (DeviceRange::known(self), self.known_host_side().and_then(|host| DeviceRange::known(host)));
         let [(bytes, failure), (_, host_failure)] = [own, host].map(|range| range.map_or((0, None), trimmed));
         own.into_iter().chain(host).for_each(DeviceRange::drop_ended);

@@ -21,7 +21,7 @@ impl Handle {
             return act();
         }
         let mut before = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: as above.
+        // SAFETY: the driver, which is present, reads the new mode of this thread and writes the old one, for which there is room.
         let is_relaxed = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut before) } == sys::CUresult::CUDA_SUCCESS;
         let _restore = is_relaxed.then(|| Restore(before));
         act()

@@ -106,6 +106,7 @@ def patch(patches: Patches) -> None:
     patches.replace(c, "_cuda_setMemoryFraction", set_fraction)
     patches.replace(c, "_cuda_getMemoryFraction", fraction)
     # The same for torch.accelerator, which is CUDA here.
+    patches.replace(c, "_accelerator_isAllocatorInitialized", lambda: True)
     patches.replace(c, "_accelerator_getDeviceStats", memory_stats)
     patches.replace(c, "_accelerator_resetPeakStats", reset_peaks)
     patches.replace(c, "_accelerator_resetAccumulatedStats", reset_accumulated)
