@@ -18,8 +18,9 @@ fn read(path: impl AsRef<Path>) -> String {
 }
 
 /// The packages for a registry, with their folders.
-const PACKAGES: [(&str, &str); 5] = [
+const PACKAGES: [(&str, &str); 6] = [
     ("gpucache", "gpucache"),
+    ("gpucache-capi", "crates/capi"),
     ("gpucache-engine", "crates/engine"),
     ("gpucache-macros", "gpucache-macros"),
     ("gpucache-plan", "crates/plan"),
