@@ -68,7 +68,6 @@ impl Captured {
 
     /// The reserved bytes once all idle memory was given back.
     fn reserved(&self) -> u64 {
-        gpucache_capi::invalidate(None);
         self.eager.context().synchronize().unwrap();
         gpucache_capi::trim(0).unwrap();
         gpucache_capi::device_stats(0).unwrap().reserved_bytes

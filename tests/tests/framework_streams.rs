@@ -175,3 +175,25 @@ fn a_thread_of_a_backward_pass_uses_the_scope_that_waits_for_it() {
         assert!(stats.served.planned.allocations >= 7 * 40, "{stats}");
     });
 }
+
+#[test]
+fn a_trim_gives_back_what_a_backward_pass_freed() {
+    alone(60, || {
+        let Some(three) = Three::get() else { return };
+        let handle = three.handle(A);
+        let (done, is_done) = std::sync::mpsc::channel();
+        let backward = move || {
+            (1..20).for_each(|size| {
+                gpucache_capi::free(gpucache_capi::allocate(BYTES * size, 0, handle).unwrap()).unwrap()
+            });
+            done.send(()).unwrap();
+            // As PyTorch's threads do, this one lives on.
+            std::thread::park();
+        };
+        gpucache_capi::free(three.allocate(A)).unwrap();
+        std::thread::Builder::new().name("pt_autograd_0".into()).spawn(backward).unwrap();
+        is_done.recv().unwrap();
+        gpucache_capi::trim(0).unwrap();
+        assert_eq!(gpucache_capi::device_stats(0).unwrap().reserved_bytes, 0);
+    });
+}

@@ -133,10 +133,11 @@ pub(super) fn exchange(caller: &mut Serving) {
         serving.keeping.swap(&caller.keeping);
         serving.outermost.swap(&caller.outermost);
         serving.planning.swap(&caller.planning);
-        // A trace may have begun since the caller entered its scope.
         if trace::is_on() {
+            // The trace may have begun since the caller entered its scope, or on another thread.
             serving.keeping.set(None);
             serving.planning.set(None);
+            tell_inside(serving.current.get().map(|current| current.cache));
         }
     });
 }

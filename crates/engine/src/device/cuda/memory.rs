@@ -23,6 +23,7 @@ use crate::device::Copies;
 use crate::device::backend::Backend;
 use crate::device::event::Event;
 use crate::device::mark::Mark;
+use crate::device::stream::Stream;
 
 #[derive(Debug)]
 pub(super) struct CudaMemory {
@@ -228,7 +229,8 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn records_for_anyone(&self) -> bool {
-        self.queue.has_ended()
+        // The threads of a framework work on a stream in turn. Some wait for work all the time, so nobody would record for them.
+        self.queue.has_ended() || self.known.is_unordered() && !Stream::is_any_in_capture()
     }
 
     fn can_capture(&self) -> bool {
