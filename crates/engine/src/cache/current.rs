@@ -138,6 +138,7 @@ pub(super) fn exchange(caller: &mut Serving) {
             serving.keeping.set(None);
             serving.planning.set(None);
             tell_inside(serving.current.get().map(|current| current.cache));
+            trace::read_clock_next();
         }
     });
 }

@@ -48,6 +48,8 @@ mod writer;
 pub(crate) use environment::{start_from_environment, write_at_exit};
 pub use event::{Action, ServedBy, TraceDevice, TraceEvent};
 pub use whole::Trace;
+#[cfg(feature = "foreign")]
+pub(crate) use writer::read_clock_next;
 pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left, reserved};
 
 /// Begins a trace. Each thread keeps its newest `capacity` events. An event takes 64 bytes once it is recorded.

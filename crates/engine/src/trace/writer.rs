@@ -142,6 +142,12 @@ pub(crate) fn inside(title: Option<&Title>) {
     let _ = with(|writer| writer.scope = title.map_or(0, |title| writer.number_of(title)));
 }
 
+/// Has the thread's next event read the clock, since another thread may have made the event before it.
+#[cfg(feature = "foreign")]
+pub(crate) fn read_clock_next() {
+    let _ = with(|writer| writer.look_in = 0);
+}
+
 impl Writer {
     fn join() -> Option<Writer> {
         let (session, began, pen) = session::join()?;
