@@ -2,7 +2,7 @@
 //!
 //! Each test runs in a process of its own, since captures hold up the whole device.
 #![cfg(all(feature = "cuda", target_os = "linux"))]
-#![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, unsafe_code)]
 
 use std::sync::Arc;
 
