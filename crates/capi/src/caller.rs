@@ -7,7 +7,7 @@ use gpucache_engine::device::exits_with_thread;
 use parking_lot::Mutex;
 
 use crate::helpers;
-use crate::shared::SharedCaller;
+use crate::shared::{SharedCaller, is_busy};
 use crate::streams::KnownStreams;
 
 /// For whom a thread works.
@@ -34,10 +34,11 @@ struct End;
 /// Callers of threads that have ended, for the next threads.
 static UNUSED: Mutex<Vec<&'static SharedCaller>> = Mutex::new(Vec::new());
 
-/// The caller for which this thread works. `None` if the thread ends.
+/// The caller for which this thread works. `None` if the thread ends, or works in the name of a caller already.
 #[inline]
 pub(crate) fn mine() -> Option<&'static SharedCaller> {
     match WORKS.get() {
+        _ if is_busy() => None,
         Works::ForItself(caller) => Some(caller),
         Works::ForAnother => helpers::helped().or_else(own),
         Works::Unknown => begin(),
@@ -100,7 +101,11 @@ impl Drop for End {
 }
 
 fn ending() -> Error {
-    Error::unavailable("a scope", "the thread is about to end", "enter scopes before the thread's locals are dropped")
+    Error::unavailable(
+        "a scope",
+        "the thread is about to end, or runs a handler of a shortage",
+        "enter and leave scopes before the thread's locals are dropped, and outside of handlers",
+    )
 }
 
 /// Enters the scope `name`: until [`leave`], what this thread allocates comes from its cache. Returns the number of the entry.

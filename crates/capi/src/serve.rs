@@ -41,7 +41,7 @@ pub fn allocate(bytes: usize, device: i32, stream: usize) -> Result<u64> {
             }
             take(inside, bytes, device, stream)
         }),
-        // The thread is about to end.
+        // The thread is about to end, or works in the name of a caller already.
         None => KnownStreams::default().find(device, stream, 0).and_then(|stream| find(stream, bytes)),
     };
     match served {

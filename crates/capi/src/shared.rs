@@ -1,13 +1,47 @@
 //! A caller with its scopes and streams, behind a lock.
 //!
 //! Invariant: the engine's caller runs only under the lock, so one thread at a time works in its name.
+//!
+//! A Rust program in the same process may have registered handlers of shortages. They run within an allocation, and may call this crate. The
+//! thread is *busy* then: such a call takes no lock, and uses nothing of the caller but its innermost scope.
 #![allow(unsafe_code)]
+
+use std::cell::Cell;
 
 use gpucache_engine::cache::Caller;
 use parking_lot::Mutex;
 
 use crate::scopes::Scopes;
 use crate::streams::KnownStreams;
+
+thread_local! {
+    // Has no destructor, so it can be read while the thread ends.
+    static IS_BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the thread works in the name of a caller now.
+#[inline]
+pub(crate) fn is_busy() -> bool {
+    IS_BUSY.get()
+}
+
+/// Marks the thread as busy until it is dropped, also by a panic.
+struct Busy;
+
+impl Busy {
+    #[inline]
+    fn begin() -> Busy {
+        IS_BUSY.set(true);
+        Busy
+    }
+}
+
+impl Drop for Busy {
+    #[inline]
+    fn drop(&mut self) {
+        IS_BUSY.set(false);
+    }
+}
 
 /// A caller that threads can share.
 pub(crate) struct SharedCaller(Mutex<State>);
@@ -30,10 +64,11 @@ impl SharedCaller {
         Box::leak(Box::new(SharedCaller(Mutex::new(State { caller: Caller::new(), inside }))))
     }
 
-    /// Runs `act` in the name of this caller.
+    /// Runs `act` in the name of this caller. The thread must not be busy.
     #[inline]
     pub(crate) fn call<R>(&self, act: impl FnOnce(&mut Inside) -> R) -> R {
         let State { caller, inside } = &mut *self.0.lock();
+        let _busy = Busy::begin();
         // SAFETY: `inside.scopes` is the only code of this crate that enters and leaves caches, and it is reached only here. So all of its
         // entries are made, and ended, in the name of this caller.
         unsafe { caller.run(|| act(inside)) }

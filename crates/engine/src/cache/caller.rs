@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::current::{self, Serving};
-use super::token::{new_token, replace_token};
+use super::token::{new_shared_token, replace_token};
 
 /// The identity of a caller, and the scopes that it is inside of.
 pub struct Caller {
@@ -23,7 +23,7 @@ impl Caller {
     /// A caller that is in no scope.
     #[allow(clippy::new_without_default, reason = "each caller is another one, which a default value does not suggest")]
     pub fn new() -> Caller {
-        Caller { token: new_token(), serving: Serving::NOWHERE }
+        Caller { token: new_shared_token(), serving: Serving::NOWHERE }
     }
 
     /// Runs `act` in the name of this caller: allocations come from its innermost scope, and its caches take blocks back.

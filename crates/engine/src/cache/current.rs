@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
 use super::supply;
+use super::token::is_shared;
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Short;
@@ -63,10 +64,14 @@ impl Current {
         let _ = UNSCOPED.set(enter);
     }
 
-    /// The innermost scope of this thread. A thread in no scope may enter one now.
+    /// The innermost scope of this thread. A thread in no scope may enter one now, in its own name only: its guard does not know the scopes
+    /// of a caller that threads share.
     fn innermost() -> Option<Current> {
         let current = || SERVING.with(|serving| serving.current.get());
         current().or_else(|| {
+            if is_shared() {
+                return None;
+            }
             UNSCOPED.get()?();
             current()
         })
