@@ -141,11 +141,13 @@ pub fn enter_uncached() -> Result<u64> {
 
 fn open(name: Option<&str>) -> Result<u64> {
     let caller = mine().ok_or_else(ending)?;
-    let (entry, is_first) = caller.call(|inside| (inside.scopes.enter(name), inside.scopes.count() == 1));
-    if is_first {
-        helpers::entered(caller);
-    }
-    Ok(entry)
+    Ok(caller.call(|inside| {
+        let entry = inside.scopes.enter(name);
+        if inside.scopes.count() == 1 {
+            helpers::entered(caller);
+        }
+        entry
+    }))
 }
 
 /// Ends an entry that [`enter`] or [`enter_uncached`] began on this thread. Entries may end in any order.
@@ -158,11 +160,9 @@ fn open(name: Option<&str>) -> Result<u64> {
 /// ```
 pub fn leave(entry: u64) -> Result<()> {
     let caller = mine().ok_or_else(ending)?;
-    let (was_open, is_last) = caller.call(|inside| (inside.scopes.leave(entry), inside.scopes.count() == 0));
-    if is_last {
-        helpers::left(caller);
-    }
-    match was_open {
+    // A helper may have entered in the name of a caller that it does not help any more.
+    let others = || if is_own() { Vec::new() } else { helpers::inside().into_iter().chain(own()).collect() };
+    match end(caller, entry) || others().into_iter().any(|caller| end(caller, entry)) {
         true => Ok(()),
         false => Err(Error::unavailable(
             "this entry of a scope",
@@ -170,6 +170,17 @@ pub fn leave(entry: u64) -> Result<()> {
             "leave each entry once, on the thread that entered",
         )),
     }
+}
+
+/// Ends an entry of a caller. Returns whether it was open.
+fn end(caller: &'static SharedCaller, entry: u64) -> bool {
+    caller.call(|inside| {
+        let was_open = inside.scopes.leave(entry);
+        if was_open && inside.scopes.count() == 0 {
+            helpers::left(caller);
+        }
+        was_open
+    })
 }
 
 /// Frees the memory of a scope on all threads, or of all scopes, as [`gpucache::invalidate`] does. Returns the bytes that it frees.

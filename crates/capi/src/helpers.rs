@@ -62,6 +62,11 @@ pub(crate) fn note_last(caller: &'static SharedCaller) {
     }
 }
 
+/// The callers that are inside scopes.
+pub(crate) fn inside() -> Vec<&'static SharedCaller> {
+    INSIDE.lock().clone()
+}
+
 /// Notes that a caller is inside a scope now.
 pub(crate) fn entered(caller: &'static SharedCaller) {
     let mut inside = INSIDE.lock();

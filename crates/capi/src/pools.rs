@@ -71,10 +71,15 @@ pub fn pool_begin(device: i32, id: (u64, u64), filter: Filter) -> Result<()> {
 /// assert!(gpucache_capi::pool_end(-1, (7, 7)).is_err()); // there is no such pool
 /// ```
 pub fn pool_end(device: i32, id: (u64, u64)) -> Result<()> {
-    let filter = find(&mut POOLS.lock(), device, id).and_then(|pool| pool.filter.take());
-    // Dropped below, while no lock is held: it is code of the framework.
-    let Some(_filter) = filter else { return Err(unknown(id)) };
+    let mut pools = POOLS.lock();
+    let filter = find(&mut pools, device, id).and_then(|pool| pool.filter.take());
+    let Some(filter) = filter else { return Err(unknown(id)) };
+    let ended = take_ended(&mut pools, device, id);
+    drop(pools);
+    // While no lock is held, since it is code of the framework.
+    drop(filter);
     captures::end();
+    ENDED.lock().extend(ended);
     end_pools();
     Ok(())
 }
@@ -91,17 +96,17 @@ pub fn pool_release(device: i32, id: (u64, u64)) -> Result<()> {
     let mut pools = POOLS.lock();
     let pool = find(&mut pools, device, id).ok_or_else(|| unknown(id))?;
     pool.graphs = pool.graphs.saturating_sub(1);
-    if pool.graphs > 0 {
-        return Ok(());
-    }
-    let ended = pools.iter().position(|(name, _)| *name == (device, id)).map(|place| pools.swap_remove(place).1);
+    let ended = take_ended(&mut pools, device, id);
     drop(pools);
-    if ended.as_ref().is_some_and(|pool| pool.filter.is_some()) {
-        captures::end();
-    }
     ENDED.lock().extend(ended);
     end_pools();
     Ok(())
+}
+
+/// Takes a pool out that has no graph any more, and into which none is captured now.
+fn take_ended(pools: &mut Vec<(Name, Pool)>, device: i32, id: (u64, u64)) -> Option<Pool> {
+    let is_over = |(name, pool): &(Name, Pool)| *name == (device, id) && pool.graphs == 0 && pool.filter.is_none();
+    pools.iter().position(is_over).map(|place| pools.swap_remove(place).1)
 }
 
 /// Frees the memory of pools without graphs. Launches of these graphs may still run on any stream, so this waits for the device. A wait would

@@ -42,7 +42,8 @@ impl KnownStreams {
     pub(crate) fn find(&mut self, device: i32, handle: usize, entry: u64) -> Result<&Stream> {
         let is_first = self.known.first_mut().is_some_and(|first| {
             first.uses += 1;
-            (first.device, first.handle, first.entry) == (device, handle, entry) && first.uses < ASK_AFTER
+            let is_same = (first.device, first.handle, first.entry) == (device, handle, entry);
+            is_same && handle != PER_THREAD && first.uses < ASK_AFTER
         });
         if !is_first || self.ended != Handle::ended_streams() {
             captures::relaxed(|| self.look_up(device, handle, entry))?;

@@ -94,9 +94,11 @@ impl Usage {
 
     /// The counted part of the statistics.
     pub(crate) fn read(&self) -> DeviceUse {
+        let allocated_bytes = self.bytes();
         DeviceUse {
-            allocated_bytes: self.bytes(),
-            peak_allocated_bytes: self.peak_bytes.load(Relaxed),
+            allocated_bytes,
+            // An allocation counts its bytes before it raises the peak.
+            peak_allocated_bytes: self.peak_bytes.load(Relaxed).max(allocated_bytes),
             total_allocated_bytes: self.allocated_bytes.load(Relaxed),
             total_freed_bytes: self.freed_bytes.load(Relaxed),
             allocations: self.allocations.load(Relaxed),

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
@@ -22,6 +23,9 @@ const PART: u32 = 30;
 const ADDRESSES: u32 = 48;
 const PARTS: usize = 1 << (ADDRESSES - PART);
 const PLACES: usize = (1 << PART) / Block::ALIGNMENT as usize;
+
+/// Stands at the place of a block that a thread is using. No record has this address, since records are aligned.
+const IN_USE: *mut Record = std::ptr::without_provenance_mut(1);
 
 type Part = [AtomicPtr<Record>; PLACES];
 
@@ -47,17 +51,38 @@ pub fn take(address: u64) -> Option<Block> {
     let part = part_of(address)?.load(Acquire);
     // SAFETY: once a part is in the table it lives as long as the process, and it was zeroed before.
     let part: &'static Part = unsafe { part.as_ref() }?;
-    let record = NonNull::new(place(part, address).swap(null_mut(), AcqRel))?;
+    let record = take_from(place(part, address), null_mut())?;
     // SAFETY: each entry of the table is the box of a block that was put there, and the exchange gave it to this thread alone.
     Some(Block::of(unsafe { Box::from_raw(record.as_ptr()) }))
 }
 
-/// Runs `act` on the block that begins at this address, if there is one. A free of the address at the same time would not find it.
+/// Exchanges the record at a place for another value. Waits while another thread has the record in use. `None` if there is no record.
+#[inline]
+fn take_from(place: &AtomicPtr<Record>, other: *mut Record) -> Option<NonNull<Record>> {
+    loop {
+        let found = place.load(Acquire);
+        if found != IN_USE {
+            let record = NonNull::new(found)?;
+            if place.compare_exchange(found, other, AcqRel, Acquire).is_ok() {
+                return Some(record);
+            }
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Runs `act` on the block that begins at this address, if there is one. Other threads that ask for the block wait meanwhile, so `act` is
+/// short, and does not panic.
 pub fn with<R>(address: u64, act: impl FnOnce(&Block) -> R) -> Option<R> {
-    let block = take(address)?;
+    if !address.is_multiple_of(Block::ALIGNMENT) {
+        return None;
+    }
+    let place = place(made(part_of(address)?)?, address);
+    let record = take_from(place, IN_USE)?;
+    // SAFETY: as in `take`. The block is not dropped, and its box goes back to its place below.
+    let block = ManuallyDrop::new(Block::of(unsafe { Box::from_raw(record.as_ptr()) }));
     let answer = act(&block);
-    // Its place is empty, since it was taken from there.
-    let _ = put(block);
+    place.store(record.as_ptr(), Release);
     Some(answer)
 }
 
