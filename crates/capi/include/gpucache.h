@@ -128,7 +128,7 @@ int32_t gpucache_pool_release(int32_t device, uint64_t id0, uint64_t id1);
 // `name` is null or a text that ends with a zero. `entry` is null or points to room for a number.
 int32_t gpucache_enter(const char *name, uint64_t *entry);
 
-// Leaves all scopes until `gpucache_leave`: what this thread allocates comes straight from the device. Writes the number of the entry.
+// Leaves all scopes until `gpucache_leave`: what this thread allocates belongs to no scope, which would keep it. Writes the number of the entry.
 //
 // # Safety
 // `entry` is null or points to room for a number.
@@ -137,7 +137,7 @@ int32_t gpucache_enter_uncached(uint64_t *entry);
 // Ends an entry that this thread began. Entries may end in any order.
 int32_t gpucache_leave(uint64_t entry);
 
-// Sets whether allocations outside of all scopes come from a scope named `auto` (1, as at first) or straight from the device (0).
+// Sets whether allocations outside of all scopes come from a scope named `auto` (1, as at first) or belong to no scope (0).
 void gpucache_set_auto_scope(bool is_on);
 
 // Sets whether threads of PyTorch that run a backward pass use the scope of the thread that waits for them. They do at first.

@@ -125,7 +125,7 @@ pub fn enter(name: &str) -> Result<u64> {
     open(Some(name))
 }
 
-/// Leaves all scopes until [`leave`]: what this thread allocates comes straight from the device.
+/// Leaves all scopes until [`leave`]: what this thread allocates belongs to no scope, which would keep it.
 ///
 /// # Errors
 /// If the thread is about to end.

@@ -57,6 +57,12 @@ impl Scopes {
         self.entries.len() - usize::from(self.is_auto)
     }
 
+    /// Whether no scope serves the caller now.
+    #[inline]
+    pub(crate) fn is_outside(&self) -> bool {
+        self.entries.last().is_none_or(|entry| entry.inside.is_none())
+    }
+
     /// How many entries were ever made.
     #[inline]
     pub(crate) fn made(&self) -> u64 {

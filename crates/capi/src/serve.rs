@@ -32,7 +32,7 @@ pub fn allocate(bytes: usize, device: i32, stream: usize) -> Result<u64> {
     if captures::is_any()
         && let Some(served) = pools::allocate(bytes, device, stream)
     {
-        return noted(served?);
+        return served.map_err(|error| refused(Block::refused(error, &request(&[bytes])), device)).and_then(noted);
     }
     let served = match caller::mine() {
         Some(caller) => caller.call(|inside| {
@@ -42,7 +42,7 @@ pub fn allocate(bytes: usize, device: i32, stream: usize) -> Result<u64> {
             take(inside, bytes, device, stream)
         }),
         // The thread is about to end, or works in the name of a caller already.
-        None => KnownStreams::default().find(device, stream, 0).and_then(|stream| find(stream, bytes)),
+        None => KnownStreams::default().find(device, stream, 0).and_then(|stream| find_outside(stream, bytes)),
     };
     match served {
         Ok(block) => noted(block),
@@ -57,8 +57,19 @@ fn take(inside: &mut Inside, bytes: usize, device: i32, handle: usize) -> Result
     let stream = inside.streams.find(device, handle, entry)?;
     match Block::planned(stream, &[bytes], bytes) {
         Some(block) => Ok(block),
+        None if inside.scopes.is_outside() => find_outside(stream, bytes),
         None => find(stream, bytes),
     }
+}
+
+/// Memory of no scope. It is of the range, whose pages stay until all work that the device has at the free is done. The driver's own free
+/// waits for one stream alone.
+#[cold]
+fn find_outside(stream: &Stream, bytes: usize) -> Result<Block> {
+    let dims = [bytes];
+    let request = request(&dims);
+    let found = captures::relaxed(|| Handle::keeping_current(|| Block::of_no_scope(stream, &request)));
+    found.map_err(|error| Block::refused(error, &request))
 }
 
 #[inline(never)]

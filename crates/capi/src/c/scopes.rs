@@ -28,7 +28,7 @@ pub unsafe extern "C" fn gpucache_enter(name: *const c_char, entry: *mut u64) ->
     }
 }
 
-/// Leaves all scopes until `gpucache_leave`: what this thread allocates comes straight from the device. Writes the number of the entry.
+/// Leaves all scopes until `gpucache_leave`: what this thread allocates belongs to no scope, which would keep it. Writes the number of the entry.
 ///
 /// # Safety
 /// `entry` is null or points to room for a number.
@@ -47,7 +47,7 @@ pub extern "C" fn gpucache_leave(entry: u64) -> i32 {
     status(|| leave(entry))
 }
 
-/// Sets whether allocations outside of all scopes come from a scope named `auto` (1, as at first) or straight from the device (0).
+/// Sets whether allocations outside of all scopes come from a scope named `auto` (1, as at first) or belong to no scope (0).
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_set_auto_scope(is_on: bool) {
     set_auto_scope(is_on);

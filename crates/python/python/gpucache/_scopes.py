@@ -184,7 +184,7 @@ class _Uncached(_Entered):
 
 
 def uncached() -> _Uncached:
-    """Outside of all scopes: what is allocated there comes straight from the device, and goes back when it is freed.
+    """Outside of all scopes: what is allocated there belongs to no scope, so no scope keeps its memory.
 
     Use it for what is allocated once, such as weights, as a context manager or as a decorator.
 
