@@ -62,7 +62,7 @@ def _checked_compile(compile: Callable[..., Any]) -> Callable[..., Any]:
 def _patch_pools(patches: Patches) -> None:
     remedy = (
         "PyTorch divides pools only in its own allocator. Remove the pool: a scope reuses memory without one, and "
-        "`with gpucache.uncached():` gives memory back at once. Users of pools have switches: leave out enable_sleep_mode in vLLM; "
+        "memory of `with gpucache.uncached():` goes back by gpucache.trim(). Users of pools have switches: leave out enable_sleep_mode in vLLM; "
         "symmetric memory, FSDP2's and NCCL's registered buffers need a program without gpucache.torch.install()"
     )
     patches.replace(torch.cuda.MemPool, "__init__", _refuses("torch.cuda.MemPool", remedy))
