@@ -93,8 +93,7 @@ impl Actor {
             75..80 => self.read_random(),
             80..85 => self.hand_over(),
             85..98 => self.scope(),
-            98 if std::env::var("NOTRIM").is_err() => _ = trim(0).unwrap(),
-            _ if std::env::var("NOINV").is_ok() => {}
+            98 => _ = trim(0).unwrap(),
             _ => _ = invalidate(Some(NAMES[self.rng.usize(..4)])),
         }
     }
@@ -144,7 +143,7 @@ impl Actor {
         }
         let memory = self.live.swap_remove(self.rng.usize(..self.live.len()));
         let (home, other) = (memory.home, 1 - memory.home);
-        match std::env::var("ATTACK_CASE").map_or_else(|_| self.rng.u8(..4), |text| text.parse().unwrap()) {
+        match self.rng.u8(..4) {
             0 => {
                 self.streams[other].join(&self.streams[home]).unwrap();
                 self.read(memory, other, true);
@@ -188,7 +187,7 @@ impl Actor {
         if self.entries.len() > 3 || self.rng.bool() && !self.entries.is_empty() {
             let entry = self.entries.swap_remove(self.rng.usize(..self.entries.len()));
             leave(entry).unwrap();
-        } else if self.rng.u8(..10) == 0 && std::env::var("NOUNC").is_err() {
+        } else if self.rng.u8(..10) == 0 {
             self.entries.push(enter_uncached().unwrap());
         } else {
             self.entries.push(enter(NAMES[self.rng.usize(..4)]).unwrap());
@@ -215,6 +214,7 @@ fn run(threads: usize, tight: bool, seed: u64) {
         let mut actors: Vec<_> = (0..threads).map(|_| Actor::new(&world, &gpu)).collect();
         std::thread::scope(|scope| {
             for (place, mut actor) in actors.drain(..).enumerate() {
+                // The fourth thread is one of a backward pass: it works for others, or for itself if nobody knows for whom.
                 let name = if place == 3 { "pt_autograd_0" } else { "actor" };
                 let run = move || {
                     actor.streams[0].context().bind_to_thread().unwrap();

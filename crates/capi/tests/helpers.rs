@@ -1,0 +1,54 @@
+//! Threads of backward passes that enter scopes themselves, as a checkpoint does that computes anew.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+use gpucache_capi::{allocate, enter, free, leave};
+
+/// The host.
+const DEVICE: i32 = -1;
+
+/// A thread that enters a scope at once, and leaves it once it is asked to.
+struct Inside {
+    ask: Sender<()>,
+    has_entered: Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Inside {
+    fn start(thread: &str, scope: &'static str) -> Inside {
+        let ((ask, asked), (tell, has_entered)) = (channel(), channel());
+        let work = move || {
+            let entry = enter(scope).unwrap();
+            free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
+            tell.send(()).unwrap();
+            asked.recv().unwrap();
+            leave(entry).unwrap();
+        };
+        let inside = Inside { ask, has_entered, thread: Builder::new().name(thread.into()).spawn(work).unwrap() };
+        inside.has_entered.recv().unwrap();
+        inside
+    }
+
+    fn leave(self) {
+        self.ask.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_helper_leaves_the_scope_that_it_entered_for_another_caller() {
+    let step = enter("step").unwrap();
+    let helper = Inside::start("pt_autograd_0", "recompute");
+    // From now on nobody knows for which of two threads a helper works.
+    let other = Inside::start("other", "evaluate");
+    helper.leave();
+    other.leave();
+    free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
+    leave(step).unwrap();
+    // The entry of the helper is not left open: this allocation is in no scope of the program.
+    free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
+    let allocations = |name| gpucache::stats(name).unwrap().allocations();
+    assert_eq!((allocations("recompute"), allocations("step"), allocations("auto")), (1, 1, 1));
+}
