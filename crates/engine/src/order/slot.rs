@@ -21,6 +21,8 @@ pub(super) struct StreamSlot {
     pub(super) is_reserved: bool,
     /// Memory that was freed in an earlier epoch counts as freed in this one.
     floor: Epoch,
+    /// The first epoch of the stream that has the slot now.
+    pub(super) began: Epoch,
     /// `None` after the stream ended and all its work is done.
     pub(super) stream: Option<Arc<dyn Backend>>,
     epochs: Epochs<Arc<dyn Event>>,
@@ -48,7 +50,8 @@ impl StreamSlot {
         (self.id, self.queue) = (stream.id(), stream.queue());
         (self.stream, self.is_reserved) = (Some(stream.shared_backend().clone()), stream.is_reserved());
         self.told = stream.epoch_cell().clone();
-        self.told.store(self.epochs.open().0, SeqCst);
+        self.began = self.epochs.open();
+        self.told.store(self.began.0, SeqCst);
         self.wanted = stream.wanted_cell().clone();
         self.waited.clear();
     }

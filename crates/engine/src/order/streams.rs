@@ -131,7 +131,11 @@ impl Streams {
     fn may_pass_on(&self, me: Member, tag: Tag) -> bool {
         let is_own = match tag.users() {
             Users::Nobody => true,
-            Users::One(slot, _) => slot == me.0 || self.slots[slot].queue == self.slots[me.0].queue,
+            // An earlier stream may have freed the memory, in an epoch before this one began.
+            Users::One(slot, epoch) => {
+                let owner = &self.slots[slot];
+                owner.queue == self.slots[me.0].queue && epoch >= owner.began
+            }
             Users::Several => false,
         };
         is_own || self.unknown.may_pass_on(tag.freed())
