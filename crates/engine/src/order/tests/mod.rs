@@ -1,5 +1,6 @@
 //! Random programs compared with the model of `world`, and tests of single rules.
 
+mod unordered;
 mod wishes;
 mod world;
 
@@ -10,9 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use proptest::prelude::*;
 
 use self::world::World;
-use super::{Epoch, Streams, Tag, Unknown};
-use crate::base::error::Result;
-use crate::device::{IsDone, Memory, OrderUse, Stream, UnknownWork};
+use super::{Epoch, Streams, Tag};
+use crate::device::{Memory, OrderUse, Stream};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -291,46 +291,6 @@ fn a_stream_in_anothers_slot_has_waited_for_nobody() {
     let (c, _) = world.stream();
     streams.claim(&c, tag).unwrap();
     assert_eq!(counted(&memory), [1, 1, 2]);
-}
-
-/// Work on unknown streams that uses memory after it was freed, and that no mark is behind.
-#[derive(Debug)]
-struct Unordered;
-
-impl UnknownWork for Unordered {
-    fn note(&self) {}
-
-    fn is_possible(&self) -> bool {
-        true
-    }
-
-    fn note_unordered(&self) {}
-
-    fn is_unordered(&self) -> bool {
-        true
-    }
-
-    fn mark(&self) -> Result<Option<IsDone>> {
-        Ok(None)
-    }
-}
-
-#[test]
-fn unordered_memory_stays_with_the_stream_that_freed_it() {
-    let (world, _, mut streams, [(a, lane), (b, _)]) = some();
-    streams.unknown = Unknown::of(Some(Arc::new(Unordered)));
-    world.work(lane);
-    let tag = streams.free(&a);
-    streams.claim(&a, tag).unwrap();
-    assert!(streams.claim(&b, tag).is_err(), "work on a third stream may still use it");
-    world.advance(lane, 1);
-    drop(a);
-    streams.retire();
-    // Even the stream that gets the slot is another one.
-    let (c, _) = world.stream();
-    assert!(streams.claim(&c, tag).is_err());
-    let own = streams.free(&c);
-    streams.claim(&c, own).unwrap();
 }
 
 #[test]
