@@ -66,15 +66,11 @@ fn begin() -> Option<&'static SharedCaller> {
 /// A caller for this thread alone. A helper that has nobody to help gets one too.
 #[cold]
 fn own() -> Option<&'static SharedCaller> {
-    thread_local! {
-        static OWN: Cell<Option<&'static SharedCaller>> = const { Cell::new(None) };
-    }
-    if let Some(known) = OWN.get() {
+    if let Some(known) = OWNED.get() {
         return Some(known);
     }
     END.try_with(|_| ()).ok()?;
     let caller = UNUSED.lock().pop().unwrap_or_else(SharedCaller::leak);
-    OWN.set(Some(caller));
     OWNED.set(Some(caller));
     Some(caller)
 }

@@ -51,7 +51,7 @@ struct State {
     inside: Inside,
 }
 
-/// What a caller has, for a thread that works in its name.
+/// The scopes and streams of a caller, for a thread that works in its name.
 pub(crate) struct Inside {
     pub(crate) scopes: Scopes,
     pub(crate) streams: KnownStreams,

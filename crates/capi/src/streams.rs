@@ -93,7 +93,7 @@ pub(crate) fn in_capture(device: i32, handle: usize) -> Result<Stream> {
     Ok(found)
 }
 
-/// Whoever frees memory names one stream, and not all streams that use it.
+/// Notes that memory of this stream is freed in its order, while other streams may still use it.
 fn note(stream: &Stream) {
     stream.memory().note_unordered();
 }

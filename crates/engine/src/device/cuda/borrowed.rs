@@ -119,8 +119,8 @@ impl Handle {
     }
 
     fn take_in(self, id: Option<u64>, context: Arc<CudaContext>) -> Option<Borrowed> {
-        // SAFETY: the driver, or who captures the stream, says that the stream is of this context. It is alive, since it is passed to the driver now. Later uses of the
-        // handle go through a lent queue, which is told before the stream ends.
+        // SAFETY: the driver, or who captures the stream, says that the stream is of this context. It is alive, since it is passed to the
+        // driver now. Later uses of the handle go through a lent queue, which is told before the stream ends.
         let stream = unsafe { context.wrap_borrowed_stream(self.raw()) };
         let new = (lent(stream)?, id);
         let past = {
