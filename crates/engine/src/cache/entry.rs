@@ -4,8 +4,9 @@
 use super::local::Local;
 use super::owner::Owner;
 use super::supply;
+use crate::base::amounts::total;
 use crate::device::{Stream, softly};
-use crate::home::{Fact, Shared, Visit};
+use crate::home::{Counter, Fact, Shared, Visit};
 use crate::planner::{Begin, Effects, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
@@ -20,9 +21,11 @@ const WORTH_A_TRIM: u64 = 512;
 /// For an arena that no other way finds, the range may reserve more than its peak, by this share or by two pages. A scope that goes
 /// without a plan for good costs more: without a plan, a range reserves a tenth more than is alive.
 const ARENA_SLACK: u64 = 16;
-/// For an arena the range grows only up to this share more than the arena and the live memory. Where small arrays lie on many
-/// pages, waiting finds no more room, and each try would add a page.
-const DENSE: u64 = 8;
+/// The range may reserve this share more than is known to be needed, and two pages: as much as an order may exceed its largest entry. The
+/// second share is for arenas of entries that vary. Measured: without these limits, a mixture of experts, whose sizes change with its data,
+/// reserved 1.16 of its live memory after 60 steps, and 1.05 with them.
+const BEYOND: u64 = 32;
+const BEYOND_VARYING: u64 = 20;
 
 /// For an arena of graphs, the range grows up to this share more than the arena and the live memory: a page seldom ends where they do.
 const FOR_A_GRAPH: u64 = 64;
@@ -77,17 +80,13 @@ impl Owner {
     #[cold]
     fn install(&self, (bytes, stream): (u64, &Stream), refused: Option<Refused>, may_grow: bool, insists: bool) {
         let Some(range) = DeviceRange::of(stream) else { return };
-        let RangeState { live, peak_reserved, granule, .. } = range.occupancy();
+        let state = range.occupancy();
+        let live = state.live;
         if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any(stream.memory_id()) {
             return;
         }
         let _transit = Transit::begin();
-        let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(2 * granule) } else { 0 };
-        let needed = live.saturating_add(bytes);
-        let dense = needed.saturating_add(needed / DENSE).saturating_add(granule.saturating_mul(2));
-        let most = peak_reserved.saturating_add(slack).min(dense.max(peak_reserved));
-        let exact = needed.saturating_add(needed / FOR_A_GRAPH).saturating_add(granule.saturating_mul(2));
-        let most = if insists { most.max(exact) } else { most };
+        let most = self.most_for_arena(&state, bytes, may_grow, insists);
         // With 0 bytes, all arrays of the plan are carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
             self.make_room(refused);
@@ -104,6 +103,21 @@ impl Owner {
             range.free(stream, block);
         }
         self.note_holding();
+    }
+
+    /// The most bytes that the range may reserve for an arena of `bytes` bytes.
+    fn most_for_arena(&self, state: &RangeState, bytes: u64, may_grow: bool, insists: bool) -> u64 {
+        let RangeState { live, reserved, peak_reserved, granule, .. } = *state;
+        let two_pages = granule.saturating_mul(2);
+        let counter = |counter| self.with(|_, shared| shared.counters.get(counter));
+        // What this scope had in use at once, and what is in use beside it now. An arena of entries that vary may need more, and would
+        // grow with each of them.
+        let known = counter(Counter::Demand).saturating_add(live.saturating_sub(counter(Counter::BusyBytes)));
+        let share = known / if may_grow { BEYOND_VARYING } else { BEYOND };
+        let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(two_pages) } else { 0 };
+        let most = peak_reserved.saturating_add(slack).min(total([known, share, two_pages])).max(reserved);
+        let needed = live.saturating_add(bytes);
+        if insists { most.max(total([needed, needed / FOR_A_GRAPH, two_pages])) } else { most }
     }
 
     /// Finds a block for the plans, if the scope's limit allows as many bytes more. Notes the outcome for the diagnosis.

@@ -164,7 +164,7 @@ impl Local {
     /// The means for a supply: a record without memory if there is one, and when pages may move.
     pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> (Option<Box<Record>>, Moves) {
         let moves = match self.recycle {
-            Recycle::Auto if self.planner.had_better_move() => Moves::First,
+            Recycle::Auto if self.planner.had_better_move() => Moves::Patiently,
             Recycle::Auto => Moves::WhereFar,
             Recycle::Keyed | Recycle::Range | Recycle::Off => Moves::Never,
         };

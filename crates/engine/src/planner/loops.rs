@@ -10,6 +10,7 @@
 
 mod behind;
 mod searching;
+mod whole;
 
 use super::Planner;
 use crate::home::{Counter, Shared};
@@ -17,6 +18,7 @@ use gpucache_plan::loops::{Known, Search};
 
 use super::effects::Effects;
 use behind::Behind;
+use whole::Whole;
 
 /// The loop that the entry is in, and the search for one.
 #[derive(Default)]
@@ -48,13 +50,7 @@ pub(super) struct Loops {
     /// another plan.
     unplanned: u32,
     most_unplanned: u32,
-    /// Whether the entry is recorded as a whole. Below: how many more entries will be, and whether that was tried before.
-    is_whole: bool,
-    trials: u32,
-    has_tried: bool,
-    /// Allocations of the scope at the end of the last entry with loops, and how many more these were than at the one before.
-    allocations: u64,
-    made: u64,
+    whole: Whole,
 }
 
 /// The stage of the search for a loop.
@@ -81,10 +77,6 @@ enum Boundary {
 
 /// After so many iterations without an arena, another plan is searched for; then after twice as many, and so on.
 const UNPLANNED: u32 = 2;
-/// Entries with more allocations than this are not tried as a whole. Their plan would not stay in the processor's cache.
-const LONG: u64 = 1 << 14;
-/// A plan is made from two entries that are recorded.
-const TRIALS: u32 = 2;
 
 impl Loops {
     /// Begins an entry, which is in no loop yet. Returns whether the entry before began with something else than its loop.
@@ -117,22 +109,11 @@ impl Loops {
         bears
     }
 
-    /// Whether the entry that begins is recorded as a whole, without a search for loops in it.
-    pub(super) fn begin_whole(&mut self) -> bool {
-        self.is_whole = self.trials > 0;
-        self.trials = self.trials.saturating_sub(1);
-        self.is_used |= self.is_whole;
-        self.is_whole
-    }
-
-    /// Notes the end of an entry with loops, and how many allocations the scope has made by then. If entries with loops are equally
-    /// long, and not very long, they may repeat as a whole: a plan for the entry has fewer gaps than one for each loop in it.
-    fn count_entry(&mut self, allocations: u64) {
-        let made = allocations.wrapping_sub(std::mem::replace(&mut self.allocations, allocations));
-        let is_again = made == std::mem::replace(&mut self.made, made);
-        if is_again && made < LONG && !self.has_tried {
-            (self.trials, self.has_tried) = (TRIALS, true);
-        }
+    /// Whether the entry that begins is recorded as a whole, without the plans that there are and without a search for loops in it.
+    pub(super) fn begin_whole(&mut self, has_plans: bool) -> bool {
+        let is_afresh = self.whole.begin(has_plans);
+        self.is_used |= self.whole.is_on();
+        is_afresh
     }
 
     /// Ends the loop that the entry is in.
@@ -212,7 +193,7 @@ impl Planner {
     /// An entry begins for which no loop is known, or the entry goes on behind one that has no plan any more.
     fn begun_without_loop(&mut self) {
         self.loops.length = None;
-        if self.loops.is_whole {
+        if self.loops.whole.is_on() {
             return;
         }
         if self.plans.begins_with_loop() || !self.learning.is_recording && self.loops.ended > 0 {
@@ -326,7 +307,8 @@ impl Planner {
     fn end_after_loops(&mut self, shared: &Shared) -> Option<Effects> {
         let is_complete = self.hot.cursor.is_complete();
         let effects = if is_complete { self.end_part(shared) } else { self.abandon(shared) };
-        self.loops.count_entry(shared.counters.allocations());
+        let served = shared.counters.get(Counter::PlanServed) + shared.counters.get(Counter::Carried);
+        self.loops.whole.count_entry(shared.counters.allocations(), served);
         effects
     }
 }

@@ -19,7 +19,8 @@
 //! |---|---|
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
-//! | `loops` | loops inside an entry, whose iterations are planned like entries; `loops/searching` finds them |
+//! | `loops` | loops inside an entry, whose iterations are planned like entries; `loops/searching` finds them, and `loops/whole`
+//! decides whether to plan whole entries instead |
 //! | `plans/repeats`, `plans/partial` | the plans of loops, and of the regular part of entries |
 //! | `noting` | the facts about entries for a diagnosis |
 //! | `ending` | the end of an entry, and what the planner learns from it |
@@ -170,7 +171,7 @@ impl Planner {
     #[cold]
     fn begin_after_loops(&mut self, shared: &Shared) -> Begin {
         let was_astray = self.loops.begin_entry();
-        if self.loops.begin_whole() {
+        if self.loops.begin_whole(!self.plans.is_empty()) {
             self.forget_plans(shared);
         } else if !was_astray || !self.plans.begins_with_loop() {
             return self.begin_iteration(shared);

@@ -36,7 +36,7 @@ pub(crate) struct GatherLimit {
 impl GatherLimit {
     /// At most `bytes` as long as there are free handles to unmap, and then as much as necessary.
     pub(crate) fn aiming_at(bytes: u64) -> GatherLimit {
-        GatherLimit { aim: bytes, most: u64::MAX, cut: Cut::Never }
+        GatherLimit::between(bytes, u64::MAX)
     }
 
     /// Whether the only obstacle to a block may be a long handle that work still uses.
@@ -49,9 +49,14 @@ impl GatherLimit {
         GatherLimit { cut: self.cut.now(), ..self }
     }
 
+    /// At most `aim` as long as there are free handles to unmap, and at most `most`.
+    pub(crate) fn between(aim: u64, most: u64) -> GatherLimit {
+        GatherLimit { aim, most, cut: Cut::Never }
+    }
+
     /// At most `bytes`.
     pub(crate) fn at(bytes: u64) -> GatherLimit {
-        GatherLimit { aim: bytes, most: bytes, cut: Cut::Never }
+        GatherLimit::between(bytes, bytes)
     }
 }
 

@@ -332,7 +332,11 @@ impl Expected {
 
     /// Whether this many bytes may be this position's in another entry.
     pub(super) fn is_like(&self, bytes: u64) -> bool {
-        bytes >= self.least / VARIATION && bytes / VARIATION <= self.most
+        // Where sizes have varied by a larger factor already, such as with the square of a sequence's length, they may shrink so again.
+        // They may not grow so: a place for such a size would take memory that is hardly ever in use.
+        let seen = self.most.checked_div(self.least).unwrap_or(1);
+        let factor = VARIATION.max(seen.saturating_mul(seen));
+        bytes >= self.least / factor && bytes / VARIATION <= self.most
     }
 
     /// Whether this size lies within those that were seen here.
