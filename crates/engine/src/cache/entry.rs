@@ -61,6 +61,17 @@ impl Owner {
         self.follow(self.with(|local, shared| local.planner.begin_iteration(shared)));
     }
 
+    /// Makes the plan larger before the entry's first allocation of `bytes` bytes, and its arena with it.
+    #[cold]
+    pub(super) fn enlarge(&self, stream: &Stream, bytes: u64) {
+        if stream.is_capturing() {
+            return;
+        }
+        let begin = self.with(|local, shared| local.planner.enlarge(shared, bytes));
+        self.perform(self.with(|local, _| local.planner.take_effects()));
+        self.follow(begin);
+    }
+
     /// Does what planning needs before an entry or an iteration begins.
     #[cold]
     fn follow(&self, begin: Begin) {

@@ -272,6 +272,11 @@ impl Owner {
         {
             self.begin_iteration(stream);
         }
+        if request.bytes > 0
+            && self.with(|local, shared| local.planner.begins_larger(shared, stream.id(), request.bytes as u64))
+        {
+            self.enlarge(stream, request.bytes as u64);
+        }
         match self.resolve(stream, request) {
             Resolved::Record(record) => return Ok(record),
             Resolved::RingIsShort => {

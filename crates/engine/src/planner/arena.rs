@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::backoff::{Backoff, Pace, Refused};
-use super::effects::Vacated;
+use super::effects::{Begin, Vacated};
 use super::{NO_STREAM, Planner};
 use crate::device::Stream;
 use crate::home::Shared;
@@ -67,6 +67,32 @@ impl Planner {
         self.trimming.renew(bytes, shared.counters.times_taken());
         self.begin_planned(shared);
         None
+    }
+
+    /// Whether the first allocation of the entry tells that the plan is too small, and the plan can be made larger before it serves anything.
+    #[cold]
+    pub(crate) fn begins_larger(&mut self, shared: &Shared, stream: u64, bytes: u64) -> bool {
+        let is_free = self.arena.is_some() && stream == self.hot.stream && shared.lease.live() == 0;
+        if !is_free || self.is_captured || !self.hot.cursor.is_at_start() {
+            return false;
+        }
+        self.choose_plan(shared, bytes);
+        self.plans.may_scale_to(bytes)
+    }
+
+    /// Makes the plan large enough for an entry with this first allocation. Returns the arena that it then needs.
+    #[cold]
+    pub(crate) fn enlarge(&mut self, shared: &Shared, bytes: u64) -> Begin {
+        self.plans.scale_to(bytes);
+        self.lay_out(shared);
+        match self.plans.stream().cloned().filter(|_| self.arena.is_none() && self.plans.are_laid_out()) {
+            // The entry is known to need as much.
+            Some(stream) => {
+                self.entry.is_dissolved = false;
+                Begin::Install { bytes: self.plans.bytes(), stream, refused: None, may_grow: true, insists: true }
+            }
+            None => Begin::Clear,
+        }
     }
 
     /// Notes that the range had no arena while `live` bytes of it were in use.

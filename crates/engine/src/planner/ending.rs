@@ -261,7 +261,7 @@ impl Planner {
     }
 
     /// Makes the missing layouts. Gives the arena up if it is too small for them.
-    fn lay_out(&mut self, shared: &Shared) {
+    pub(super) fn lay_out(&mut self, shared: &Shared) {
         let ahead = Footprint::ahead(shared);
         if shared.lease.live() == 0 && self.plans.relayout(&mut self.hot.cursor, ahead) {
             self.look_again();

@@ -152,15 +152,28 @@ impl Plans {
         }
     }
 
-    /// Switches to a plan that expects this first allocation of an entry, if the active plan does not expect it. Nothing may be
-    /// alive in the plans.
+    /// Switches to a plan that expects this first allocation of an entry, if the active plan does not expect it. If none does, takes the
+    /// plan with the nearest known size: entries of nearly equal sizes mostly have the same order. Nothing may be alive in the plans.
     pub(super) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
-        let expects = |plan: &Plan| plan.envelope.begins_with(bytes);
-        if self.plans.get(self.active).is_some_and(expects) {
-            return false;
+        let off_by = |plan: &Plan| plan.envelope.first_is_off_by(bytes);
+        let active = self.plans.get(self.active).and_then(off_by).unwrap_or(f64::INFINITY);
+        let others = (0..).zip(&self.plans).filter_map(|(place, plan)| Some((place, off_by(plan)?)));
+        let nearest = others.min_by(|one, other| one.1.total_cmp(&other.1)).filter(|&(_, ratio)| ratio < active);
+        nearest.is_some_and(|(other, _)| self.activate(other, cursor))
+    }
+
+    /// Whether the first allocation of an entry tells that the sizes of the active plan are too small.
+    pub(super) fn may_scale_to(&self, bytes: u64) -> bool {
+        self.plans.get(self.active).is_some_and(|plan| plan.repeats.is_none() && plan.seen.may_scale_to(bytes))
+    }
+
+    /// Makes the active plan hold an entry whose first allocation has this many bytes. Its layout is made later.
+    pub(super) fn scale_to(&mut self, bytes: u64) {
+        if let Some(plan) = self.plans.get_mut(self.active)
+            && let Some(scaled) = plan.seen.scaled_to(bytes)
+        {
+            plan.hold(scaled);
         }
-        let other = self.plans.iter().position(expects);
-        other.is_some_and(|other| self.activate(other, cursor))
     }
 
     /// Makes another plan active, if it has a layout.

@@ -131,11 +131,16 @@ impl Planner {
         }
     }
 
-    /// Switches the plan if the first request of an entry belongs to another plan.
-    fn choose_plan(&mut self, shared: &Shared, bytes: u64) {
-        let may_switch = self.hot.cursor.is_at_start() && shared.lease.live() == 0;
-        if may_switch && self.plans.switch_by_first_event(&mut self.hot.cursor, bytes) {
+    /// Switches the plan if the first request of an entry belongs to another plan, or is smaller than any before.
+    pub(super) fn choose_plan(&mut self, shared: &Shared, bytes: u64) {
+        if !self.hot.cursor.is_at_start() || shared.lease.live() > 0 {
+            return;
+        }
+        if self.plans.switch_by_first_event(&mut self.hot.cursor, bytes) {
             self.begin_planned(shared);
+        }
+        if self.plans.envelope().is_some_and(|envelope| envelope.may_shrink_to(bytes)) {
+            self.hot.cursor.begin_smaller(bytes);
         }
     }
 

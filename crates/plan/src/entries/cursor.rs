@@ -157,6 +157,9 @@ impl Cursor {
         (self.served, self.passed_over) = (self.served(), 0);
         self.next = 0;
         self.begin_rooms();
+        if let Some((least, spread)) = self.off_order.first.take() {
+            (self.positions[0].least, self.positions[0].spread) = (least, spread);
+        }
         self.off_order.begin(self.positions.len());
         if has_live && !was_complete {
             self.rebase();

@@ -92,6 +92,8 @@ pub(super) struct OffOrder {
     pub(super) unlike: Option<(usize, u64)>,
     /// Whether this entry's sizes differ from the plan's.
     pub(super) is_scaled: bool,
+    /// The least bytes of the first position and its spread in other entries, if it serves fewer bytes in this one.
+    pub(super) first: Option<(u64, u64)>,
     /// How many more positions the entry may look at.
     pub(super) effort: usize,
     /// Whether the cursor stopped before the end of the entry.
@@ -142,6 +144,16 @@ impl OffOrder {
 }
 
 impl Cursor {
+    /// Begins an entry whose sizes are smaller than all known ones. Its first allocation has this many bytes.
+    pub fn begin_smaller(&mut self, bytes: u64) {
+        let first = self.positions.first_mut().filter(|first| first.is_planned() && bytes < first.least);
+        if let Some(first) = first.filter(|_| self.next == 0) {
+            self.off_order.first = Some((first.least, first.spread));
+            self.off_order.is_scaled = true;
+            first.lower_least(bytes);
+        }
+    }
+
     /// Answers a request that [`serve`](Cursor::serve) did not.
     pub fn serve_off_order(&mut self, bytes: u64, envelope: &Envelope) -> Answer {
         if self.rooms.is_some() {
@@ -275,7 +287,7 @@ impl Cursor {
         };
         match self.off_order.unlike.take().filter(is_resized) {
             Some((_, bytes)) => {
-                self.positions[position].lower_least(bytes);
+                self.lower_least(position, bytes);
                 Deviation::Resized { position, bytes }
             }
             None => Deviation::Early { missing: (found - position) as u64 },
@@ -285,7 +297,7 @@ impl Cursor {
     /// Serves a request whose size was not seen here before, if it is smaller. A larger size is reported, to be remembered.
     fn serve_other_size(&mut self, bytes: u64, expected: &Expected) -> Answer {
         let position = self.next;
-        self.positions[position].lower_least(bytes);
+        self.lower_least(position, bytes);
         if let Some(served) = self.serve(bytes) {
             return Answer::Served(served, None);
         }
@@ -296,6 +308,13 @@ impl Cursor {
             // The request is larger than the place. The envelope may know this size already.
             false => expected.is_planned().then_some(Deviation::Larger { position }),
         })
+    }
+
+    /// Lets a position serve smaller requests. The first one stays as it is, since its sizes tell to which plan an entry belongs.
+    fn lower_least(&mut self, position: usize, bytes: u64) {
+        if position > 0 {
+            self.positions[position].lower_least(bytes);
+        }
     }
 
     /// Steps over the next position without serving it.

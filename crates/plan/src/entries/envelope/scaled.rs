@@ -1,0 +1,114 @@
+//! Entries whose sizes differ from all known ones: which order they most likely have, and what they will need.
+//!
+//! Sizes of a training step depend on the length of its sequences: some with its square, most in proportion, the rest not at all. Between
+//! the smallest and the largest known entry, each size has grown by its own power of the first one. So the first allocation of an entry
+//! tells the sizes of all others.
+
+use super::{Envelope, Expected, are_plannable};
+
+/// A first allocation that is larger by more than this factor says too little about the other ones.
+const FARTHEST: f64 = 1.25;
+/// Sizes that varied by less say nothing about powers: 1/32.
+const LEAST_SPREAD: f64 = 1.03125;
+/// Powers are rounded up to whole ones, except if they exceed one by at most this much. A size that has a constant part besides grows by less
+/// than its power. A place that is a little too large costs less than one that is too small.
+const ROUNDED: f64 = 0.15;
+/// No size of a network grows faster than with the third power.
+const HIGHEST: f64 = 3.0;
+
+impl Envelope {
+    /// How many times larger or smaller the first allocation of an entry is than the nearest known one, if it may be that of this order: 1.0
+    /// for a known size.
+    pub fn first_is_off_by(&self, bytes: u64) -> Option<f64> {
+        let first = self.at(0).filter(|first| first.is_like(bytes) && self.part.is_none())?;
+        Some(ratio(first.least, bytes).max(ratio(bytes, first.most)).max(1.0))
+    }
+
+    /// Whether an entry with this first allocation most likely has this order and smaller sizes than all known ones.
+    pub fn may_shrink_to(&self, bytes: u64) -> bool {
+        let first = self.at(0).filter(|first| first.spread() >= LEAST_SPREAD && bytes < first.least);
+        self.part.is_none() && first.is_some_and(|first| first.is_like(bytes))
+    }
+
+    /// Whether the first allocation tells that the sizes of an entry are larger than all known ones, and what they are.
+    pub fn may_scale_to(&self, bytes: u64) -> bool {
+        let is_near = |first: &Expected| first.most < bytes && ratio(bytes, first.most) <= FARTHEST;
+        self.part.is_none()
+            && !self.grows()
+            && self.at(0).is_some_and(|first| is_near(first) && first.spread() >= LEAST_SPREAD)
+    }
+
+    /// The envelope of this order that also holds an entry with a larger first allocation. `None` if that tells nothing about the others.
+    pub fn scaled_to(&self, bytes: u64) -> Option<Envelope> {
+        let first = self.at(0).filter(|_| self.may_scale_to(bytes))?;
+        let (factor, spread) = (ratio(bytes, first.most).ln(), first.spread().ln());
+        let most = |expected: &Expected| {
+            let power = (expected.spread().ln() / spread - ROUNDED).ceil().clamp(0.0, HIGHEST);
+            (expected.most as f64 * (factor * power).exp()).ceil() as u64
+        };
+        let mut scaled = self.clone();
+        scaled.positions.iter_mut().for_each(|expected| expected.most = most(expected).max(expected.most));
+        scaled.positions.first_mut()?.most = bytes;
+        are_plannable(scaled.positions.iter().map(|expected| expected.most)).then_some(scaled)
+    }
+}
+
+impl Expected {
+    /// How many times larger the largest known size is than the smallest.
+    fn spread(&self) -> f64 {
+        ratio(self.most, self.least)
+    }
+}
+
+fn ratio(more: u64, less: u64) -> f64 {
+    more.max(1) as f64 / less.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Scratch;
+    use super::*;
+    use crate::entries::Log;
+
+    /// The sizes of a step with sequences of this length.
+    fn sizes(length: u64) -> [u64; 5] {
+        [2048 * length, 8 * length * length, 4096, 4 + length, 64 * length + 50_000]
+    }
+
+    fn log(length: u64) -> Log {
+        let mut log = Log::default();
+        sizes(length).into_iter().for_each(|bytes| assert!(log.allocated(0, bytes).is_some()));
+        (0..5).for_each(|number| log.dropped(number));
+        log
+    }
+
+    fn envelope() -> Envelope {
+        Envelope::of(&log(300), &log(600), &mut Scratch::default()).unwrap()
+    }
+
+    #[test]
+    fn the_first_size_tells_the_others() {
+        let scaled = envelope().scaled_to(2048 * 700).unwrap();
+        for (position, needed) in sizes(700).into_iter().enumerate() {
+            let (_, most) = scaled.sizes_at(position).unwrap();
+            assert!(most >= needed && most as f64 <= 1.2 * needed as f64, "position {position}: {most} for {needed}");
+        }
+        assert_eq!(scaled.sizes_at(2), Some((4096, 4096)));
+    }
+
+    #[test]
+    fn known_sizes_far_ones_and_steady_orders_are_not_scaled() {
+        assert!(envelope().scaled_to(2048 * 600).is_none() && envelope().scaled_to(2048 * 1200).is_none());
+        let steady = Envelope::of(&log(600), &log(600), &mut Scratch::default()).unwrap();
+        assert!(steady.scaled_to(2048 * 700).is_none());
+    }
+
+    #[test]
+    fn the_nearest_known_size() {
+        let off_by = |length: u64| envelope().first_is_off_by(2048 * length);
+        assert_eq!((off_by(300), off_by(450), off_by(1200)), (Some(1.0), Some(1.0), Some(2.0)));
+        assert_eq!((off_by(100), off_by(4)), (Some(3.0), None));
+        let may_shrink = |length: u64| envelope().may_shrink_to(2048 * length);
+        assert!(may_shrink(100) && !may_shrink(300) && !may_shrink(4));
+    }
+}

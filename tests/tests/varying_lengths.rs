@@ -1,0 +1,162 @@
+//! Training steps whose sequences have another length each time, with and without activation checkpoints, and a mixture of experts. Their
+//! order of allocations is known after some steps, and their sizes are not.
+#![allow(clippy::unwrap_used)]
+
+use fastrand::Rng;
+use gpucache::device::{Device, Virtual};
+use gpucache::{Array, Scope, stats};
+use gpucache_tests::turn;
+
+type Bytes = Array<u8, Virtual>;
+
+const LAYERS: usize = 8;
+const WIDTH: usize = 512;
+const WORDS: usize = 16_384;
+const STEPS: usize = 60;
+/// From this step on, plans have to serve.
+const WARM: usize = 20;
+
+/// The arrays of a step.
+struct Step<'a> {
+    device: &'a Virtual,
+    length: usize,
+}
+
+impl Step<'_> {
+    fn array(&self, bytes: usize) -> Bytes {
+        Array::zeros(self.device, bytes).unwrap()
+    }
+
+    /// A row of `width` numbers for each token.
+    fn rows(&self, width: usize) -> Bytes {
+        self.array(4 * self.length * width)
+    }
+
+    /// A number for each pair of tokens.
+    fn pairs(&self, heads: usize) -> Bytes {
+        self.array(2 * heads * self.length * self.length)
+    }
+
+    /// The arrays that the backward pass of a layer needs. A long sequence takes a workspace more.
+    fn layer(&self) -> Vec<Bytes> {
+        let norm = self.rows(WIDTH);
+        let qkv = self.rows(3 * WIDTH);
+        let scores = self.pairs(8);
+        let weights = self.pairs(8);
+        drop(scores);
+        let _workspace = (self.length > 200).then(|| self.array(1 << 20));
+        let mixed = self.rows(WIDTH);
+        let inner = self.rows(4 * WIDTH);
+        let active = self.rows(4 * WIDTH);
+        let sum = self.rows(WIDTH);
+        vec![norm, qkv, weights, mixed, inner, active, sum]
+    }
+
+    /// The backward pass of a layer: gradients that live for a while, and those of the weights.
+    fn learn(&self, saved: Vec<Bytes>, gradients: &mut Vec<Bytes>) {
+        let mut gradient = self.rows(WIDTH);
+        for saved in saved.into_iter().rev() {
+            let next = self.array(saved.len());
+            drop(saved);
+            gradient = next;
+        }
+        drop(gradient);
+        gradients.push(self.array(12 * WIDTH * WIDTH));
+    }
+
+    fn run(&self, is_checkpointed: bool) {
+        let mut saved: Vec<Vec<Bytes>> = Vec::new();
+        for _ in 0..LAYERS {
+            let layer = self.layer();
+            saved.push(if is_checkpointed { layer.into_iter().rev().take(1).collect() } else { layer });
+        }
+        let logits = self.rows(WORDS);
+        drop(self.rows(WORDS));
+        drop(logits);
+        let mut gradients = Vec::new();
+        while let Some(layer) = saved.pop() {
+            let layer = if is_checkpointed { self.layer() } else { layer };
+            self.learn(layer, &mut gradients);
+        }
+        drop(self.array(12 * WIDTH * WIDTH));
+    }
+
+    /// Experts get random shares of the tokens.
+    fn experts(&self, rng: &mut Rng) {
+        let mut saved: Vec<Vec<Bytes>> = Vec::new();
+        for _ in 0..LAYERS {
+            let norm = self.rows(WIDTH);
+            let mut shares: Vec<usize> = (0..7).map(|_| rng.usize(0..=self.length)).collect();
+            shares.extend([0, self.length]);
+            shares.sort_unstable();
+            let mut layer = vec![norm];
+            for tokens in shares.windows(2).map(|pair| pair[1] - pair[0] + 1) {
+                let expert = |width: usize| self.array(4 * tokens * width);
+                let (gate, up) = (expert(4 * WIDTH), expert(4 * WIDTH));
+                let product = expert(4 * WIDTH);
+                drop(expert(WIDTH));
+                layer.extend([gate, up, product]);
+            }
+            layer.push(self.rows(WIDTH));
+            saved.push(layer);
+        }
+        drop((self.rows(WORDS), self.rows(WORDS)));
+        let mut gradients = Vec::new();
+        while let Some(layer) = saved.pop() {
+            self.learn(layer, &mut gradients);
+        }
+    }
+}
+
+/// The share of the allocations of warm steps that plans served, and the most memory reserved as a multiple of the most that was alive.
+fn play(name: &str, seed: u64, step: impl Fn(&Virtual, &mut Rng)) -> (f64, f64) {
+    let _turn = turn();
+    let device = Virtual::unchecked(1 << 40);
+    let weights: Vec<Bytes> = (0..LAYERS).map(|_| Array::zeros(&device, 48 * WIDTH * WIDTH).unwrap()).collect();
+    let mut rng = Rng::with_seed(seed);
+    let mut before = None;
+    for number in 0..STEPS {
+        if number == WARM {
+            before = stats(name);
+        }
+        let _scope = Scope::new(name).enter();
+        step(&device, &mut rng);
+    }
+    let after = stats(name).unwrap();
+    let share = after.since(&before.unwrap()).served.planned_share();
+    let live = after.high_water_bytes + weights.iter().map(|weights| weights.len() as u64).sum::<u64>();
+    let ratio = device.memory().peak_bytes as f64 / live as f64;
+    println!("{name}: {share:.3} planned, {ratio:.3} of live");
+    (share, ratio)
+}
+
+/// The means over some seeds.
+fn mean(name: &str, step: impl Fn(&Virtual, &mut Rng)) -> (f64, f64) {
+    const SEEDS: u64 = 10;
+    let runs = (0..SEEDS).map(|seed| play(&format!("{name} {seed}"), seed, &step));
+    let (share, ratio) = runs.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+    (share / SEEDS as f64, ratio / SEEDS as f64)
+}
+
+/// A step of any length. The workspaces of long sequences make a second order of it.
+fn of_any_length(device: &Virtual, rng: &mut Rng, is_checkpointed: bool) {
+    Step { device, length: rng.usize(16..=1024) }.run(is_checkpointed);
+}
+
+#[test]
+fn steps_of_any_length_are_planned() {
+    let (share, ratio) = mean("lengths", |device, rng| of_any_length(device, rng, false));
+    assert!(share >= 0.95 && ratio <= 1.05, "{share:.3} planned, {ratio:.3} of live");
+}
+
+#[test]
+fn layers_with_checkpoints_are_no_loop() {
+    let (share, ratio) = mean("checkpoints", |device, rng| of_any_length(device, rng, true));
+    assert!(share >= 0.95 && ratio <= 1.05, "{share:.3} planned, {ratio:.3} of live");
+}
+
+#[test]
+fn experts_do_not_make_an_arena_grow() {
+    let (_, ratio) = mean("experts", |device, rng| Step { device, length: 1024 }.experts(rng));
+    assert!(ratio <= 1.08, "{ratio:.3} of live");
+}
