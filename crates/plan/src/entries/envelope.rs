@@ -28,6 +28,8 @@ pub struct Envelope {
     /// How often entries changed it.
     changes: u32,
     ahead: Ahead,
+    /// Whether the first allocation told the sizes of the others in the entry that was absorbed last.
+    is_told_by_first: bool,
     /// If only a part of each entry is regular.
     part: Option<Part>,
 }
@@ -191,7 +193,8 @@ impl Envelope {
         let places = 0..self.len();
         let bound = scratch.bound(self.positions.iter().copied()).max(scratch.bound(places.clone().map(seen)));
         let both = places.map(|place| self.positions[place].merge(&seen(place), !self.may_change()));
-        scratch.envelope(both, bound).map(|both| both.follows(self))
+        let is_told_by_first = self.tells_by_first(log).unwrap_or(self.is_told_by_first);
+        scratch.envelope(both, bound).map(|both| Envelope { is_told_by_first, ..both.follows(self) })
     }
 
     /// The envelope of both; `None` if their orders are not the same.
@@ -251,8 +254,7 @@ impl Scratch {
         all.extend(positions);
         let is_same =
             is_plannable(&all) && self.bound(all.iter().copied()) <= bound.saturating_add(bound / SAME_ORDER_SHARE);
-        let envelope =
-            is_same.then(|| Envelope { positions: all.clone(), changes: 0, ahead: Ahead::default(), part: None });
+        let envelope = is_same.then(|| Envelope { positions: all.clone(), ..Envelope::default() });
         self.positions = all;
         envelope
     }

@@ -70,10 +70,10 @@ impl Whole {
         }
         let is_badly_served = planned.saturating_mul(SERVED) < made.saturating_mul(SERVED - 1);
         let is_alike = made.abs_diff(before) <= made / ALIKE;
-        if is_badly_served && is_alike && self.waits.is_over(self.entries) {
-            self.switch_on(TRIES);
-        } else if made == before && !self.has_tried_equal {
-            self.switch_on(EQUAL_TRIES);
+        match is_badly_served && is_alike {
+            true if self.waits.is_over(self.entries) => self.switch_on(TRIES),
+            _ if made == before && !self.has_tried_equal => self.switch_on(EQUAL_TRIES),
+            _ => {}
         }
         self.has_tried_equal |= made == before;
     }

@@ -2,9 +2,10 @@
 //!
 //! Sizes of a training step depend on the length of its sequences: some with its square, most in proportion, the rest not at all. Between
 //! the smallest and the largest known entry, each size has grown by its own power of the first one. So the first allocation of an entry
-//! tells the sizes of all others.
+//! tells the sizes of all others, if it did so in the entry that was recorded last.
 
-use super::{Envelope, Expected, are_plannable};
+use super::{ALIGN, Envelope, Expected, are_plannable};
+use crate::entries::log::{Log, Logged};
 
 /// A first allocation that is larger by more than this factor says too little about the other ones.
 const FARTHEST: f64 = 1.25;
@@ -13,6 +14,9 @@ const LEAST_SPREAD: f64 = 1.03125;
 /// Powers are rounded up to whole ones, except if they exceed one by at most this much. A size that has a constant part besides grows by less
 /// than its power. A place that is a little too large costs less than one that is too small.
 const ROUNDED: f64 = 0.15;
+/// A size agrees with the first one if it differs from the expected size by at most this share, 1/8. Nearly all have to: all but 1/16.
+const AGREES: f64 = 8.0;
+const DISAGREE: usize = 16;
 /// No size of a network grows faster than with the third power.
 const HIGHEST: f64 = 3.0;
 
@@ -33,9 +37,24 @@ impl Envelope {
     /// Whether the first allocation tells that the sizes of an entry are larger than all known ones, and what they are.
     pub fn may_scale_to(&self, bytes: u64) -> bool {
         let is_near = |first: &Expected| first.most < bytes && ratio(bytes, first.most) <= FARTHEST;
-        self.part.is_none()
-            && !self.grows()
-            && self.at(0).is_some_and(|first| is_near(first) && first.spread() >= LEAST_SPREAD)
+        self.is_told_by_first && self.part.is_none() && !self.grows() && self.at(0).is_some_and(is_near)
+    }
+
+    /// Whether the first allocation of this entry of the order tells the sizes of the others; `None` if it says nothing about that.
+    pub(super) fn tells_by_first(&self, log: &Log) -> Option<bool> {
+        let (first, bytes) = (self.at(0)?, log.bytes_at(0)?);
+        if first.spread() < LEAST_SPREAD || bytes == first.most || bytes == first.least {
+            return None;
+        }
+        let place = ratio(first.most, bytes).ln() / first.spread().ln();
+        let pairs = self.positions.iter().zip(log.allocations());
+        let varying: Vec<(&Expected, &Logged)> = pairs.filter(|(one, _)| one.spread() >= LEAST_SPREAD).collect();
+        let agrees = |&&(expected, logged): &&(&Expected, &Logged)| {
+            let size = expected.most as f64 / (expected.spread().ln() * place).exp();
+            (logged.bytes as f64 - size).abs() <= size / AGREES + ALIGN as f64
+        };
+        let agreeing = varying.iter().filter(agrees).count();
+        Some((varying.len() - agreeing) * DISAGREE <= varying.len())
     }
 
     /// The envelope of this order that also holds an entry with a larger first allocation. `None` if that tells nothing about the others.
@@ -83,7 +102,8 @@ mod tests {
     }
 
     fn envelope() -> Envelope {
-        Envelope::of(&log(300), &log(600), &mut Scratch::default()).unwrap()
+        let two = Envelope::of(&log(300), &log(600), &mut Scratch::default()).unwrap();
+        two.absorb(&log(450), &mut Scratch::default()).unwrap()
     }
 
     #[test]
@@ -100,7 +120,20 @@ mod tests {
     fn known_sizes_far_ones_and_steady_orders_are_not_scaled() {
         assert!(envelope().scaled_to(2048 * 600).is_none() && envelope().scaled_to(2048 * 1200).is_none());
         let steady = Envelope::of(&log(600), &log(600), &mut Scratch::default()).unwrap();
+        let steady = steady.absorb(&log(600), &mut Scratch::default()).unwrap();
         assert!(steady.scaled_to(2048 * 700).is_none());
+    }
+
+    #[test]
+    fn sizes_that_differ_from_what_the_first_one_tells_are_not_scaled() {
+        let mut other = Log::default();
+        let changed = sizes(450).into_iter().zip(sizes(580)).enumerate();
+        let sizes = changed.map(|(place, (one, other))| if place == 1 { other } else { one });
+        sizes.for_each(|bytes| assert!(other.allocated(0, bytes).is_some()));
+        (0..5).for_each(|number| other.dropped(number));
+        assert!(envelope().scaled_to(2048 * 700).is_some());
+        let misled = envelope().absorb(&other, &mut Scratch::default()).unwrap();
+        assert!(misled.scaled_to(2048 * 700).is_none());
     }
 
     #[test]
