@@ -25,7 +25,7 @@ const ARENA_SLACK: u64 = 16;
 /// second share is for arenas of entries that vary. Measured: without these limits, a mixture of experts, whose sizes change with its data,
 /// reserved 1.16 of its live memory after 60 steps, and 1.05 with them.
 const BEYOND: u64 = 32;
-const BEYOND_VARYING: u64 = 20;
+const BEYOND_VARYING: u64 = 16;
 
 /// For an arena of graphs, the range grows up to this share more than the arena and the live memory: a page seldom ends where they do.
 const FOR_A_GRAPH: u64 = 64;

@@ -34,6 +34,7 @@ mod off_order;
 mod partly;
 mod position;
 mod rooms;
+mod smaller;
 #[cfg(test)]
 mod tests;
 
@@ -157,9 +158,7 @@ impl Cursor {
         (self.served, self.passed_over) = (self.served(), 0);
         self.next = 0;
         self.begin_rooms();
-        if let Some((least, spread)) = self.off_order.first.take() {
-            (self.positions[0].least, self.positions[0].spread) = (least, spread);
-        }
+        self.end_smaller();
         self.off_order.begin(self.positions.len());
         if has_live && !was_complete {
             self.rebase();

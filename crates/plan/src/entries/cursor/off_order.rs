@@ -144,16 +144,6 @@ impl OffOrder {
 }
 
 impl Cursor {
-    /// Begins an entry whose sizes are smaller than all known ones. Its first allocation has this many bytes.
-    pub fn begin_smaller(&mut self, bytes: u64) {
-        let first = self.positions.first_mut().filter(|first| first.is_planned() && bytes < first.least);
-        if let Some(first) = first.filter(|_| self.next == 0) {
-            self.off_order.first = Some((first.least, first.spread));
-            self.off_order.is_scaled = true;
-            first.lower_least(bytes);
-        }
-    }
-
     /// Answers a request that [`serve`](Cursor::serve) did not.
     pub fn serve_off_order(&mut self, bytes: u64, envelope: &Envelope) -> Answer {
         if self.rooms.is_some() {
@@ -308,13 +298,6 @@ impl Cursor {
             // The request is larger than the place. The envelope may know this size already.
             false => expected.is_planned().then_some(Deviation::Larger { position }),
         })
-    }
-
-    /// Lets a position serve smaller requests. The first one stays as it is, since its sizes tell to which plan an entry belongs.
-    fn lower_least(&mut self, position: usize, bytes: u64) {
-        if position > 0 {
-            self.positions[position].lower_least(bytes);
-        }
     }
 
     /// Steps over the next position without serving it.
