@@ -38,6 +38,7 @@
 //! | find out why a scope holds too much or is not planned | [`diagnose()`], [`diagnose_all`], [`diagnosis`] |
 //! | handle an error, such as out of memory | [`Error`], [`error`] |
 //! | launch kernels with arrays, or capture a CUDA graph | [`launch`], `graph` |
+//! | train on several GPUs, by NCCL | `nccl` |
 //! | have candle or other crates on cudarc allocate from scopes | `foreign` |
 //! | record every allocation of a run | [`trace`] |
 //! | compute memory layouts | [`plan`] |
@@ -79,6 +80,8 @@ pub mod diagnosis;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 pub mod graph;
+#[cfg(feature = "nccl")]
+pub mod nccl;
 pub mod offload;
 pub mod plan;
 mod scope;
@@ -127,7 +130,7 @@ pub mod error {
 pub mod launch {
     pub use crate::array::Arguments;
     #[cfg(feature = "cuda")]
-    pub use crate::array::{ArrayView, KernelArgument, Launch};
+    pub use crate::array::{ArrayView, ArrayViewMut, KernelArgument, Launch};
 }
 
 /// Compiles the programs in the README, one of which compiles a kernel.

@@ -31,7 +31,7 @@ use std::slice::{from_raw_parts_mut, from_ref};
 pub use allocate::Allocate;
 pub(crate) use away::{Away, Room};
 #[cfg(feature = "cuda")]
-pub use cuda::{ArrayView, Graph, KernelArgument, Launch};
+pub use cuda::{ArrayView, ArrayViewMut, Graph, KernelArgument, Launch};
 pub use element::Element;
 pub use host::Arguments;
 pub use shape::Shape;
