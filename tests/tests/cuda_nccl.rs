@@ -322,7 +322,8 @@ fn cudarcs_own_communicator_takes_arrays() {
     }
     let Some(kernels) = gpu.kernels() else { return };
     let stream = gpu.new_stream();
-    let comm = Comm::from_rank(stream.stream().clone(), 0, 1, Id::new().unwrap()).map_err(gpucache::Error::from).unwrap();
+    let comm =
+        Comm::from_rank(stream.stream().clone(), 0, 1, Id::new().unwrap()).map_err(gpucache::Error::from).unwrap();
     let (mut from, mut to) = (zeros(&gpu.cuda), zeros(&gpu.cuda));
     kernels.fill_on(&gpu.cuda, &mut from, 3, SLOWLY);
     comm.all_reduce(&from, &mut to, &ReduceOp::Sum).map_err(gpucache::Error::from).unwrap();

@@ -94,7 +94,12 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn all_reduce<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(&mut self, from: &'a S, to: &'a mut R, by: Reduction) -> Result<&mut Self> {
+    pub fn all_reduce<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+        &mut self,
+        from: &'a S,
+        to: &'a mut R,
+        by: Reduction,
+    ) -> Result<&mut Self> {
         Ok(self.add(Prepared::all_reduce(&self.communicator.place, from, to, by)?))
     }
 
@@ -111,7 +116,11 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn all_reduce_in_place<T: Number, R: DevicePtrMut<T>>(&mut self, data: &'a mut R, by: Reduction) -> Result<&mut Self> {
+    pub fn all_reduce_in_place<T: Number, R: DevicePtrMut<T>>(
+        &mut self,
+        data: &'a mut R,
+        by: Reduction,
+    ) -> Result<&mut Self> {
         Ok(self.add(Prepared::all_reduce_in_place(&self.communicator.place, data, by)?))
     }
 
@@ -128,7 +137,13 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn reduce<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(&mut self, from: &'a S, to: &'a mut R, by: Reduction, root: usize) -> Result<&mut Self> {
+    pub fn reduce<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+        &mut self,
+        from: &'a S,
+        to: &'a mut R,
+        by: Reduction,
+        root: usize,
+    ) -> Result<&mut Self> {
         Ok(self.add(Prepared::reduce(&self.communicator.place, from, to, by, root)?))
     }
 
@@ -145,7 +160,12 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn reduce_scatter<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(&mut self, from: &'a S, to: &'a mut R, by: Reduction) -> Result<&mut Self> {
+    pub fn reduce_scatter<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+        &mut self,
+        from: &'a S,
+        to: &'a mut R,
+        by: Reduction,
+    ) -> Result<&mut Self> {
         Ok(self.add(Prepared::reduce_scatter(&self.communicator.place, from, to, by)?))
     }
 
@@ -162,7 +182,11 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn reduce_scatter_in_place<T: Number, R: DevicePtrMut<T>>(&mut self, data: &'a mut R, by: Reduction) -> Result<&mut Self> {
+    pub fn reduce_scatter_in_place<T: Number, R: DevicePtrMut<T>>(
+        &mut self,
+        data: &'a mut R,
+        by: Reduction,
+    ) -> Result<&mut Self> {
         Ok(self.add(Prepared::reduce_scatter_in_place(&self.communicator.place, data, by)?))
     }
 
@@ -179,7 +203,11 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn all_gather<T: Element, S: DevicePtr<T>, R: DevicePtrMut<T>>(&mut self, from: &'a S, to: &'a mut R) -> Result<&mut Self> {
+    pub fn all_gather<T: Element, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+        &mut self,
+        from: &'a S,
+        to: &'a mut R,
+    ) -> Result<&mut Self> {
         Ok(self.add(Prepared::all_gather(&self.communicator.place, from, to)?))
     }
 

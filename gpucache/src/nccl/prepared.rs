@@ -130,11 +130,7 @@ impl<'a> Prepared<'a> {
         written(ranks, kind, data, Counted::bytes::<T>(count), Parts::WHOLE)
     }
 
-    pub(super) fn send<T: Element>(
-        ranks: &'a Place,
-        data: &'a impl DevicePtr<T>,
-        to: usize,
-    ) -> Result<Prepared<'a>> {
+    pub(super) fn send<T: Element>(ranks: &'a Place, data: &'a impl DevicePtr<T>, to: usize) -> Result<Prepared<'a>> {
         let (kind, count) = (Kind::Send { to: ranks.checked_rank(to)? }, data.len());
         read(ranks, kind, data, Counted::bytes::<T>(count))
     }
@@ -201,12 +197,7 @@ fn both<'a, T>(
 }
 
 /// An operation that only reads.
-fn read<'a, T>(
-    ranks: &'a Place,
-    kind: Kind,
-    from: &'a impl DevicePtr<T>,
-    count: Counted,
-) -> Result<Prepared<'a>> {
+fn read<'a, T>(ranks: &'a Place, kind: Kind, from: &'a impl DevicePtr<T>, count: Counted) -> Result<Prepared<'a>> {
     on_its_gpu(ranks, from)?;
     let (from, read) = from.device_ptr(ranks.raw_stream());
     Ok(Prepared { operation: count.operation(kind, from, 0), guards: [Some(read), None] })
@@ -241,12 +232,7 @@ fn on_its_gpu<T>(ranks: &Place, data: &impl DeviceSlice<T>) -> Result<()> {
 }
 
 /// Refuses lengths of which the first is not `times` the second.
-fn same_lengths(
-    operation: &str,
-    (one, len): (&str, usize),
-    (other, unit): (&str, usize),
-    times: usize,
-) -> Result<()> {
+fn same_lengths(operation: &str, (one, len): (&str, usize), (other, unit): (&str, usize), times: usize) -> Result<()> {
     match unit.checked_mul(times) == Some(len) {
         true => Ok(()),
         false if times == 1 => Err(Error::invalid_shape(format!(
