@@ -178,7 +178,7 @@ fn an_array_may_be_dropped_during_a_collective() {
             let mut kept = zeros(&gpu.cuda);
             let mut from = zeros(&gpu.cuda);
             kernels.fill_on(&gpu.cuda, &mut from, round, 0);
-            if round % 16 == 0 {
+            if round.is_multiple_of(16) {
                 kernels.hold(ranks.stream().stream(), 300);
             }
             ranks.all_reduce(&from, &mut kept, Reduction::Sum).unwrap();

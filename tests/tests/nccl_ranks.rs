@@ -139,7 +139,7 @@ fn step_of(rank: &Rank, step: u32) -> Result<u32> {
         let mut sums = Vec::new();
         for bucket in 0..4 {
             let mut gradient = Array::<u32, _>::zeros(&rank.gpu, LEN)?;
-            let late = if step % 10 == 0 { 2_000_000 } else { 0 };
+            let late = if step.is_multiple_of(10) { 2_000_000 } else { 0 };
             rank.kernels.fill_on(&rank.gpu, &mut gradient, step + bucket + rank.all.rank() as u32, late);
             let mut sum = Array::<u32, _>::zeros(&rank.gpu, LEN)?;
             rank.all.all_reduce(&gradient, &mut sum, Reduction::Sum)?;

@@ -12,7 +12,7 @@ impl Communicator {
     /// Reduces the elements of `from` over all ranks, and writes the results to `to` on each rank.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) if the lengths differ; otherwise as [`Communicator`] says.
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the lengths differ; otherwise as [`Communicator`] says.
     ///
     /// ```no_run
     /// use gpucache::{nccl::{Communicator, Reduction}, prelude::*};
@@ -52,7 +52,7 @@ impl Communicator {
     /// the same length, which is not used.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) if the lengths differ; [`is_unavailable`](Error::is_unavailable) for a root that is no
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the lengths differ; [`is_unavailable`](Error::is_unavailable) for a root that is no
     /// rank; otherwise as [`Communicator`] says.
     ///
     /// ```no_run
@@ -78,7 +78,7 @@ impl Communicator {
     /// ranks, and the first part is for rank 0.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) if `from` is not as many times as long as `to` as there are ranks; otherwise as
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if `from` is not as many times as long as `to` as there are ranks; otherwise as
     /// [`Communicator`] says.
     ///
     /// ```no_run
@@ -103,7 +103,7 @@ impl Communicator {
     /// undefined then.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) if the length is no multiple of the ranks; otherwise as [`Communicator`] says.
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the length is no multiple of the ranks; otherwise as [`Communicator`] says.
     ///
     /// ```no_run
     /// use gpucache::{nccl::{Communicator, Reduction}, prelude::*};
@@ -121,7 +121,7 @@ impl Communicator {
     /// Writes the elements of all ranks to `to` on each rank, those of rank 0 first.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) if `to` is not as many times as long as `from` as there are ranks; otherwise as
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if `to` is not as many times as long as `from` as there are ranks; otherwise as
     /// [`Communicator`] says.
     ///
     /// ```no_run
@@ -140,7 +140,7 @@ impl Communicator {
     /// As [`all_gather`](Communicator::all_gather), where each rank's elements are its part of `data` already.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](Error::is_invalid_shape) if the length is no multiple of the ranks; otherwise as [`Communicator`] says.
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the length is no multiple of the ranks; otherwise as [`Communicator`] says.
     ///
     /// ```no_run
     /// use gpucache::{nccl::Communicator, prelude::*};
@@ -157,7 +157,7 @@ impl Communicator {
     /// Writes the elements that `data` has on the rank `root` to `data` on all other ranks.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) for a root that is no rank; otherwise as [`Communicator`] says.
+    /// [`is_unavailable`](crate::Error::is_unavailable) for a root that is no rank; otherwise as [`Communicator`] says.
     ///
     /// ```no_run
     /// use gpucache::{nccl::Communicator, prelude::*};
@@ -175,7 +175,7 @@ impl Communicator {
     /// Two ranks that send to each other make these calls in one [`group`](Communicator::group); otherwise each waits for the other.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) if there is no such rank; otherwise as [`Communicator`] says.
+    /// [`is_unavailable`](crate::Error::is_unavailable) if there is no such rank; otherwise as [`Communicator`] says.
     ///
     /// ```no_run
     /// use gpucache::{nccl::Communicator, prelude::*};

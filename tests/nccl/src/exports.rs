@@ -22,9 +22,12 @@ pub(crate) struct Config {
     blocking: i32,
 }
 
+/// A call in a group, with its communicator and stream.
+type Grouped = (Arc<Comm>, usize, Call);
+
 thread_local! {
     /// The calls of the thread's open group.
-    static GROUP: RefCell<Option<Vec<(Arc<Comm>, usize, Call)>>> = const { RefCell::new(None) };
+    static GROUP: RefCell<Option<Vec<Grouped>>> = const { RefCell::new(None) };
 }
 
 /// The communicator behind a pointer.
