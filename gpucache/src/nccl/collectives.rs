@@ -52,7 +52,7 @@ impl Communicator {
     /// the same length, which is not used.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the lengths differ; [`is_unavailable`](Error::is_unavailable) for a root that is no
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the lengths differ; [`is_unavailable`](crate::Error::is_unavailable) for a root that is no
     /// rank; otherwise as [`Communicator`] says.
     ///
     /// ```no_run
