@@ -134,7 +134,7 @@ pub mod launch {
 }
 
 /// Compiles the programs in the README, one of which compiles a kernel.
-#[cfg(all(doctest, feature = "nvrtc", feature = "foreign"))]
+#[cfg(all(doctest, feature = "nvrtc", feature = "nccl", feature = "foreign"))]
 #[doc = include_str!("../README.md")]
 pub mod readme {}
 

@@ -45,6 +45,12 @@ fn zeros(stream: &Cuda) -> Array<u32, Cuda> {
     Array::zeros(stream, LEN).unwrap()
 }
 
+/// A watchdog thread shares the communicator with the thread of the rank.
+const _: fn() = || {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Communicator>();
+};
+
 #[test]
 fn an_id_is_its_bytes() {
     let bytes: [u8; Id::BYTES] = std::array::from_fn(|at| at as u8);

@@ -36,6 +36,9 @@ const PER_THREAD: usize = 2;
 /// A failure of another rank does not end a collective that is already on the stream. So let a thread ask for
 /// [`failure`](Communicator::failure) now and then, and [`abort`](Communicator::abort): the collectives then end, with undefined results.
 ///
+/// Several threads may share a communicator; their calls are made one at a time. With NCCL's work of queueing, a call takes some tens of
+/// microseconds, and a [`group`](Communicator::group) takes that once.
+///
 /// The drop waits for the queued collectives, but not longer than about twice the timeout of [`connect`](Communicator::connect).
 ///
 /// ```no_run

@@ -16,8 +16,10 @@ use super::operation::Operation;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::{Error, Result};
 
-/// The first and the longest pause between two questions to NCCL.
-const FIRST_PAUSE: Duration = Duration::from_micros(5);
+/// How long a thread asks NCCL again without a pause. A call usually takes less: a pause is longer than the call then.
+const EAGER: Duration = Duration::from_micros(100);
+/// The first and the longest pause between two later questions.
+const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// How long this thread waits for NCCL to free a communicator, beyond the timeout of the communicator.
 const LONGEST_END: Duration = Duration::from_secs(5);
@@ -112,12 +114,17 @@ impl Link {
     pub(super) fn settle(&self, answer: Code, operation: &'static str) -> Result<()> {
         let (start, mut pause, mut code) = (Instant::now(), FIRST_PAUSE, answer);
         while code == Code::IN_PROGRESS {
-            if start.elapsed() >= self.timeout {
+            let waited = start.elapsed();
+            if waited >= self.timeout {
                 self.abort(&format!("the other ranks did not take part within {:?}", self.timeout));
                 return Err(self.is_lost(operation));
             }
-            std::thread::sleep(pause);
-            pause = (2 * pause).min(LONGEST_PAUSE);
+            if waited < EAGER {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(pause);
+                pause = (2 * pause).min(LONGEST_PAUSE);
+            }
             code = self.state(operation)?;
         }
         if code.is_error() { Err(code.error(&self.name, operation)) } else { Ok(()) }

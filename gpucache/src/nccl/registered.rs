@@ -37,7 +37,7 @@ impl Communicator {
     ///
     /// The array lies on `stream`, usually that of the computation, and is used like any other one. It belongs to no scope: allocate it
     /// once. It has one piece of physical memory of its own, in pages of 2 MiB, which stays where it is and never leaves for host memory.
-    /// Its drop waits for the work that uses it. Either all ranks pass registered arrays to a collective, or none does.
+    /// Its drop waits for the work that uses it; drop it before the communicator. Either all ranks pass registered arrays to a collective, or none does.
     ///
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) if NCCL refuses the registration, or `stream` is one of another GPU;
@@ -81,6 +81,9 @@ impl Communicator {
         let registered = unsafe { self.link.register(address, bytes as usize) };
         drop(turn);
         piece.registration = Some(registered.map_err(|error| {
+            if let Some(lost) = self.failure() {
+                return lost;
+            }
             let remedy = "use an array of `Array::zeros` on all ranks: NCCL then copies by way of buffers of its own";
             Error::unavailable("registered memory", error, remedy)
         })?);
