@@ -202,6 +202,42 @@ fn an_array_may_be_dropped_during_a_collective() {
     let _ = invalidate("dropped_in_a_collective");
 }
 
+/// A training step: gradients in buckets, reduced beside the computation, and an update that reads them.
+fn reduced_step(gpu: &Cuda, ranks: &Communicator, weights: &mut Array<u32, Cuda>, buckets: usize) {
+    scope!(reduced_step, {
+        let mut gradients: Vec<_> = (0..buckets).map(|bucket| Array::full(gpu, LEN, bucket as u32).unwrap()).collect();
+        for gradient in &mut gradients {
+            ranks.all_reduce_in_place(gradient, Reduction::Sum).unwrap();
+        }
+        for gradient in &gradients {
+            weights.copy_from(gradient).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_warm_step_allocates_nothing_and_takes_two_events_for_each_bucket() {
+    const BUCKETS: usize = 8;
+    let Some(Alone { gpu, ranks }) = alone() else { return };
+    let compute = gpu.new_stream();
+    let mut weights = Array::<u32, _>::zeros(&compute, LEN).unwrap();
+    for _ in 0..20 {
+        reduced_step(&compute, &ranks, &mut weights, BUCKETS);
+    }
+    let (before, events) = (compute.memory().times_taken(), compute.stats().order.events);
+    const STEPS: usize = 20;
+    for _ in 0..STEPS {
+        reduced_step(&compute, &ranks, &mut weights, BUCKETS);
+    }
+    let events = compute.stats().order.events - events;
+    println!("{:.2} events for each bucket", events as f64 / (STEPS * BUCKETS) as f64);
+    assert_eq!(compute.memory().times_taken(), before, "no allocation");
+    // Two for each bucket, and one for the memory of them all.
+    assert!(events <= (STEPS * (2 * BUCKETS + 1)) as u64, "{events} events");
+    assert_eq!(weights.to_vec().unwrap()[0], BUCKETS as u32 - 1);
+    let _ = invalidate("reduced_step");
+}
+
 #[test]
 fn a_missing_rank_is_an_error_after_the_timeout() {
     let Some(gpu) = with_nccl() else { return };
