@@ -121,7 +121,7 @@ pub mod error {
 /// | way | cost |
 /// |---|---|
 /// | `gpu.launch_builder(..).arg(&array)`, also with `&mut array` and `&view` | none on the array's own stream; otherwise one event for all work on a stream |
-/// | cudarc's functions that take a stream and an array: copies, cuBLAS, `DevicePtr` | the same |
+/// | cudarc's functions that take a stream and an array: copies, cuBLAS, NCCL, `DevicePtr`; also `array.part_mut(..)` | the same |
 /// | cudarc's own builder, `stream.launch_builder(..).arg(&array)` | none while the context has one stream; otherwise up to two events for each array. Pages may have to wait for all work of the context before they go back to the device |
 /// | `&*array` (a `&CudaSlice`), `as_view_mut`, `slice_mut`, `split_at_mut` | before the next write of the array or the reuse of its memory, its stream waits for all work of the context |
 /// | `CudaSlice::try_from(array)` | the memory leaves the cache; memory of a range is copied |
