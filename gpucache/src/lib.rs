@@ -38,6 +38,7 @@
 //! | find out why a scope holds too much or is not planned | [`diagnose()`], [`diagnose_all`], [`diagnosis`] |
 //! | handle an error, such as out of memory | [`Error`], [`error`] |
 //! | launch kernels with arrays, or capture a CUDA graph | [`launch`], `graph` |
+//! | train on several GPUs, by NCCL | `nccl` |
 //! | have candle or other crates on cudarc allocate from scopes | `foreign` |
 //! | record every allocation of a run | [`trace`] |
 //! | compute memory layouts | [`plan`] |
@@ -79,6 +80,8 @@ pub mod diagnosis;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 pub mod graph;
+#[cfg(feature = "nccl")]
+pub mod nccl;
 pub mod offload;
 pub mod plan;
 mod scope;
@@ -118,7 +121,7 @@ pub mod error {
 /// | way | cost |
 /// |---|---|
 /// | `gpu.launch_builder(..).arg(&array)`, also with `&mut array` and `&view` | none on the array's own stream; otherwise one event for all work on a stream |
-/// | cudarc's functions that take a stream and an array: copies, cuBLAS, `DevicePtr` | the same |
+/// | cudarc's functions that take a stream and an array: copies, cuBLAS, NCCL, `DevicePtr`; also `array.part_mut(..)` | the same |
 /// | cudarc's own builder, `stream.launch_builder(..).arg(&array)` | none while the context has one stream; otherwise up to two events for each array. Pages may have to wait for all work of the context before they go back to the device |
 /// | `&*array` (a `&CudaSlice`), `as_view_mut`, `slice_mut`, `split_at_mut` | before the next write of the array or the reuse of its memory, its stream waits for all work of the context |
 /// | `CudaSlice::try_from(array)` | the memory leaves the cache; memory of a range is copied |
@@ -127,11 +130,11 @@ pub mod error {
 pub mod launch {
     pub use crate::array::Arguments;
     #[cfg(feature = "cuda")]
-    pub use crate::array::{ArrayView, KernelArgument, Launch};
+    pub use crate::array::{ArrayView, ArrayViewMut, KernelArgument, Launch};
 }
 
 /// Compiles the programs in the README, one of which compiles a kernel.
-#[cfg(all(doctest, feature = "nvrtc", feature = "foreign"))]
+#[cfg(all(doctest, feature = "nvrtc", feature = "nccl", feature = "foreign"))]
 #[doc = include_str!("../README.md")]
 pub mod readme {}
 

@@ -1,4 +1,4 @@
-//! The made-up driver (`tests/driver`), built where programs find it.
+//! The made-up driver (`tests/driver`) and the made-up NCCL (`tests/nccl`), built where programs find it.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -8,6 +8,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The names by which linkers and loaders ask for a driver.
 pub const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+/// The name by which programs ask for NCCL.
+const NCCL: &CStr = c"libnccl.so.2";
 
 /// The folder in which the tests of a workspace build the driver.
 ///
@@ -37,6 +39,41 @@ pub fn load_unless_there_is_another() {
         let path = CString::new(folder.join(NAMES[0]).as_os_str().as_bytes()).expect("a path");
         assert!(open(&path).is_some(), "the made-up driver opens: {path:?}");
     }
+}
+
+/// Loads the made-up NCCL in this process, if its driver is the made-up one and it finds no other NCCL.
+///
+/// # Panics
+/// If it is not built, or does not open.
+pub fn load_nccl_unless_there_is_another() {
+    static LOADED: OnceLock<()> = OnceLock::new();
+    LOADED.get_or_init(|| {
+        if !is_loaded() || open(NCCL).is_some() {
+            return;
+        }
+        let target = target();
+        build("nccl/Cargo.toml", &target, &[], []);
+        let built = std::fs::read(target.join("debug/libmadeup_nccl.so")).expect("the library is built");
+        let name = NCCL.to_str().expect("a name");
+        let path = folder(&target.join("nccl"), &built, &[name]).join(name);
+        let path = CString::new(path.as_os_str().as_bytes()).expect("a path");
+        assert!(open(&path).is_some(), "the made-up NCCL opens: {path:?}");
+    });
+}
+
+/// Lets the made-up NCCL refuse registrations, or accept them again.
+///
+/// # Panics
+/// If NCCL is not the made-up one.
+#[allow(unsafe_code)]
+pub fn refuse_registrations(refuses: bool) {
+    let library = open(NCCL).expect("NCCL is loaded");
+    // SAFETY: the library is open, and the name is a text that ends with a zero.
+    let found = unsafe { dlsym(library, c"madeup_nccl_refuse".as_ptr()) };
+    assert!(!found.is_null(), "NCCL is the made-up one");
+    // SAFETY: no other NCCL has a function of this name, and it has this type.
+    let refuse = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(found) };
+    refuse(c_int::from(refuses));
 }
 
 #[allow(unsafe_code)]
@@ -125,7 +162,7 @@ pub fn build<'a>(
 pub fn driver(target: &Path) -> PathBuf {
     build("driver/Cargo.toml", target, &[], []);
     let built = std::fs::read(target.join("debug/libmadeup_driver.so")).expect("the driver is built");
-    folder(&target.join("driver"), &built)
+    folder(&target.join("driver"), &built, &NAMES)
 }
 
 /// As [`driver`], without one of its functions, like drivers from before that function came.
@@ -138,23 +175,23 @@ pub fn driver_without(target: &Path, function: &str) -> PathBuf {
     while let Some(place) = bytes.windows(name.len()).position(|window| window == name) {
         bytes[place] = b'_';
     }
-    folder(&target.join(format!("driver-without-{function}")), &bytes)
+    folder(&target.join(format!("driver-without-{function}")), &bytes, &NAMES)
 }
 
-/// A folder in which a driver has its names. Existing files are not written again, since programs may be using them.
-fn folder(path: &Path, driver: &[u8]) -> PathBuf {
+/// A folder in which a library has its names. Existing files are not written again, since programs may be using them.
+fn folder(path: &Path, library: &[u8], names: &[&str]) -> PathBuf {
     // Two threads of a process would write the same file.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     std::fs::create_dir_all(path).expect("a folder");
-    for name in NAMES {
+    for name in names {
         let place = path.join(name);
-        if std::fs::read(&place).is_ok_and(|known| known == driver) {
+        if std::fs::read(&place).is_ok_and(|known| known == library) {
             continue;
         }
         let beside = path.join(format!("{name}-{}", std::process::id()));
-        std::fs::write(&beside, driver).expect("room for the driver");
-        std::fs::rename(beside, place).expect("a name for the driver");
+        std::fs::write(&beside, library).expect("room for the library");
+        std::fs::rename(beside, place).expect("a name for the library");
     }
     path.into()
 }

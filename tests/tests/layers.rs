@@ -15,7 +15,7 @@ const LAYERS: [&[&str]; 16] = [
     &["scope"],
     &["diagnosis"],
     &["stats"],
-    &["offload"],
+    &["nccl", "offload"],
     &["array", "foreign"],
     &["cache"],
     &["planner"],
@@ -31,10 +31,11 @@ const LAYERS: [&[&str]; 16] = [
 ];
 
 /// Places that may contain `unsafe`.
-const UNSAFE: [&str; 19] = [
+const UNSAFE: [&str; 20] = [
     "device/",
     "array/",
     "foreign/",
+    "nccl/",
     "cache/access.rs",
     "cache/addresses.rs",
     "cache/block.rs",

@@ -13,9 +13,9 @@ const LONGEST: usize = 40;
 /// The most conditions of a function: `if`, `while`, `&&`, `||`.
 const CONDITIONS: usize = 5;
 /// The most `unsafe` blocks in the crates, except in the files that face C.
-const BLOCKS: usize = 106;
+const BLOCKS: usize = 107;
 /// Files that C calls, or that handle what C passes. Each pointer needs a block there.
-const FACING_C: [&str; 10] = [
+const FACING_C: [&str; 11] = [
     "c/",
     "cache/addresses.rs",
     "foreign/",
@@ -26,9 +26,10 @@ const FACING_C: [&str; 10] = [
     "device/cuda/memory/pinned.rs",
     "device/cuda/nvtx.rs",
     "device/cuda/relaxed.rs",
+    "nccl/",
 ];
 /// The most `unsafe` blocks in these files.
-const BLOCKS_FACING_C: usize = 82;
+const BLOCKS_FACING_C: usize = 102;
 
 #[derive(Default)]
 struct Found {

@@ -137,7 +137,7 @@ fn who_does_not_ask_for_tracing_has_none() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    let others = ["--features", "foreign,nvrtc,cublas,half,float8,num-complex,serde"];
+    let others = ["--features", "foreign,nvrtc,cublas,nccl,half,float8,num-complex,serde"];
     for features in [&["--no-default-features"][..], &[], &others] {
         assert!(!tree(features).contains("tracing"), "{features:?}");
     }

@@ -1,9 +1,10 @@
-//! `?` converts errors of cudarc, NVRTC and cuBLAS in functions that return this crate's errors, with or without a driver.
+//! `?` converts errors of cudarc, NVRTC, cuBLAS and NCCL in functions that return this crate's errors, with or without a driver.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used)]
 
 use cudarc::cublas::{CudaBlas, result::CublasError, sys::cublasStatus_t};
 use cudarc::driver::{CudaFunction, DriverError, sys::CUresult};
+use cudarc::nccl::{result::NcclError, sys::ncclResult_t};
 use cudarc::nvrtc::{CompileError, compile_ptx, result::NvrtcError, sys::nvrtcResult};
 use gpucache::{Error, prelude::*};
 
@@ -62,6 +63,15 @@ fn what_cublas_answers() {
     assert!(of(cublasStatus_t::CUBLAS_STATUS_EXECUTION_FAILED).is_device_failure());
     let refused = of(cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE);
     assert!(refused.is_device_failure() && refused.to_string().contains("leading dimensions"), "{refused}");
+}
+
+#[test]
+fn what_nccl_answers() {
+    let of = |code| Error::from(NcclError(code));
+    let refused = of(ncclResult_t::ncclInvalidArgument);
+    assert!(refused.is_device_failure() && refused.to_string().contains("ranks"), "{refused}");
+    let remote = of(ncclResult_t::ncclRemoteError);
+    assert!(remote.is_device_failure() && remote.to_string().contains("ncclRemoteError"), "{remote}");
 }
 
 #[test]

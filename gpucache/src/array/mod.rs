@@ -4,11 +4,12 @@
 //! `extent`; `allocate` offers some constructors as methods of a device. The engine then serves a block, by the plan or otherwise. The
 //! elements have a type of `element`. On a host, `host` lends them as slices, and `host/launch` lends them to work on a stream. On
 //! CUDA, `cuda` lends them to launches, copies and views. `address` is for work that this crate does not see. `values` and `debug` copy,
-//! compare and print arrays, and `away` copies elements to host memory and back. A drop returns the block to the engine.
+//! compare and print arrays, `across` copies them between devices, and `away` copies elements to host memory and back. A drop returns the block to the engine.
 //!
 //! Invariant: the block of an `Array<T, D>` has room for `len()` values of `T` and lies on a stream of a `D`.
 #![allow(unsafe_code)]
 
+mod across;
 mod address;
 mod allocate;
 mod away;
@@ -31,7 +32,7 @@ use std::slice::{from_raw_parts_mut, from_ref};
 pub use allocate::Allocate;
 pub(crate) use away::{Away, Room};
 #[cfg(feature = "cuda")]
-pub use cuda::{ArrayView, Graph, KernelArgument, Launch};
+pub use cuda::{ArrayView, ArrayViewMut, Graph, KernelArgument, Launch};
 pub use element::Element;
 pub use host::Arguments;
 pub use shape::Shape;

@@ -30,6 +30,15 @@ impl<T: Element, D: Device> Array<T, D> {
         Self::allocate(device, dims)
     }
 
+    /// The bytes of an array of this shape.
+    ///
+    /// # Errors
+    /// [`is_invalid_shape`](gpucache_engine::Error::is_invalid_shape) if they overflow.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn bytes_of_shape(dims: &[usize]) -> Result<usize> {
+        super::extent::request::<T>(dims).map(|request| request.bytes)
+    }
+
     /// The bytes of all elements.
     pub(crate) fn contents(&self) -> Result<Vec<u8>> {
         self.to_vec().map(|values| bytes_of(&values).to_vec())

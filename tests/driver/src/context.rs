@@ -1,4 +1,4 @@
-//! The primary context of the device, and the context that is current on a thread. The last release destroys nothing.
+//! The primary context of each device, and the context that is current on a thread. The last release destroys nothing.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::answer::{Answer, Out, Status, answer};
 use crate::{capture, device, streams};
 
-/// The only context.
+/// The context of device 0. That of each further device is the next number.
 pub(crate) const CONTEXT: usize = 0xC0_0000;
 
 static RETAINED: AtomicUsize = AtomicUsize::new(0);
@@ -18,11 +18,22 @@ thread_local! {
 
 /// Refuses a call if no context is current.
 pub(crate) fn require() -> Answer {
-    if CURRENT.get() == CONTEXT { Ok(()) } else { Err(Status::INVALID_CONTEXT) }
+    known(CURRENT.get())
 }
 
-fn known(context: usize) -> Answer {
-    if context == CONTEXT { Ok(()) } else { Err(Status::INVALID_CONTEXT) }
+/// The current context.
+pub(crate) fn current() -> usize {
+    CURRENT.get()
+}
+
+/// Refuses a context that does not exist.
+pub(crate) fn known(context: usize) -> Answer {
+    device_of(context).map(drop)
+}
+
+fn device_of(context: usize) -> Answer<c_int> {
+    let device = context.checked_sub(CONTEXT).and_then(|device| c_int::try_from(device).ok());
+    device.filter(|device| *device < device::count()).ok_or(Status::INVALID_CONTEXT)
 }
 
 #[unsafe(no_mangle)]
@@ -30,7 +41,7 @@ pub(crate) extern "C" fn cuDevicePrimaryCtxRetain(context: Out<usize>, device: c
     answer("cuDevicePrimaryCtxRetain", || {
         device::known(device)?;
         RETAINED.fetch_add(1, Ordering::SeqCst);
-        context.put(CONTEXT)
+        context.put(CONTEXT + device as usize)
     })
 }
 
@@ -71,14 +82,14 @@ pub(crate) extern "C" fn cuCtxSetCurrent(context: usize) -> Status {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuCtxGetDevice(device: Out<c_int>) -> Status {
-    answer("cuCtxGetDevice", || require().and_then(|()| device.put(0)))
+    answer("cuCtxGetDevice", || device_of(CURRENT.get()).and_then(|own| device.put(own)))
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuCtxGetId(context: usize, id: Out<u64>) -> Status {
     answer("cuCtxGetId", || {
-        if context == 0 { require() } else { known(context) }?;
-        id.put(1)
+        let device = device_of(if context == 0 { CURRENT.get() } else { context })?;
+        id.put(1 + device as u64)
     })
 }
 

@@ -1,4 +1,4 @@
-//! The driver as a whole, and its one device: versions, names, attributes.
+//! The driver as a whole, and its devices: versions, names, attributes. The devices share one memory and one default stream.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::OnceLock;
@@ -20,7 +20,13 @@ pub(crate) fn initialized() -> Answer {
 /// Refuses a device that does not exist.
 pub(crate) fn known(device: c_int) -> Answer {
     initialized()?;
-    if device == 0 { Ok(()) } else { Err(Status::INVALID_DEVICE) }
+    if (0..count()).contains(&device) { Ok(()) } else { Err(Status::INVALID_DEVICE) }
+}
+
+/// The number of devices: `MADEUP_DEVICES`, or 1.
+pub(crate) fn count() -> c_int {
+    static COUNT: OnceLock<c_int> = OnceLock::new();
+    *COUNT.get_or_init(|| std::env::var("MADEUP_DEVICES").ok().and_then(|text| text.parse().ok()).unwrap_or(1))
 }
 
 /// Whether the device has memory pools: `MADEUP_POOLS` is not 0.
@@ -73,12 +79,12 @@ pub(crate) extern "C" fn cuDriverGetVersion(version: Out<c_int>) -> Status {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuDeviceGetCount(count: Out<c_int>) -> Status {
-    answer("cuDeviceGetCount", || initialized().and_then(|()| count.put(1)))
+    answer("cuDeviceGetCount", || initialized().and_then(|()| count.put(self::count())))
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuDeviceGet(device: Out<c_int>, ordinal: c_int) -> Status {
-    answer("cuDeviceGet", || known(ordinal).and_then(|()| device.put(0)))
+    answer("cuDeviceGet", || known(ordinal).and_then(|()| device.put(ordinal)))
 }
 
 /// # Safety

@@ -14,6 +14,8 @@ const DISABLE_TIMING: c_uint = 2;
 
 pub(crate) struct Event {
     is_timed: bool,
+    /// The context that it was made in. Only streams of this context record it.
+    context: usize,
     last: Mutex<Record>,
 }
 
@@ -47,6 +49,9 @@ impl Event {
     }
 
     fn record(&self, stream: usize) -> Answer {
+        if streams::find(stream)?.context(stream) != self.context {
+            return Err(Status::INVALID_HANDLE);
+        }
         if let Some(mark) = capture::mark(&*streams::find(stream)?)? {
             *lock(&self.last) = Record { mark: Some(mark), ..Record::default() };
             return Ok(());
@@ -96,7 +101,7 @@ fn elapsed(milliseconds: &Out<f32>, start: usize, end: usize) -> Answer {
 pub(crate) extern "C" fn cuEventCreate(event: Out<usize>, flags: c_uint) -> Status {
     answer("cuEventCreate", || {
         context::require()?;
-        let new = Event { is_timed: flags & DISABLE_TIMING == 0, last: Mutex::default() };
+        let new = Event { is_timed: flags & DISABLE_TIMING == 0, context: context::current(), last: Mutex::default() };
         event.put(lock(&EVENTS).add(Arc::new(new)))
     })
 }

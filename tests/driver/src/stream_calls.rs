@@ -3,7 +3,6 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::answer::{Answer, Out, Status, answer};
-use crate::context::CONTEXT;
 use crate::work::{self, Call, Work};
 use crate::{capture, events, streams};
 
@@ -61,10 +60,7 @@ pub(crate) extern "C" fn cuStreamGetId(stream: usize, id: Out<u64>) -> Status {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamGetCtx(stream: usize, context: Out<usize>) -> Status {
-    answer("cuStreamGetCtx", || {
-        streams::find(stream)?;
-        context.put(CONTEXT)
-    })
+    answer("cuStreamGetCtx", || context.put(streams::find(stream)?.context(stream)))
 }
 
 const GREATER_OR_EQUAL: c_uint = 0;

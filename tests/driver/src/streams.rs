@@ -23,6 +23,8 @@ pub(crate) struct Stream {
     queue: Arc<Queue>,
     pub(crate) id: u64,
     kind: Kind,
+    /// The context that it was made in.
+    context: usize,
 }
 
 impl Stream {
@@ -32,6 +34,11 @@ impl Stream {
 
     pub(crate) fn is_blocking(&self) -> bool {
         self.kind == Kind::Blocking
+    }
+
+    /// Its context. All contexts share their default streams, so the handles of these stand for those of the current context.
+    pub(crate) fn context(&self, handle: usize) -> usize {
+        if handle <= 2 { context::current() } else { self.context }
     }
 }
 
@@ -65,7 +72,7 @@ impl Streams {
         self.made += 1;
         self.queues.retain(|(queue, _)| queue.strong_count() > 0);
         self.queues.push((Arc::downgrade(&queue), kind == Kind::Blocking));
-        Ok(Arc::new(Stream { queue, id: self.made, kind }))
+        Ok(Arc::new(Stream { queue, id: self.made, kind, context: context::current() }))
     }
 
     fn legacy(&mut self) -> Answer<Arc<Stream>> {

@@ -208,21 +208,23 @@ pub(crate) unsafe extern "C" fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, 
     })
 }
 
-/// Copies between contexts, of which there is one. A capture cannot contain this.
+/// Copies between contexts. A capture cannot contain this.
 ///
 /// # Safety
 /// There is memory of the device at both addresses.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemcpyPeerAsync(
     to: u64,
-    _to_context: usize,
+    to_context: usize,
     from: u64,
-    _from_context: usize,
+    from_context: usize,
     bytes: usize,
     stream: usize,
 ) -> Status {
     // SAFETY: the caller promises that the memory is there, also when the stream reaches the work.
     answer("cuMemcpyPeerAsync", || unsafe {
+        context::known(to_context)?;
+        context::known(from_context)?;
         capture::refuse(&*streams::find(stream)?)?;
         copy(Copying::on_device(to, from, bytes), stream)
     })

@@ -128,7 +128,8 @@ impl Error {
     }
 
     /// Like [`device_failure`](Error::device_failure), if `device` or a library refused the operation and a change in the program helps.
-    pub(crate) fn refused(
+    #[doc(hidden)]
+    pub fn refused(
         device: impl fmt::Display,
         operation: &'static str,
         detail: impl fmt::Display,

@@ -61,7 +61,7 @@ impl Block {
         self.reading(|| unsafe { self.stream().read(self.address(), to.as_mut_ptr().cast(), bytes) })
     }
 
-    /// Copies another block of the same device and size.
+    /// Copies another block of the same device and size, on this block's stream.
     ///
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal size, since a part would stay unwritten;
@@ -75,10 +75,26 @@ impl Block {
                 "copy by way of the host",
             ));
         }
-        self.writing(|stream, to| other.reading(|| from.copy(stream, to)))?;
+        other.read_on(self.stream())?;
+        self.writing(|stream, to| {
+            from.copy(stream, to)?;
+            other.check_outcome()
+        })?;
         // If the work that should write `other` fails, this copy of it is as wrong.
         self.set_outcome(other.outcome());
         Ok(())
+    }
+
+    /// Copies a block of another device and of the same size, if the two devices have a queue for that. The copy runs on this queue: behind
+    /// all work that is on both blocks' streams now, and before all work that they get later. Returns whether there is such a queue.
+    ///
+    /// # Errors
+    /// As for [`copy_over`](Block::copy_over).
+    #[cfg(feature = "cuda")]
+    pub fn copy_across(&mut self, other: &Block) -> Result<bool> {
+        let Some(queue) = CopyStream::between(other.stream(), self.stream())? else { return Ok(false) };
+        self.copy_over(&queue, other, false)?;
+        Ok(true)
     }
 
     /// Copies a block from the other side of a copy stream (a [`CopyStream`]) to this block of the same size. The copy runs on the copy

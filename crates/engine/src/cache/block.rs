@@ -194,7 +194,8 @@ impl Block {
     /// Whether a view can take the memory over: the block is an allocation of its own, or the view owns the memory already.
     #[cfg(feature = "cuda")]
     pub fn can_leave(&self) -> bool {
-        let has_owner = matches!(self.0.origin, Origin::Nowhere) && self.0.view.get().is_some();
+        let has_owner =
+            matches!(self.0.origin, Origin::Nowhere) && self.0.view.get().is_some_and(|view| view.can_leave());
         self.0.bytes > 0 && (has_owner || matches!(self.0.origin, Origin::Device))
     }
 

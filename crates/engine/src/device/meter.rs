@@ -191,7 +191,7 @@ impl Meter {
     }
 
     /// Allocates `bytes` with `call`, if the limits allow it.
-    pub(super) fn allocate<R>(&self, bytes: u64, call: impl FnOnce() -> Result<R>) -> Result<R> {
+    pub(crate) fn allocate<R>(&self, bytes: u64, call: impl FnOnce() -> Result<R>) -> Result<R> {
         self.enter(bytes)?;
         let answer = call();
         match &answer {

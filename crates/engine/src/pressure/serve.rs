@@ -18,7 +18,7 @@ use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::{self, TARGET};
-#[cfg(feature = "foreign")]
+#[cfg(feature = "cuda")]
 use crate::device::Stream;
 use crate::device::{process, softly};
 use crate::range::{DeviceRange, WaitFor, await_elsewhere, devices_but, give_back_elsewhere};
@@ -73,6 +73,26 @@ pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A:
 /// As [`insist`], for a call that asks the device itself.
 pub(crate) fn insist_on_call<M>(asked: Asked<'_>, call: impl Fn() -> Result<M>) -> Result<M> {
     insist(asked, 0, &Call { stream: asked.stream, bytes: asked.bytes, call })
+}
+
+#[cfg(feature = "cuda")]
+impl Stream {
+    /// Makes a call by which another library takes `bytes` bytes of the device for an array of this shape. The bytes count for the device
+    /// and its limits, and the reclaim steps are taken if the call finds no memory. [`uncount`](Stream::uncount) ends that.
+    ///
+    /// # Errors
+    /// That of the call, and [`is_out_of_memory`](Error::is_out_of_memory) beyond a limit.
+    #[doc(hidden)]
+    pub fn count_call<M>(&self, bytes: u64, dims: &[usize], call: impl Fn() -> Result<M>) -> Result<M> {
+        let asked = Asked { stream: self, bytes, dims, holder: None };
+        insist_on_call(asked, || self.meter().allocate(bytes, &call))
+    }
+
+    /// Notes that the bytes of a counted call were given back.
+    #[doc(hidden)]
+    pub fn uncount(&self, bytes: u64) {
+        self.meter().freed(bytes);
+    }
 }
 
 #[cfg(feature = "foreign")]

@@ -6,6 +6,11 @@ use crate::base::error::Result;
 
 /// A front end's own object over a block's memory. It knows of uses on streams for which the engine has no handle.
 pub trait View: Any + Send + Sync {
+    /// Whether the memory can leave the block with the view, for another owner.
+    fn can_leave(&self) -> bool {
+        true
+    }
+
     /// Makes later work of the block's own stream wait for the writes of others, as far as the view knows of them.
     ///
     /// # Errors

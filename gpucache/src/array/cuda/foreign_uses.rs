@@ -13,6 +13,7 @@
 //! Invariants: each loan is noted here before it is used. When a write or the block's next life begins, the block's own stream is behind
 //! all loans. When a read begins, it is behind all loans that write.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -36,6 +37,8 @@ pub(super) struct ForeignUses<T: Element> {
     slices: OnceLock<Slices<T>>,
     reads_untold: AtomicBool,
     writes_untold: AtomicBool,
+    /// The owner of memory that another library allocated. Its drop frees the memory.
+    owner: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl<T: Element> ForeignUses<T> {
@@ -46,7 +49,16 @@ impl<T: Element> ForeignUses<T> {
             slices: OnceLock::new(),
             reads_untold: AtomicBool::new(false),
             writes_untold: AtomicBool::new(false),
+            owner: None,
         }
+    }
+
+    /// Uses of memory that `owner` frees when it is dropped, once all work that uses the memory is done.
+    #[cfg(feature = "nccl")]
+    pub(super) fn owned_by(home: &Cuda, owner: Box<dyn Any + Send + Sync>) -> ForeignUses<T> {
+        let mut uses = ForeignUses::new(home);
+        uses.owner = Some(owner);
+        uses
     }
 
     /// Adopts a slice with its memory. The block's stream comes behind the uses that the slice's events know.
@@ -170,6 +182,18 @@ impl<T: Element> ForeignUses<T> {
         Ok(())
     }
 
+    /// Waits for all work that uses the memory, and frees it by dropping its owner. If the wait fails, the memory is never freed.
+    fn give_up_owner(&mut self) {
+        let Some(owner) = self.owner.take() else { return };
+        match self.home.0.wait_for_work() {
+            Ok(()) => drop(owner),
+            Err(error) => {
+                std::mem::forget(owner);
+                self.home.stream_handle().keep(error);
+            }
+        }
+    }
+
     fn forget(&mut self) {
         (*self.reads_untold.get_mut(), *self.writes_untold.get_mut()) = (false, false);
         lock(&self.shown).clear();
@@ -177,6 +201,10 @@ impl<T: Element> ForeignUses<T> {
 }
 
 impl<T: Element> View for ForeignUses<T> {
+    fn can_leave(&self) -> bool {
+        self.owner.is_none()
+    }
+
     fn follow_writes(&self) -> Result<()> {
         // Loans stay noted, because others may still use them.
         self.try_follow_writes().or_else(|error| self.wait_for_all(error))
@@ -207,6 +235,7 @@ impl<T: Element> Drop for ForeignUses<T> {
         if let Some(slices) = self.slices.take() {
             slices.release();
         }
+        self.give_up_owner();
         self.home.0.take_kept(self.home.stream().context());
     }
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUdeviceptr;
@@ -160,6 +160,11 @@ impl<'a, T: Element> ArrayView<'a, T> {
     #[allow(clippy::panic)]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> ArrayView<'a, T> {
         self.try_slice(range).unwrap_or_else(|| panic!("a part that is not within a view of {} elements", self.len))
+    }
+
+    /// The part's elements, counted in the array.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.start..self.start + self.len
     }
 
     /// cudarc's view, for a launch that shows no stream.

@@ -1,11 +1,89 @@
-//! Mutable parts of an array, for calls that take mutable views. They are cudarc's own views, whose uses are not reported.
+//! Mutable parts of an array, for calls that take mutable views. Most are cudarc's own views, whose uses are not reported. An
+//! [`ArrayViewMut`] knows the stream of each use.
 
-use std::ops::RangeBounds;
+use std::fmt;
+use std::ops::{Range, RangeBounds};
+use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, CudaViewMut};
+use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, SyncOnDrop};
 
 use crate::array::{Array, Element};
 use crate::device::Cuda;
+
+/// A part of an array that calls write: cudarc's copies, cuBLAS, and collectives of NCCL. [`Array::part_mut`] makes it.
+///
+/// Each use counts as a use of the whole array on the stream of the call. So it costs no more than the array itself as an argument, and
+/// the array's stream does not wait for the whole context, as it does for cudarc's mutable views.
+///
+/// ```no_run
+/// use gpucache::prelude::*;
+///
+/// let gpu = Cuda::new(0)?;
+/// let mut array = gpu.zeros::<f32>(8)?;
+/// if let Some(mut back) = array.part_mut(5..) {
+///     gpu.stream().memcpy_htod(&[1.0; 3], &mut back)?;
+/// }
+/// assert_eq!(array.to_vec()?[4..], [0.0, 1.0, 1.0, 1.0]);
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub struct ArrayViewMut<'a, T: Element> {
+    array: &'a mut Array<T, Cuda>,
+    /// Invariant: it lies within the array.
+    part: Range<usize>,
+}
+
+impl<T: Element> Array<T, Cuda> {
+    /// A part of the elements for calls that write it; `None` if `range` does not lie within the array.
+    ///
+    /// ```no_run
+    /// use gpucache::prelude::*;
+    ///
+    /// let gpu = Cuda::new(0)?;
+    /// let mut array = gpu.zeros::<f32>(100)?;
+    /// assert!(array.part_mut(50..).is_some());
+    /// assert!(array.part_mut(50..101).is_none());
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn part_mut(&mut self, range: impl RangeBounds<usize>) -> Option<ArrayViewMut<'_, T>> {
+        let part = self.as_view().try_slice(range)?.range();
+        Some(ArrayViewMut { array: self, part })
+    }
+}
+
+impl<T: Element> ArrayViewMut<'_, T> {
+    fn address(&self) -> u64 {
+        self.array.block.address() + (self.part.start * size_of::<T>()) as u64
+    }
+}
+
+impl<T: Element> fmt::Debug for ArrayViewMut<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of {:?}", self.part, self.array)
+    }
+}
+
+impl<T: Element> DeviceSlice<T> for ArrayViewMut<'_, T> {
+    fn len(&self) -> usize {
+        self.part.len()
+    }
+
+    fn stream(&self) -> &Arc<CudaStream> {
+        self.array.device().stream()
+    }
+}
+
+impl<T: Element> DevicePtr<T> for ArrayViewMut<'_, T> {
+    fn device_ptr<'b>(&'b self, stream: &'b CudaStream) -> (CUdeviceptr, SyncOnDrop<'b>) {
+        (self.address(), self.array.read_guard(stream))
+    }
+}
+
+impl<T: Element> DevicePtrMut<T> for ArrayViewMut<'_, T> {
+    fn device_ptr_mut<'b>(&'b mut self, stream: &'b CudaStream) -> (CUdeviceptr, SyncOnDrop<'b>) {
+        (self.address(), self.array.write_guard(stream))
+    }
+}
 
 impl<T: Element> Array<T, Cuda> {
     /// The slice for writes, lent in such a way that its uses are not reported.

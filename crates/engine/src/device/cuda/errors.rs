@@ -138,6 +138,34 @@ impl From<cudarc::cublas::result::CublasError> for Error {
     }
 }
 
+/// Converts an error of cudarc's NCCL, so `?` accepts it.
+///
+/// The result is [`is_device_failure`](Error::is_device_failure): the communicator of the call is lost, or the call's arguments are wrong.
+///
+/// ```no_run
+/// use gpucache::{cudarc::nccl::{Comm, ReduceOp}, prelude::*};
+///
+/// fn summed(comm: &Comm, gradient: &mut Array<f32, Cuda>) -> gpucache::Result<()> {
+///     comm.all_reduce_in_place(gradient, &ReduceOp::Sum)?;
+///     Ok(())
+/// }
+/// ```
+#[cfg(feature = "nccl")]
+impl From<cudarc::nccl::result::NcclError> for Error {
+    fn from(error: cudarc::nccl::result::NcclError) -> Error {
+        use cudarc::nccl::sys::ncclResult_t::*;
+
+        let detail = format!("{:?}", error.0);
+        let remedy = match error.0 {
+            ncclInvalidArgument | ncclInvalidUsage => {
+                "check the lengths, the ranks and the devices; `NCCL_DEBUG=WARN` shows more"
+            }
+            _ => "see why a rank failed (`NCCL_DEBUG=WARN` shows more), and connect all ranks again",
+        };
+        Error::refused("NCCL", "a call", detail, remedy)
+    }
+}
+
 /// The error for the driver's answer to an operation on the GPU of a context.
 pub(super) fn failure(context: &CudaContext, operation: &'static str, error: DriverError) -> Error {
     Error::device_failure(format_args!("cuda:{}", context.ordinal()), operation, describe(error))

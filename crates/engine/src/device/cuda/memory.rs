@@ -30,15 +30,22 @@ pub(super) struct CudaMemory {
     queue: CudaQueue,
     /// The streams of its GPU.
     known: Arc<Known>,
+    /// The context of the other GPU, if this is a queue for copies to it.
+    peer: Option<Arc<CudaContext>>,
 }
 
 impl CudaMemory {
     pub(super) fn new(queue: CudaQueue, known: Arc<Known>) -> CudaMemory {
-        CudaMemory { queue, known }
+        CudaMemory { queue, known, peer: None }
+    }
+
+    /// The same, for copies from its GPU's memory to that of another GPU.
+    pub(super) fn copying_to(self, peer: Arc<CudaContext>) -> CudaMemory {
+        CudaMemory { peer: Some(peer), ..self }
     }
 
     #[inline]
-    pub(super) fn known(&self) -> &Known {
+    pub(super) fn known(&self) -> &Arc<Known> {
         &self.known
     }
 
@@ -170,11 +177,19 @@ unsafe impl Backend for CudaMemory {
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         self.kept_failure()?;
+        let (own, peer) = (self.context().cu_ctx(), self.peer.as_ref().map(|peer| peer.cu_ctx()));
         self.call("a copy on the device", |stream| {
             // SAFETY: the caller promises two allocated blocks of `bytes` bytes that do not overlap, and that nothing else writes either of
             // them before this is done. Either may be pinned memory of the host, whose address is the same on the device: the driver
-            // recognises the kind by the address. The queue lends the handle of a live stream.
-            unsafe { sys::cuMemcpyAsync(to, from, bytes, stream) }.result()
+            // recognises the kind by the address. The written block may be one of the GPU of `peer`. Both contexts are alive, since
+            // their objects hold references to them. The queue lends the handle of a live stream.
+            let status = unsafe {
+                match peer {
+                    Some(peer) => sys::cuMemcpyPeerAsync(to, peer, from, own, bytes, stream),
+                    None => sys::cuMemcpyAsync(to, from, bytes, stream),
+                }
+            };
+            status.result()
         })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A request takes this way: `memory` allocates, frees, fills and copies on a `queue`, and `pages` maps memory for the range. `order`
 //! orders streams by events, which `driver` makes. `known` and `lent` find the handle of a stream, `borrowed` does so for streams of
-//! other libraries. `unknown` waits for work whose stream nobody knows.
+//! other libraries. `crossing` has queues for copies between two GPUs. `unknown` waits for work whose stream nobody knows.
 //!
 //! Invariant: while a [`Stream`] of a CUDA stream lives, a request for a handle of the same context and raw stream returns it. So handles
 //! of equal streams share cached memory. The handle keeps the `CudaStream` alive, so the driver cannot give the raw handle to another
@@ -11,6 +11,7 @@
 
 #[cfg(feature = "foreign")]
 mod borrowed;
+mod crossing;
 mod current;
 mod driver;
 mod errors;

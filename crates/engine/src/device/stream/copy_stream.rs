@@ -1,4 +1,4 @@
-//! Copies between a device's memory and the host's that run at the same time as the program's streams.
+//! Copies between a device's memory and the host's, or another device's, that run at the same time as the program's streams.
 //!
 //! A [`CopyStream`] is one queue for copies with two streams on it. One is over the device's memory. The other is over host memory from
 //! and to which the device copies by itself. So the rules of its own memory order the block on each side, and a copy waits for the work
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::Stream;
 use crate::base::error::{Error, Result};
+use crate::device::backend::copies::Copies;
 use crate::device::memory::Memory;
 
 /// A copy stream: a queue for copies in one direction.
@@ -15,7 +16,7 @@ use crate::device::memory::Memory;
 pub struct CopyStream {
     /// The stream over the device's memory.
     pub(crate) device: Stream,
-    /// The stream over the host's memory.
+    /// The stream over the host's memory, or over the memory of the other device.
     pub host: Stream,
 }
 
@@ -25,10 +26,14 @@ impl CopyStream {
     /// # Errors
     /// The answer of the device.
     pub fn new(stream: &Stream, host: &Arc<Memory>) -> Result<Option<CopyStream>> {
-        let Some(copies) = stream.0.backend.copies()? else { return Ok(None) };
+        Ok(stream.0.backend.copies()?.map(|copies| CopyStream::over(stream, copies, host)))
+    }
+
+    /// A queue whose two sides are the memory of `stream` and `other`.
+    pub(in crate::device) fn over(stream: &Stream, copies: Copies, other: &Arc<Memory>) -> CopyStream {
         let device = Stream::over(stream.memory().clone(), copies.device, None);
-        let host = Stream::over(host.clone(), copies.host, Some(device.id()));
-        Ok(Some(CopyStream { device, host }))
+        let host = Stream::over(other.clone(), copies.host, Some(device.id()));
+        CopyStream { device, host }
     }
 
     /// Returns [`Backend::pageable_bytes`](crate::device::Backend::pageable_bytes) of the host's memory.
@@ -43,7 +48,7 @@ impl CopyStream {
     pub(crate) fn side_of(&self, stream: &Stream) -> Result<&Stream> {
         let has = |side: &&Stream| side.memory_id() == stream.memory_id();
         [&self.device, &self.host].into_iter().find(has).ok_or_else(|| {
-            Error::unavailable("a copy to the host", "the memory is another device's", "copy by way of a vector")
+            Error::unavailable("a copy to the host", "the memory is another device's", "copy by `Array::to_device`")
         })
     }
 }

@@ -1,0 +1,270 @@
+//! [`Communicator`]: one rank, from its connection to its drop.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::SyncOnDrop;
+
+use super::id::Id;
+use super::library::Library;
+use super::link::Link;
+use super::operation::Operation;
+use super::prepared::{Place, Prepared};
+use crate::device::Cuda;
+use gpucache_engine::base::sync::{Mutex, MutexGuard, lock};
+use gpucache_engine::device::process_exits;
+use gpucache_engine::{Error, Result};
+
+/// The longest pause of [`Communicator::wait`] between two questions to the driver.
+const LONGEST_PAUSE: Duration = Duration::from_micros(500);
+/// The handle of the per-thread default stream.
+const PER_THREAD: usize = 2;
+
+/// One rank of a group of GPUs that exchange arrays, as a thread or as a process.
+///
+/// Each call queues a collective on the communicator's [`stream`](Communicator::stream) and returns. The stream waits for earlier uses of
+/// the arrays on their own streams, and later uses wait for the collective. An array may be dropped as soon as the call returns. A stream
+/// of its own lets communication run beside the work of other streams.
+///
+/// The calls take arrays, [views](crate::launch::ArrayView), [mutable views](crate::launch::ArrayViewMut), and cudarc's slices and views of
+/// the communicator's GPU. All ranks make the same calls in the same order. A call returns an error if the lengths do not fit
+/// ([`is_invalid_shape`](Error::is_invalid_shape)), and if a rank failed ([`is_device_failure`](Error::is_device_failure)).
+///
+/// A failure of another rank does not end a collective that is already on the stream. So let a thread ask for
+/// [`failure`](Communicator::failure) now and then, and [`abort`](Communicator::abort): the collectives then end, with undefined results.
+///
+/// Several threads may share a communicator; their calls are made one at a time. With NCCL's work of queueing, a call takes some tens of
+/// microseconds, and a [`group`](Communicator::group) takes that once.
+///
+/// The drop waits for the queued collectives, but not longer than about twice the timeout of [`connect`](Communicator::connect).
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use gpucache::{cudarc::driver::CudaContext, nccl::{Communicator, Id, Reduction}, prelude::*};
+///
+/// fn average(rank: usize, ranks: usize, id: &Id, loss: f32) -> gpucache::Result<f32> {
+///     let gpu = Cuda::new(rank)?;
+///     let stream = Cuda::with_stream(gpu.stream().context().new_stream()?)?;
+///     let all = Communicator::connect(&stream, id, rank, ranks, Duration::from_secs(30))?;
+///     let mut losses = Array::full(&gpu, 1, loss)?;
+///     all.all_reduce_in_place(&mut losses, Reduction::Mean)?;
+///     Ok(losses.to_vec()?[0]) // waits for the collective
+/// }
+/// ```
+pub struct Communicator {
+    pub(super) link: Arc<Link>,
+    pub(super) place: Place,
+    /// Held by the thread whose call NCCL is working on.
+    turn: Mutex<()>,
+}
+
+impl Communicator {
+    /// Connects this rank with all others. `ranks` threads or processes call this with the same `id`, each with its own rank, counted from
+    /// 0, and usually each with its own GPU.
+    ///
+    /// Connecting does not hang: a missing rank is an error after `timeout`. Later calls wait at most as long for the other ranks to take
+    /// part, and abort the communicator then. The first collectives need that wait, because NCCL sets up connections there.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) without NCCL 2.19 or newer, for a rank that is not below `ranks`, and for the per-thread
+    /// default stream; [`is_device_failure`](Error::is_device_failure) if a rank is missing or failed.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use gpucache::{nccl::{Communicator, Id}, prelude::*};
+    ///
+    /// let id = Id::new()?;
+    /// let alone = Communicator::connect(&Cuda::new(0)?, &id, 0, 2, Duration::from_secs(1));
+    /// assert!(alone.unwrap_err().is_device_failure()); // rank 1 is missing
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn connect(stream: &Cuda, id: &Id, rank: usize, ranks: usize, timeout: Duration) -> Result<Communicator> {
+        let numbers = numbers(rank, ranks)?;
+        if stream.stream().cu_stream() as usize == PER_THREAD {
+            return Err(Error::unavailable(
+                "the per-thread default stream in NCCL",
+                "NCCL queues collectives from threads of its own",
+                "use a stream of `CudaContext::new_stream`",
+            ));
+        }
+        let library = Library::get()?;
+        let name = format!("NCCL rank {rank} of {ranks} on {stream:?}");
+        stream.0.make_current();
+        let link = Arc::new(Link::connect(library, id, numbers, name, timeout)?);
+        let place = Place { stream: stream.clone(), rank, ranks };
+        Ok(Communicator { link, place, turn: Mutex::new(()) })
+    }
+
+    /// The stream of the collectives.
+    ///
+    /// ```no_run
+    /// use gpucache::{device::Device, nccl::Communicator};
+    ///
+    /// fn finish(ranks: &Communicator) -> gpucache::Result<()> {
+    ///     ranks.stream().synchronize() // may wait forever if a rank failed; `wait` does not
+    /// }
+    /// ```
+    pub fn stream(&self) -> &Cuda {
+        &self.place.stream
+    }
+
+    /// The number of this rank, from 0.
+    ///
+    /// ```no_run
+    /// use gpucache::nccl::Communicator;
+    ///
+    /// fn is_main(ranks: &Communicator) -> bool {
+    ///     ranks.rank() == 0
+    /// }
+    /// ```
+    pub fn rank(&self) -> usize {
+        self.place.rank
+    }
+
+    /// The number of all ranks.
+    ///
+    /// ```no_run
+    /// use gpucache::nccl::Communicator;
+    ///
+    /// fn own_rows(ranks: &Communicator, rows: usize) -> usize {
+    ///     rows / ranks.ranks()
+    /// }
+    /// ```
+    pub fn ranks(&self) -> usize {
+        self.place.ranks
+    }
+
+    /// Queues one operation.
+    pub(super) fn launch_one(&self, prepared: Prepared<'_>) -> Result<()> {
+        let Prepared { operation, guards } = prepared;
+        self.launch(&[operation], guards)
+    }
+
+    /// Queues operations whose arrays are ordered. The guards are dropped once the work is on the stream.
+    pub(super) fn launch<'a>(
+        &self,
+        operations: &[Operation],
+        guards: impl IntoIterator<Item = Option<SyncOnDrop<'a>>>,
+    ) -> Result<()> {
+        let launched = {
+            let _turn = self.turn();
+            // SAFETY: the handle is that of a live stream of this GPU, which `self` keeps alive. The operations are those of `Prepared`s, so
+            // they stay within arrays whose memory is reused only behind the stream's work, and which are ordered for the stream.
+            unsafe { self.link.launch(operations, self.place.raw_stream().cu_stream().cast()) }
+        };
+        drop(guards);
+        launched
+    }
+
+    /// Waits until NCCL has taken the calls of other threads, and makes the GPU's context current.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        let turn = lock(&self.turn);
+        self.place.stream.0.make_current();
+        turn
+    }
+
+    /// The error that NCCL met since the communicator was connected, or the cause of an [`abort`](Communicator::abort); `None` without one.
+    ///
+    /// This asks NCCL and does not wait for anything. An error concerns all collectives that are not done.
+    ///
+    /// ```no_run
+    /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering}}, time::Duration};
+    /// use gpucache::nccl::Communicator;
+    ///
+    /// /// Ends the collectives of this rank when another one fails.
+    /// fn watch(ranks: Arc<Communicator>, is_done: &AtomicBool) {
+    ///     while !is_done.load(Ordering::Relaxed) {
+    ///         if let Some(error) = ranks.failure() {
+    ///             return ranks.abort(&error.to_string());
+    ///         }
+    ///         std::thread::sleep(Duration::from_millis(100));
+    ///     }
+    /// }
+    /// ```
+    pub fn failure(&self) -> Option<Error> {
+        self.link.failure()
+    }
+
+    /// Ends all collectives of this rank, from any thread. Their results are undefined. Later calls return an error that names `cause`.
+    ///
+    /// The other ranks do not learn of this by NCCL, unless they wait for this rank's process. A second abort does nothing.
+    ///
+    /// ```no_run
+    /// use gpucache::nccl::Communicator;
+    ///
+    /// fn give_up(ranks: &Communicator) {
+    ///     ranks.abort("the data set is broken");
+    ///     assert!(ranks.failure().unwrap().to_string().contains("data set"));
+    /// }
+    /// ```
+    pub fn abort(&self, cause: &str) {
+        self.link.abort(cause);
+    }
+
+    /// Makes the calling thread wait until the queued collectives are done, at most for `timeout`.
+    ///
+    /// # Errors
+    /// [`is_device_failure`](Error::is_device_failure) if the time is over, NCCL met an error, or the communicator was aborted. The
+    /// collectives go on after a timeout.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use gpucache::nccl::Communicator;
+    ///
+    /// fn finish(ranks: &Communicator) -> gpucache::Result<()> {
+    ///     ranks.wait(Duration::from_secs(10))
+    /// }
+    /// ```
+    pub fn wait(&self, timeout: Duration) -> Result<()> {
+        let (start, mut pause) = (Instant::now(), Duration::from_micros(5));
+        self.place.stream.0.make_current();
+        let done = self.place.raw_stream().record_event(None)?;
+        while !done.try_is_complete()? {
+            if let Some(error) = self.failure() {
+                return Err(error);
+            }
+            if start.elapsed() >= timeout {
+                let detail = format_args!("the queued collectives are not done after {timeout:?}");
+                let remedy = "see whether all ranks made the same calls, and `abort` if one ended";
+                return Err(Error::refused(self.link.name(), "waiting", detail, remedy));
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+        self.failure().map_or(Ok(()), Err)
+    }
+}
+
+/// The rank and the number of ranks as NCCL counts them.
+fn numbers(rank: usize, ranks: usize) -> Result<(c_int, c_int)> {
+    let numbers = c_int::try_from(rank).ok().zip(c_int::try_from(ranks).ok());
+    numbers.filter(|_| rank < ranks).ok_or_else(|| {
+        Error::unavailable(
+            format_args!("rank {rank} of {ranks} ranks"),
+            "ranks count from 0",
+            "pass a rank below the number of all ranks",
+        )
+    })
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.link.name())
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        // At the exit of the process, the system frees everything.
+        if process_exits() {
+            return;
+        }
+        match self.wait(self.link.timeout()) {
+            Ok(()) => self.link.close(),
+            Err(error) => self.link.abort(&error.to_string()),
+        }
+    }
+}

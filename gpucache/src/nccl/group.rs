@@ -1,0 +1,287 @@
+//! [`Group`]: collectives that are launched together.
+
+use std::fmt;
+
+use cudarc::driver::{DevicePtr, DevicePtrMut, SyncOnDrop};
+
+use super::communicator::Communicator;
+use super::number::{Number, Reduction};
+use super::operation::Operation;
+use super::prepared::Prepared;
+use crate::array::Element;
+use gpucache_engine::Result;
+
+/// Collectives of one communicator that NCCL launches together. [`Communicator::group`] makes it.
+///
+/// Two ranks can only send to each other in a group, and one launch costs less than several. The arrays are borrowed until
+/// [`launch`](Group::launch), because the work is not on the stream before that. A group that is dropped without it does nothing.
+///
+/// ```no_run
+/// use gpucache::{nccl::Communicator, prelude::*};
+///
+/// /// Exchanges a row with the next rank, in a ring.
+/// fn shift(ranks: &Communicator, out: &Array<f32, Cuda>, into: &mut Array<f32, Cuda>) -> gpucache::Result<()> {
+///     let (rank, all) = (ranks.rank(), ranks.ranks());
+///     let mut group = ranks.group();
+///     group.send(out, (rank + 1) % all)?.recv(into, (rank + all - 1) % all)?;
+///     group.launch()
+/// }
+/// ```
+#[must_use = "a group does nothing before `launch`"]
+pub struct Group<'a> {
+    communicator: &'a Communicator,
+    operations: Vec<Operation>,
+    guards: Vec<Option<SyncOnDrop<'a>>>,
+}
+
+impl Communicator {
+    /// An empty group of collectives.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::{Communicator, Reduction}, prelude::*};
+    ///
+    /// fn averaged(ranks: &Communicator, buckets: &mut [Array<f32, Cuda>]) -> gpucache::Result<()> {
+    ///     let mut group = ranks.group();
+    ///     for bucket in buckets {
+    ///         group.all_reduce_in_place(bucket, Reduction::Mean)?;
+    ///     }
+    ///     group.launch()
+    /// }
+    /// ```
+    pub fn group(&self) -> Group<'_> {
+        Group { communicator: self, operations: Vec::new(), guards: Vec::new() }
+    }
+}
+
+impl<'a> Group<'a> {
+    fn add(&mut self, prepared: Prepared<'a>) -> &mut Self {
+        self.operations.push(prepared.operation);
+        self.guards.extend(prepared.guards.into_iter().filter(Option::is_some));
+        self
+    }
+
+    /// Queues all operations of the group.
+    ///
+    /// # Errors
+    /// As [`Communicator`] says. An error of one operation is one of all.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::Communicator, prelude::*};
+    ///
+    /// fn spread(ranks: &Communicator, rows: &[Array<f32, Cuda>]) -> gpucache::Result<()> {
+    ///     let mut group = ranks.group();
+    ///     for (rank, row) in rows.iter().enumerate() {
+    ///         group.send(row, rank)?;
+    ///     }
+    ///     group.launch()
+    /// }
+    /// ```
+    pub fn launch(self) -> Result<()> {
+        let Group { communicator, operations, guards } = self;
+        communicator.launch(&operations, guards)
+    }
+
+    /// Adds a [`all_reduce`](Communicator::all_reduce).
+    ///
+    /// # Errors
+    /// Those of its arguments.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::{Group, Reduction}, prelude::*};
+    ///
+    /// fn add<'a>(group: &mut Group<'a>, own: &'a Array<f32, Cuda>, all: &'a mut Array<f32, Cuda>) -> gpucache::Result<()> {
+    ///     group.all_reduce(own, all, Reduction::Sum)?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn all_reduce<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+        &mut self,
+        from: &'a S,
+        to: &'a mut R,
+        by: Reduction,
+    ) -> Result<&mut Self> {
+        Ok(self.add(Prepared::all_reduce(&self.communicator.place, from, to, by)?))
+    }
+
+    /// Adds a [`all_reduce_in_place`](Communicator::all_reduce_in_place).
+    ///
+    /// # Errors
+    /// Those of its arguments.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::{Group, Reduction}, prelude::*};
+    ///
+    /// fn add<'a>(group: &mut Group<'a>, bucket: &'a mut Array<f32, Cuda>) -> gpucache::Result<()> {
+    ///     group.all_reduce_in_place(bucket, Reduction::Mean)?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn all_reduce_in_place<T: Number, R: DevicePtrMut<T>>(
+        &mut self,
+        data: &'a mut R,
+        by: Reduction,
+    ) -> Result<&mut Self> {
+        Ok(self.add(Prepared::all_reduce_in_place(&self.communicator.place, data, by)?))
+    }
+
+    /// Adds a [`reduce`](Communicator::reduce).
+    ///
+    /// # Errors
+    /// Those of its arguments.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::{Group, Reduction}, prelude::*};
+    ///
+    /// fn add<'a>(group: &mut Group<'a>, own: &'a Array<f32, Cuda>, all: &'a mut Array<f32, Cuda>) -> gpucache::Result<()> {
+    ///     group.reduce(own, all, Reduction::Sum, 0)?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn reduce<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+        &mut self,
+        from: &'a S,
+        to: &'a mut R,
+        by: Reduction,
+        root: usize,
+    ) -> Result<&mut Self> {
+        Ok(self.add(Prepared::reduce(&self.communicator.place, from, to, by, root)?))
+    }
+
+    /// Adds a [`reduce_scatter`](Communicator::reduce_scatter).
+    ///
+    /// # Errors
+    /// Those of its arguments.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::{Group, Reduction}, prelude::*};
+    ///
+    /// fn add<'a>(group: &mut Group<'a>, all: &'a Array<f32, Cuda>, part: &'a mut Array<f32, Cuda>) -> gpucache::Result<()> {
+    ///     group.reduce_scatter(all, part, Reduction::Mean)?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn reduce_scatter<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+        &mut self,
+        from: &'a S,
+        to: &'a mut R,
+        by: Reduction,
+    ) -> Result<&mut Self> {
+        Ok(self.add(Prepared::reduce_scatter(&self.communicator.place, from, to, by)?))
+    }
+
+    /// Adds a [`reduce_scatter_in_place`](Communicator::reduce_scatter_in_place).
+    ///
+    /// # Errors
+    /// Those of its arguments.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::{Group, Reduction}, prelude::*};
+    ///
+    /// fn add<'a>(group: &mut Group<'a>, bucket: &'a mut Array<f32, Cuda>) -> gpucache::Result<()> {
+    ///     group.reduce_scatter_in_place(bucket, Reduction::Mean)?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn reduce_scatter_in_place<T: Number, R: DevicePtrMut<T>>(
+        &mut self,
+        data: &'a mut R,
+        by: Reduction,
+    ) -> Result<&mut Self> {
+        Ok(self.add(Prepared::reduce_scatter_in_place(&self.communicator.place, data, by)?))
+    }
+
+    /// Adds a [`all_gather`](Communicator::all_gather).
+    ///
+    /// # Errors
+    /// Those of its arguments.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::Group, prelude::*};
+    ///
+    /// fn add<'a>(group: &mut Group<'a>, part: &'a Array<f32, Cuda>, all: &'a mut Array<f32, Cuda>) -> gpucache::Result<()> {
+    ///     group.all_gather(part, all)?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn all_gather<T: Element, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+        &mut self,
+        from: &'a S,
+        to: &'a mut R,
+    ) -> Result<&mut Self> {
+        Ok(self.add(Prepared::all_gather(&self.communicator.place, from, to)?))
+    }
+
+    /// Adds a [`all_gather_in_place`](Communicator::all_gather_in_place).
+    ///
+    /// # Errors
+    /// Those of its arguments.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::Group, prelude::*};
+    ///
+    /// fn add<'a>(group: &mut Group<'a>, bucket: &'a mut Array<f32, Cuda>) -> gpucache::Result<()> {
+    ///     group.all_gather_in_place(bucket)?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn all_gather_in_place<T: Element, R: DevicePtrMut<T>>(&mut self, data: &'a mut R) -> Result<&mut Self> {
+        Ok(self.add(Prepared::all_gather_in_place(&self.communicator.place, data)?))
+    }
+
+    /// Adds a [`broadcast`](Communicator::broadcast).
+    ///
+    /// # Errors
+    /// Those of its arguments.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::Group, prelude::*};
+    ///
+    /// fn add<'a>(group: &mut Group<'a>, weights: &'a mut Array<f32, Cuda>) -> gpucache::Result<()> {
+    ///     group.broadcast(weights, 0)?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn broadcast<T: Element, R: DevicePtrMut<T>>(&mut self, data: &'a mut R, root: usize) -> Result<&mut Self> {
+        Ok(self.add(Prepared::broadcast(&self.communicator.place, data, root)?))
+    }
+
+    /// Adds a [`send`](Communicator::send).
+    ///
+    /// # Errors
+    /// Those of its arguments.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::Group, prelude::*};
+    ///
+    /// fn add<'a>(group: &mut Group<'a>, row: &'a Array<f32, Cuda>) -> gpucache::Result<()> {
+    ///     group.send(row, 1)?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn send<T: Element, S: DevicePtr<T>>(&mut self, data: &'a S, to: usize) -> Result<&mut Self> {
+        Ok(self.add(Prepared::send(&self.communicator.place, data, to)?))
+    }
+
+    /// Adds a [`recv`](Communicator::recv).
+    ///
+    /// # Errors
+    /// Those of its arguments.
+    ///
+    /// ```no_run
+    /// use gpucache::{nccl::Group, prelude::*};
+    ///
+    /// fn add<'a>(group: &mut Group<'a>, row: &'a mut Array<f32, Cuda>) -> gpucache::Result<()> {
+    ///     group.recv(row, 1)?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn recv<T: Element, R: DevicePtrMut<T>>(&mut self, data: &'a mut R, from: usize) -> Result<&mut Self> {
+        Ok(self.add(Prepared::recv(&self.communicator.place, data, from)?))
+    }
+}
+
+impl fmt::Debug for Group<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} collectives of {:?}", self.operations.len(), self.communicator)
+    }
+}

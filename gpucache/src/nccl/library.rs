@@ -1,0 +1,182 @@
+//! NCCL's library, which is loaded at the first call, and the C functions that this folder uses.
+//!
+//! cudarc loads the library by its name for developers (`libnccl.so`) and panics if a function is missing. Packages for Python have only
+//! the name with a version. So the library is loaded here, and a library that is missing or too old is an error.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use gpucache_engine::base::sync::OnceLock;
+use gpucache_engine::{Error, Result};
+
+/// A communicator of NCCL.
+pub(super) type RawComm = *mut c_void;
+/// A stream of CUDA.
+pub(super) type RawStream = *mut c_void;
+
+/// The names under which the library is looked for.
+const NAMES: [&str; 4] = ["libnccl.so.2", "libnccl.so", "nccl.dll", "libnccl.dylib"];
+/// The oldest version that has all functions: 2.19.3.
+const OLDEST: c_int = 21903;
+
+/// NCCL's `ncclUniqueId`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub(super) struct RawId(pub(super) [u8; 128]);
+
+/// The beginning of NCCL's `ncclConfig_t`, as version 2.14 declared it. Newer libraries use defaults for the fields behind it, as `size` and
+/// `version` say.
+#[repr(C)]
+pub(super) struct Config {
+    size: usize,
+    magic: c_uint,
+    version: c_uint,
+    blocking: c_int,
+}
+
+impl Config {
+    /// The configuration of a communicator whose calls do not block.
+    pub(super) fn nonblocking() -> Config {
+        let size = std::mem::offset_of!(Config, blocking) + size_of::<c_int>();
+        Config { size, magic: 0xcafe_beef, version: 21400, blocking: 0 }
+    }
+}
+
+macro_rules! functions {
+    ($($name:ident: $symbol:literal($($argument:ty),*);)*) => {
+        /// The functions of NCCL. Each returns a code ([`Code`]).
+        pub(super) struct Functions {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
+        }
+
+        impl Functions {
+            /// # Errors
+            /// The name of a function that the library does not have.
+            fn of(library: &libloading::Library) -> Result<Functions, &'static str> {
+                Ok(Functions { $(
+                    // SAFETY: the type is that of the function in `nccl.h`, which has not changed since it was added. The library is never
+                    // unloaded while the pointer is used: both are kept for as long as the process lives.
+                    $name: *unsafe { library.get($symbol) }.map_err(|_| $symbol)?,
+                )* })
+            }
+        }
+    };
+}
+
+functions! {
+    get_version: "ncclGetVersion"(*mut c_int);
+    get_unique_id: "ncclGetUniqueId"(*mut RawId);
+    init_rank: "ncclCommInitRankConfig"(*mut RawComm, c_int, RawId, c_int, *mut Config);
+    async_error: "ncclCommGetAsyncError"(RawComm, *mut c_int);
+    finalize: "ncclCommFinalize"(RawComm);
+    destroy: "ncclCommDestroy"(RawComm);
+    abort: "ncclCommAbort"(RawComm);
+    register: "ncclCommRegister"(RawComm, *mut c_void, usize, *mut *mut c_void);
+    deregister: "ncclCommDeregister"(RawComm, *mut c_void);
+    allocate: "ncclMemAlloc"(*mut *mut c_void, usize);
+    free: "ncclMemFree"(*mut c_void);
+    group_start: "ncclGroupStart"();
+    group_end: "ncclGroupEnd"();
+    all_reduce: "ncclAllReduce"(*const c_void, *mut c_void, usize, c_int, c_int, RawComm, RawStream);
+    reduce: "ncclReduce"(*const c_void, *mut c_void, usize, c_int, c_int, c_int, RawComm, RawStream);
+    reduce_scatter: "ncclReduceScatter"(*const c_void, *mut c_void, usize, c_int, c_int, RawComm, RawStream);
+    all_gather: "ncclAllGather"(*const c_void, *mut c_void, usize, c_int, RawComm, RawStream);
+    broadcast: "ncclBroadcast"(*const c_void, *mut c_void, usize, c_int, c_int, RawComm, RawStream);
+    send: "ncclSend"(*const c_void, usize, c_int, c_int, RawComm, RawStream);
+    recv: "ncclRecv"(*mut c_void, usize, c_int, c_int, RawComm, RawStream);
+}
+
+/// The answer of a function of NCCL (`ncclResult_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Code(pub(super) c_int);
+
+impl Code {
+    pub(super) const SUCCESS: Code = Code(0);
+    /// A call of a communicator that does not block goes on in the background.
+    pub(super) const IN_PROGRESS: Code = Code(7);
+
+    pub(super) fn is_error(self) -> bool {
+        self != Code::SUCCESS && self != Code::IN_PROGRESS
+    }
+
+    /// The name of the code in `nccl.h`, and its meaning.
+    fn words(self) -> &'static str {
+        match self.0 {
+            1 => "ncclUnhandledCudaError: a call of CUDA failed",
+            2 => "ncclSystemError: a call of the system failed",
+            3 => "ncclInternalError: a failure inside NCCL, or memory that was overwritten",
+            4 => "ncclInvalidArgument: an argument is wrong",
+            5 => "ncclInvalidUsage: the call does not fit the calls of the other ranks, or earlier calls",
+            6 => "ncclRemoteError: another rank failed or ended",
+            8 => "ncclTimeout: a call took too long",
+            _ => "a code that this crate does not know",
+        }
+    }
+
+    /// The error for this answer to `operation` of `who`.
+    pub(super) fn error(self, who: &str, operation: &'static str) -> Error {
+        let remedy = match self.0 {
+            4 | 5 => "check that all ranks make the same calls; `NCCL_DEBUG=WARN` shows more",
+            _ => "see why a rank failed (`NCCL_DEBUG=WARN` shows more), and connect all ranks again",
+        };
+        Error::refused(who, operation, self.words(), remedy)
+    }
+}
+
+/// The loaded library.
+pub(super) struct Library {
+    pub(super) functions: Functions,
+    version: c_int,
+    /// Keeps the functions at their addresses.
+    _loaded: libloading::Library,
+}
+
+impl Library {
+    /// The library of this process.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) if there is no library, or only one that is too old.
+    pub(super) fn get() -> Result<&'static Library> {
+        static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
+        LIBRARY.get_or_init(Library::load).as_ref().map_err(|why| {
+            let remedy = "install NCCL 2.19 or newer, and name the folder of `libnccl.so.2` in LD_LIBRARY_PATH";
+            Error::unavailable("NCCL", why, remedy)
+        })
+    }
+
+    /// # Errors
+    /// The reason why no library can be used.
+    fn load() -> Result<Library, String> {
+        // SAFETY: loading runs the initialisers of NCCL's library, which any process may run at any time. It is never unloaded.
+        let load = |name: &&str| unsafe { libloading::Library::new(*name) }.ok();
+        let loaded = NAMES.iter().find_map(load).ok_or_else(|| format!("no library {} was found", NAMES[0]))?;
+        let missing = |name| format!("the library has no {name}");
+        let functions = Functions::of(&loaded).map_err(missing)?;
+        let mut version = 0;
+        // SAFETY: the function writes one `int`, for which there is room.
+        let code = unsafe { (functions.get_version)(&mut version) };
+        match Code(code).is_error() || version < OLDEST {
+            true => Err(format!("the library has version {version}, and {OLDEST} is needed")),
+            false => Ok(Library { functions, version, _loaded: loaded }),
+        }
+    }
+
+    /// The version: 2, 28 and 9, say.
+    pub(super) fn version(&self) -> (u32, u32, u32) {
+        let version = self.version.unsigned_abs();
+        (version / 10_000, version / 100 % 100, version % 100)
+    }
+
+    /// A number that no other communicator of the world has.
+    ///
+    /// # Errors
+    /// [`is_device_failure`](Error::is_device_failure) if NCCL finds no network interface.
+    pub(super) fn unique_id(&self) -> Result<RawId> {
+        let mut id = RawId([0; 128]);
+        // SAFETY: the function writes 128 bytes, for which there is room.
+        match Code(unsafe { (self.functions.get_unique_id)(&mut id) }) {
+            Code::SUCCESS => Ok(id),
+            code => Err(code.error("NCCL", "making an id")),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The checks of a collective's arguments, and their order with other streams.
+//!
+//! Invariant: a [`Prepared`] has an operation within the arrays that its guards borrow. The communicator's stream is ordered behind earlier
+//! uses of these arrays, and the arrays know the stream as a user.
+
+use std::ffi::c_int;
+
+use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, SyncOnDrop};
+
+use super::number::{BYTE, Number, Reduction};
+use super::operation::{Kind, Operation};
+use crate::array::Element;
+use crate::device::Cuda;
+use gpucache_engine::{Error, Result};
+
+/// The stream of a communicator, and its rank among all ranks.
+pub(super) struct Place {
+    pub(super) stream: Cuda,
+    pub(super) rank: usize,
+    pub(super) ranks: usize,
+}
+
+impl Place {
+    pub(super) fn raw_stream(&self) -> &CudaStream {
+        self.stream.stream()
+    }
+
+    /// A rank as NCCL counts it.
+    ///
+    /// # Errors
+    /// [`is_unavailable`](Error::is_unavailable) if there is no such rank.
+    fn checked_rank(&self, rank: usize) -> Result<c_int> {
+        let number = c_int::try_from(rank).ok().filter(|_| rank < self.ranks);
+        number.ok_or_else(|| {
+            Error::unavailable(
+                format_args!("rank {rank}"),
+                format_args!("the communicator has {} ranks", self.ranks),
+                "name a rank below that, counted from 0",
+            )
+        })
+    }
+}
+
+/// An operation whose arrays are ordered for the communicator's stream. cudarc's guards are dropped once the operation is on the stream.
+pub(super) struct Prepared<'a> {
+    pub(super) operation: Operation,
+    pub(super) guards: [Option<SyncOnDrop<'a>>; 2],
+}
+
+impl<'a> Prepared<'a> {
+    pub(super) fn all_reduce<T: Number>(
+        ranks: &'a Place,
+        from: &'a impl DevicePtr<T>,
+        to: &'a mut impl DevicePtrMut<T>,
+        by: Reduction,
+    ) -> Result<Prepared<'a>> {
+        let count = from.len();
+        same_lengths("all_reduce", ("the input", count), ("the output", to.len()), 1)?;
+        both(ranks, Kind::AllReduce { by: by.raw() }, from, to, Counted::numbers::<T>(count))
+    }
+
+    pub(super) fn all_reduce_in_place<T: Number>(
+        ranks: &'a Place,
+        data: &'a mut impl DevicePtrMut<T>,
+        by: Reduction,
+    ) -> Result<Prepared<'a>> {
+        let count = data.len();
+        written(ranks, Kind::AllReduce { by: by.raw() }, data, Counted::numbers::<T>(count), Parts::WHOLE)
+    }
+
+    pub(super) fn reduce<T: Number>(
+        ranks: &'a Place,
+        from: &'a impl DevicePtr<T>,
+        to: &'a mut impl DevicePtrMut<T>,
+        by: Reduction,
+        root: usize,
+    ) -> Result<Prepared<'a>> {
+        let len = from.len();
+        same_lengths("reduce", ("the input", len), ("the output", to.len()), 1)?;
+        let kind = Kind::Reduce { by: by.raw(), root: ranks.checked_rank(root)? };
+        let count = Counted::numbers::<T>(len);
+        if root == ranks.rank { both(ranks, kind, from, to, count) } else { read(ranks, kind, from, count) }
+    }
+
+    pub(super) fn reduce_scatter<T: Number>(
+        ranks: &'a Place,
+        from: &'a impl DevicePtr<T>,
+        to: &'a mut impl DevicePtrMut<T>,
+        by: Reduction,
+    ) -> Result<Prepared<'a>> {
+        let count = to.len();
+        same_lengths("reduce_scatter", ("the input", from.len()), ("the output", count), ranks.ranks)?;
+        both(ranks, Kind::ReduceScatter { by: by.raw() }, from, to, Counted::numbers::<T>(count))
+    }
+
+    pub(super) fn reduce_scatter_in_place<T: Number>(
+        ranks: &'a Place,
+        data: &'a mut impl DevicePtrMut<T>,
+        by: Reduction,
+    ) -> Result<Prepared<'a>> {
+        let part = part_of("reduce_scatter_in_place", data.len(), ranks.ranks)?;
+        let kind = Kind::ReduceScatter { by: by.raw() };
+        written(ranks, kind, data, Counted::numbers::<T>(part), Parts { reads: 0, writes: ranks.rank })
+    }
+
+    pub(super) fn all_gather<T: Element>(
+        ranks: &'a Place,
+        from: &'a impl DevicePtr<T>,
+        to: &'a mut impl DevicePtrMut<T>,
+    ) -> Result<Prepared<'a>> {
+        let count = from.len();
+        same_lengths("all_gather", ("the output", to.len()), ("the input", count), ranks.ranks)?;
+        both(ranks, Kind::AllGather, from, to, Counted::bytes::<T>(count))
+    }
+
+    pub(super) fn all_gather_in_place<T: Element>(
+        ranks: &'a Place,
+        data: &'a mut impl DevicePtrMut<T>,
+    ) -> Result<Prepared<'a>> {
+        let part = part_of("all_gather_in_place", data.len(), ranks.ranks)?;
+        written(ranks, Kind::AllGather, data, Counted::bytes::<T>(part), Parts { reads: ranks.rank, writes: 0 })
+    }
+
+    pub(super) fn broadcast<T: Element>(
+        ranks: &'a Place,
+        data: &'a mut impl DevicePtrMut<T>,
+        root: usize,
+    ) -> Result<Prepared<'a>> {
+        let (kind, count) = (Kind::Broadcast { root: ranks.checked_rank(root)? }, data.len());
+        written(ranks, kind, data, Counted::bytes::<T>(count), Parts::WHOLE)
+    }
+
+    pub(super) fn send<T: Element>(ranks: &'a Place, data: &'a impl DevicePtr<T>, to: usize) -> Result<Prepared<'a>> {
+        let (kind, count) = (Kind::Send { to: ranks.checked_rank(to)? }, data.len());
+        read(ranks, kind, data, Counted::bytes::<T>(count))
+    }
+
+    pub(super) fn recv<T: Element>(
+        ranks: &'a Place,
+        data: &'a mut impl DevicePtrMut<T>,
+        from: usize,
+    ) -> Result<Prepared<'a>> {
+        let (kind, count) = (Kind::Recv { from: ranks.checked_rank(from)? }, data.len());
+        written(ranks, kind, data, Counted::bytes::<T>(count), Parts::WHOLE)
+    }
+}
+
+/// How many elements of which type NCCL sees.
+#[derive(Clone, Copy)]
+struct Counted {
+    count: usize,
+    dtype: c_int,
+    /// The bytes of them all.
+    bytes: u64,
+}
+
+impl Counted {
+    fn numbers<T: Number>(count: usize) -> Counted {
+        Counted { count, dtype: T::TYPE, bytes: (count * size_of::<T>()) as u64 }
+    }
+
+    fn bytes<T: Element>(count: usize) -> Counted {
+        let bytes = count * size_of::<T>();
+        Counted { count: bytes, dtype: BYTE, bytes: bytes as u64 }
+    }
+
+    fn operation(self, kind: Kind, from: u64, to: u64) -> Operation {
+        Operation { kind, from, to, count: self.count, dtype: self.dtype }
+    }
+}
+
+/// The parts of an array, one for each rank, that an operation in place reads and writes.
+#[derive(Clone, Copy)]
+struct Parts {
+    reads: usize,
+    writes: usize,
+}
+
+impl Parts {
+    /// The array as one part.
+    const WHOLE: Parts = Parts { reads: 0, writes: 0 };
+}
+
+/// An operation that reads one array and writes another one.
+fn both<'a, T>(
+    ranks: &'a Place,
+    kind: Kind,
+    from: &'a impl DevicePtr<T>,
+    to: &'a mut impl DevicePtrMut<T>,
+    count: Counted,
+) -> Result<Prepared<'a>> {
+    on_its_gpu(ranks, from)?;
+    on_its_gpu(ranks, &*to)?;
+    let (from, read) = from.device_ptr(ranks.raw_stream());
+    let (to, written) = to.device_ptr_mut(ranks.raw_stream());
+    Ok(Prepared { operation: count.operation(kind, from, to), guards: [Some(read), Some(written)] })
+}
+
+/// An operation that only reads.
+fn read<'a, T>(ranks: &'a Place, kind: Kind, from: &'a impl DevicePtr<T>, count: Counted) -> Result<Prepared<'a>> {
+    on_its_gpu(ranks, from)?;
+    let (from, read) = from.device_ptr(ranks.raw_stream());
+    Ok(Prepared { operation: count.operation(kind, from, 0), guards: [Some(read), None] })
+}
+
+/// An operation that reads and writes parts of one array.
+fn written<'a, T>(
+    ranks: &'a Place,
+    kind: Kind,
+    data: &'a mut impl DevicePtrMut<T>,
+    count: Counted,
+    parts: Parts,
+) -> Result<Prepared<'a>> {
+    on_its_gpu(ranks, &*data)?;
+    let (data, written) = data.device_ptr_mut(ranks.raw_stream());
+    let at = |part: usize| data + part as u64 * count.bytes;
+    let operation = count.operation(kind, at(parts.reads), at(parts.writes));
+    Ok(Prepared { operation, guards: [Some(written), None] })
+}
+
+/// Refuses an array of another GPU than the communicator's.
+fn on_its_gpu<T>(ranks: &Place, data: &impl DeviceSlice<T>) -> Result<()> {
+    let (own, other) = (ranks.raw_stream().context().ordinal(), data.stream().context().ordinal());
+    match own == other {
+        true => Ok(()),
+        false => Err(Error::unavailable(
+            "an array in a collective",
+            format_args!("it is on cuda:{other}, and the communicator is of cuda:{own}"),
+            "copy it by `Array::to_device`, or use the communicator of its GPU",
+        )),
+    }
+}
+
+/// Refuses lengths of which the first is not `times` the second.
+fn same_lengths(operation: &str, (one, len): (&str, usize), (other, unit): (&str, usize), times: usize) -> Result<()> {
+    match unit.checked_mul(times) == Some(len) {
+        true => Ok(()),
+        false if times == 1 => Err(Error::invalid_shape(format!(
+            "{operation} needs arrays of one length: {one} has {len} elements and {other} has {unit}"
+        ))),
+        false => Err(Error::invalid_shape(format!(
+            "{operation} with {times} ranks needs {one} {times} times as long as {other}: {one} has {len} elements and {other} \
+             has {unit}"
+        ))),
+    }
+}
+
+/// The length of each rank's part of an array.
+fn part_of(operation: &str, len: usize, ranks: usize) -> Result<usize> {
+    match len.is_multiple_of(ranks) {
+        true => Ok(len / ranks),
+        false => Err(Error::invalid_shape(format!(
+            "{operation} cannot divide {len} elements among {ranks} ranks: make the length a multiple of the ranks"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{part_of, same_lengths};
+
+    #[test]
+    fn lengths_that_do_not_fit_are_refused_with_both_of_them() {
+        assert!(same_lengths("all_gather", ("the output", 12), ("the input", 3), 4).is_ok());
+        let error = same_lengths("all_gather", ("the output", 11), ("the input", 3), 4).unwrap_err();
+        let message = error.to_string();
+        assert!(error.is_invalid_shape() && message.contains("11") && message.contains("4 ranks"), "{message}");
+        assert!(same_lengths("reduce_scatter", ("the input", 0), ("the output", usize::MAX), 2).is_err());
+        assert_eq!(part_of("all_gather_in_place", 12, 4).unwrap(), 3);
+        assert!(part_of("all_gather_in_place", 13, 4).unwrap_err().is_invalid_shape());
+    }
+}
