@@ -307,6 +307,10 @@ fn registered_arrays_stay_where_they_are() {
     let late = ranks.registered_zeros::<f32>(&gpu.cuda, [3, 5]).unwrap();
     drop(ranks);
     assert_eq!(late.to_vec().unwrap(), [0.0; 15], "it outlives its communicator");
+    drop(late);
+    gpu.cuda.synchronize().unwrap();
+    gpu.cuda.trim();
+    assert_eq!(gpu.cuda.memory().bytes, before, "it went back too");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #![cfg(all(feature = "cuda", target_os = "linux"))]
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,25 @@ struct Rank {
     all: Communicator,
     kernels: Kernels,
     /// Where all ranks meet.
-    meeting: Arc<Barrier>,
+    meeting: Arc<Meeting>,
+}
+
+/// A barrier at which nobody waits forever: a rank that panicked does not come.
+struct Meeting {
+    ranks: usize,
+    came: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Meeting {
+    fn wait(&self) {
+        let mut came = self.came.lock().unwrap();
+        *came += 1;
+        self.changed.notify_all();
+        let all = came.next_multiple_of(self.ranks);
+        let (came, _) = self.changed.wait_timeout_while(came, 3 * TIMEOUT, |came| *came < all).unwrap();
+        assert!(*came >= all, "a rank did not come");
+    }
 }
 
 /// Runs `work` on each of `ranks` ranks at once. Returns their results, or nothing if there are too few GPUs.
@@ -42,7 +60,7 @@ fn on_ranks<R: Send>(ranks: usize, timeout: Duration, work: impl Fn(Rank) -> R +
         }
     };
     let Some(_) = gpu.kernels() else { return Vec::new() };
-    let meeting = Arc::new(Barrier::new(ranks));
+    let meeting = Arc::new(Meeting { ranks, came: Mutex::new(0), changed: Condvar::new() });
     let rank = |number: usize| {
         let device = Cuda::new(if is_made_up() { 0 } else { number }).unwrap();
         let context = device.stream().context();
@@ -199,6 +217,26 @@ fn a_rank_that_leaves_is_noticed_by_the_others() {
         rank.gpu.synchronize().unwrap();
         rank.all.stream().synchronize().unwrap();
         assert!(start.elapsed() < Duration::from_secs(10));
+        rank.meeting.wait();
+    });
+}
+
+#[test]
+fn a_registered_array_does_not_wait_forever_either() {
+    on_ranks(2, Duration::from_secs(1), |rank| {
+        let mut bucket = rank.all.registered_zeros::<f32>(&rank.gpu, LEN).unwrap();
+        rank.all.all_reduce_in_place(&mut bucket, Reduction::Sum).unwrap();
+        rank.all.wait(TIMEOUT).unwrap();
+        rank.meeting.wait();
+        if rank.all.rank() == 0 {
+            // The other rank takes no part in this one.
+            let _ = rank.all.all_reduce_in_place(&mut bucket, Reduction::Sum);
+            let start = Instant::now();
+            drop(bucket);
+            assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+            assert!(rank.all.failure().unwrap().to_string().contains("registered"));
+            rank.gpu.synchronize().unwrap();
+        }
         rank.meeting.wait();
     });
 }

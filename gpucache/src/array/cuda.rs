@@ -21,6 +21,8 @@ use cudarc::driver::{
 };
 
 use foreign_uses::ForeignUses;
+#[cfg(feature = "nccl")]
+pub(crate) use foreign_uses::MemoryOwner;
 pub use graph::Graph;
 pub use launch::{KernelArgument, Launch};
 use slices::TrackedSlice;
@@ -216,7 +218,7 @@ impl<T: Element> Array<T, Cuda> {
         device: &Cuda,
         dims: &[usize],
         address: u64,
-        owner: Box<dyn std::any::Any + Send + Sync>,
+        owner: Box<dyn MemoryOwner>,
     ) -> Result<Self> {
         let device = Cuda(device.0.clone().here()?);
         let request = super::extent::request::<T>(dims)?;

@@ -31,6 +31,8 @@ use std::slice::{from_raw_parts_mut, from_ref};
 
 pub use allocate::Allocate;
 pub(crate) use away::{Away, Room};
+#[cfg(feature = "nccl")]
+pub(crate) use cuda::MemoryOwner;
 #[cfg(feature = "cuda")]
 pub use cuda::{ArrayView, ArrayViewMut, Graph, KernelArgument, Launch};
 pub use element::Element;

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cudarc::driver::SyncOnDrop;
 
@@ -18,8 +18,6 @@ use gpucache_engine::base::sync::{Mutex, MutexGuard, lock};
 use gpucache_engine::device::process_exits;
 use gpucache_engine::{Error, Result};
 
-/// The longest pause of [`Communicator::wait`] between two questions to the driver.
-const LONGEST_PAUSE: Duration = Duration::from_micros(500);
 /// The handle of the per-thread default stream.
 const PER_THREAD: usize = 2;
 
@@ -219,22 +217,7 @@ impl Communicator {
     /// }
     /// ```
     pub fn wait(&self, timeout: Duration) -> Result<()> {
-        let (start, mut pause) = (Instant::now(), Duration::from_micros(5));
-        self.place.stream.0.make_current();
-        let done = self.place.raw_stream().record_event(None)?;
-        while !done.try_is_complete()? {
-            if let Some(error) = self.failure() {
-                return Err(error);
-            }
-            if start.elapsed() >= timeout {
-                let detail = format_args!("the queued collectives are not done after {timeout:?}");
-                let remedy = "see whether all ranks made the same calls, and `abort` if one ended";
-                return Err(Error::refused(self.link.name(), "waiting", detail, remedy));
-            }
-            std::thread::sleep(pause);
-            pause = (2 * pause).min(LONGEST_PAUSE);
-        }
-        self.failure().map_or(Ok(()), Err)
+        self.link.wait_for(self.stream(), timeout)
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::id::Id;
 use super::library::{Code, Config, Library, RawComm};
 use super::operation::Operation;
+use crate::device::Cuda;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::{Error, Result};
 
@@ -195,6 +196,29 @@ impl Link {
         }
     }
 
+    /// Makes the calling thread wait for the work that is on `stream` now, while NCCL meets no error.
+    ///
+    /// # Errors
+    /// NCCL's error, the cause of an abort, a failure of the driver, or the end of the time.
+    pub(super) fn wait_for(&self, stream: &Cuda, timeout: Duration) -> Result<()> {
+        let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
+        stream.0.make_current();
+        let done = stream.stream().record_event(None)?;
+        while !done.try_is_complete()? {
+            if let Some(error) = self.failure() {
+                return Err(error);
+            }
+            if start.elapsed() >= timeout {
+                let detail = format_args!("the queued collectives are not done after {timeout:?}");
+                let remedy = "see whether all ranks made the same calls, and `abort` if one ended";
+                return Err(Error::refused(&self.name, "waiting", detail, remedy));
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+        self.failure().map_or(Ok(()), Err)
+    }
+
     /// Ends all work of the communicator here. The first cause is kept.
     pub(super) fn abort(&self, cause: &str) {
         let _ = self.lost.set(cause.to_string());
@@ -211,6 +235,7 @@ impl Link {
         self.timeout
     }
 
+    /// The rank and its GPU.
     pub(super) fn name(&self) -> &str {
         &self.name
     }

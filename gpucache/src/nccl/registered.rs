@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::communicator::Communicator;
 use super::library::{Code, Library};
 use super::link::Link;
-use crate::array::{Array, Element, Shape};
+use crate::array::{Array, Element, MemoryOwner, Shape};
 use crate::device::{Cuda, Device};
 use gpucache_engine::{Error, Result};
 
@@ -37,7 +37,8 @@ impl Communicator {
     ///
     /// The array lies on `stream`, usually that of the computation, and is used like any other one. It belongs to no scope: allocate it
     /// once. It has one piece of physical memory of its own, in pages of 2 MiB, which stays where it is and never leaves for host memory.
-    /// Its drop waits for the work that uses it; drop it before the communicator. Either all ranks pass registered arrays to a collective, or none does.
+    /// Its drop waits for the work that uses it, and aborts the communicator if that takes longer than its timeout. Drop it before the
+    /// communicator. Either all ranks pass registered arrays to a collective, or none does.
     ///
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) if NCCL refuses the registration, or `stream` is one of another GPU;
@@ -118,6 +119,16 @@ fn allocated(library: &Library, stream: &Cuda, bytes: u64) -> Result<u64> {
     match free < bytes {
         true => Err(Error::out_of_memory(format_args!("{stream:?}"), bytes as usize, "NCCL found no memory")),
         false => Err(code.error("NCCL", "allocating memory")),
+    }
+}
+
+impl MemoryOwner for Piece {
+    /// A collective whose other ranks ended would never end. After the communicator's timeout, an abort ends it.
+    fn wait_for_uses(&self, home: &Cuda) -> Result<()> {
+        if let Err(error) = self.link.wait_for(home, self.link.timeout()) {
+            self.link.abort(&format!("a registered array was dropped, and its work could not be waited for: {error}"));
+        }
+        home.0.wait_for_work()
     }
 }
 

@@ -1,8 +1,8 @@
 //! A communicator of one rank, and the work that it queues.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::driver;
@@ -26,6 +26,8 @@ pub(crate) struct Comm {
     pub(crate) state: AtomicI32,
     /// The number of the next collective.
     round: AtomicUsize,
+    /// The memory that is registered with it.
+    pub(crate) registered: Mutex<Vec<u64>>,
 }
 
 /// One call. The addresses are those of the made-up device, which is this process.
@@ -58,7 +60,7 @@ struct Queued {
 impl Comm {
     pub(crate) fn new(rank: usize, world: Arc<World>) -> Comm {
         let (is_aborted, state, round) = (AtomicBool::new(false), AtomicI32::new(SUCCESS), AtomicUsize::new(0));
-        Comm { rank, world, is_aborted, state, round }
+        Comm { rank, world, is_aborted, state, round, registered: Mutex::default() }
     }
 
     /// Queues calls on a stream from another thread.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use crate::comm::{CUDA_ERROR, Call, Comm, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, Kind, SUCCESS};
 use crate::memory;
-use crate::world::World;
+use crate::world::{World, lock};
 
 /// A communicator as its users hold it: a reference count of [`Comm`].
 type Raw = *const Comm;
@@ -87,9 +87,12 @@ pub(crate) extern "C" fn ncclCommFinalize(raw: Raw) -> i32 {
     comm(raw).state.load(SeqCst)
 }
 
-/// Takes back the count of the pointer.
+/// Ends the registrations, and takes back the count of the pointer.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclCommDestroy(raw: Raw) -> i32 {
+    for address in lock(&comm(raw).registered).drain(..) {
+        memory::deregister(address);
+    }
     // SAFETY: the caller gives up the pointer, which owned one count.
     drop(unsafe { Arc::from_raw(raw) });
     SUCCESS
@@ -104,13 +107,18 @@ pub(crate) extern "C" fn ncclCommAbort(raw: Raw) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn ncclCommRegister(_raw: Raw, address: u64, bytes: usize, handle: &mut u64) -> i32 {
+pub(crate) extern "C" fn ncclCommRegister(raw: Raw, address: u64, bytes: usize, handle: &mut u64) -> i32 {
     *handle = address;
-    if memory::register(address, bytes) { SUCCESS } else { INVALID_ARGUMENT }
+    if !memory::register(address, bytes) {
+        return INVALID_ARGUMENT;
+    }
+    lock(&comm(raw).registered).push(address);
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn ncclCommDeregister(_raw: Raw, handle: u64) -> i32 {
+pub(crate) extern "C" fn ncclCommDeregister(raw: Raw, handle: u64) -> i32 {
+    lock(&comm(raw).registered).retain(|address| *address != handle);
     if memory::deregister(handle) { SUCCESS } else { INVALID_USAGE }
 }
 

@@ -13,7 +13,6 @@
 //! Invariants: each loan is noted here before it is used. When a write or the block's next life begins, the block's own stream is behind
 //! all loans. When a read begins, it is behind all loans that write.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -37,8 +36,17 @@ pub(super) struct ForeignUses<T: Element> {
     slices: OnceLock<Slices<T>>,
     reads_untold: AtomicBool,
     writes_untold: AtomicBool,
-    /// The owner of memory that another library allocated. Its drop frees the memory.
-    owner: Option<Box<dyn Any + Send + Sync>>,
+    /// The owner of memory that another library allocated.
+    owner: Option<Box<dyn MemoryOwner>>,
+}
+
+/// The owner of memory that another library allocated. Its drop frees the memory.
+pub(crate) trait MemoryOwner: Send + Sync {
+    /// Makes the calling thread wait for all work of `home`, which is behind all uses of the memory.
+    ///
+    /// # Errors
+    /// If the work cannot be waited for. The memory is never freed then.
+    fn wait_for_uses(&self, home: &Cuda) -> Result<()>;
 }
 
 impl<T: Element> ForeignUses<T> {
@@ -55,7 +63,7 @@ impl<T: Element> ForeignUses<T> {
 
     /// Uses of memory that `owner` frees when it is dropped, once all work that uses the memory is done.
     #[cfg(feature = "nccl")]
-    pub(super) fn owned_by(home: &Cuda, owner: Box<dyn Any + Send + Sync>) -> ForeignUses<T> {
+    pub(super) fn owned_by(home: &Cuda, owner: Box<dyn MemoryOwner>) -> ForeignUses<T> {
         let mut uses = ForeignUses::new(home);
         uses.owner = Some(owner);
         uses
@@ -185,7 +193,7 @@ impl<T: Element> ForeignUses<T> {
     /// Waits for all work that uses the memory, and frees it by dropping its owner. If the wait fails, the memory is never freed.
     fn give_up_owner(&mut self) {
         let Some(owner) = self.owner.take() else { return };
-        match self.home.0.wait_for_work() {
+        match owner.wait_for_uses(&self.home) {
             Ok(()) => drop(owner),
             Err(error) => {
                 std::mem::forget(owner);
