@@ -267,15 +267,8 @@ impl Owner {
     /// As [`allocate`](Owner::allocate), if the lists have nothing or there is a plan to follow.
     #[inline(never)]
     fn supply(&self, stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-        if request.bytes > 0
-            && self.with(|local, shared| local.planner.is_boundary_due(shared, stream.id(), request.bytes as u64))
-        {
-            self.begin_iteration(stream);
-        }
-        if request.bytes > 0
-            && self.with(|local, shared| local.planner.begins_larger(shared, stream.id(), request.bytes as u64))
-        {
-            self.enlarge(stream, request.bytes as u64);
+        if request.bytes > 0 {
+            self.begin_with(stream, request.bytes as u64);
         }
         match self.resolve(stream, request) {
             Resolved::Record(record) => return Ok(record),
@@ -298,6 +291,16 @@ impl Owner {
         // Checked again, since a handler of the program may have allocated in the scope meanwhile.
         self.make_allowance(stream, request)?;
         Ok(self.adopt(stream, request, supplied, true))
+    }
+
+    /// Begins what a request of `bytes` bytes begins: an iteration of a loop, or an entry whose sizes are larger than its plan's.
+    fn begin_with(&self, stream: &Stream, bytes: u64) {
+        if self.with(|local, shared| local.planner.is_boundary_due(shared, stream.id(), bytes)) {
+            self.begin_iteration(stream);
+        }
+        if self.with(|local, shared| local.planner.begins_larger(shared, stream.id(), bytes)) {
+            self.enlarge(stream, bytes);
+        }
     }
 
     /// Looks for memory within the scope. Asks twice only if blocks returned that the owner has not taken in yet.
