@@ -124,7 +124,8 @@ impl Owner {
         // What this scope had in use at once, and what is in use beside it now. An arena of entries that vary may need more, and would
         // grow with each of them.
         let known = counter(Counter::Demand).saturating_add(live.saturating_sub(counter(Counter::BusyBytes)));
-        let share = known / if may_grow { BEYOND_VARYING } else { BEYOND };
+        let grows = self.with(|local, _| local.planner.grows());
+        let share = known / if grows { BEYOND_VARYING } else { BEYOND };
         let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(two_pages) } else { 0 };
         let most = peak_reserved.saturating_add(slack).min(total([known, share, two_pages])).max(reserved);
         let needed = live.saturating_add(bytes);

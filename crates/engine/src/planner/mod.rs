@@ -232,6 +232,11 @@ impl Planner {
         }
     }
 
+    /// Whether sizes grow from entry to entry.
+    pub(crate) fn grows(&self) -> bool {
+        self.plans.grows()
+    }
+
     /// Whether the range may grow for the arena.
     fn may_range_grow(&self, shared: &Shared, refused: Option<Refused>) -> bool {
         // Where sizes grow, the range grows as well, and waiting does not make it find more room. The same holds where the rest of each
