@@ -3,8 +3,8 @@
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::compute::{AdamW, Compute, Factor, Matrix};
-use crate::store::{Held, Store, unwritten};
+use crate::gpt::compute::{AdamW, Compute, Factor, Matrix};
+use crate::gpt::store::{Held, Store, unwritten};
 
 /// One step, forward and backward.
 pub(crate) struct Step<'a, C: Compute> {
@@ -14,8 +14,22 @@ pub(crate) struct Step<'a, C: Compute> {
     pub(crate) context: usize,
     /// Heads of each attention.
     pub(crate) heads: usize,
-    /// How the backward pass updates parameters.
-    pub(crate) adamw: AdamW,
+    /// What the backward pass does with gradients.
+    pub(crate) learn: Learn<'a, C>,
+}
+
+/// What becomes of the gradient of a parameter.
+pub(crate) enum Learn<'a, C: Compute> {
+    /// It updates the parameter at once.
+    AtOnce(AdamW),
+    /// The program collects it, and updates parameters later.
+    Collected(&'a dyn Collect<C>),
+}
+
+/// Collects gradients in the order in which the backward pass computes them.
+pub(crate) trait Collect<C: Compute> {
+    /// Takes the gradient of the parameter of this [`index`](crate::gpt::parameter::Parameter::index).
+    fn add(&self, compute: &C, parameter: usize, gradient: Held<C::Device>) -> Result<()>;
 }
 
 /// Whether a product uses a factor as it is stored, or transposed.

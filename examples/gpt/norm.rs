@@ -3,10 +3,10 @@
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::compute::Compute;
-use crate::parameter::{Init, Parameter};
-use crate::step::Step;
-use crate::store::Held;
+use crate::gpt::compute::Compute;
+use crate::gpt::parameter::{Init, Parameter};
+use crate::gpt::step::Step;
+use crate::gpt::store::Held;
 
 #[derive(Debug)]
 pub(crate) struct Norm<D: Device> {
@@ -17,7 +17,7 @@ pub(crate) struct Norm<D: Device> {
 }
 
 impl<D: Device> Norm<D> {
-    pub(crate) fn new<C: Compute<Device = D>>(init: &Init<'_, C>, width: usize) -> Result<Self> {
+    pub(crate) fn new<C: Compute<Device = D>>(init: &mut Init<'_, C>, width: usize) -> Result<Self> {
         Ok(Self { gain: init.constant([1, width], 1.0)?, bias: init.constant([1, width], 0.0)? })
     }
 

@@ -3,11 +3,11 @@
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::compute::Compute;
-use crate::linear::Linear;
-use crate::parameter::Init;
-use crate::step::Step;
-use crate::store::Held;
+use crate::gpt::compute::Compute;
+use crate::gpt::linear::Linear;
+use crate::gpt::parameter::Init;
+use crate::gpt::step::Step;
+use crate::gpt::store::Held;
 
 #[derive(Debug)]
 pub(crate) struct Mlp<D: Device> {

@@ -31,6 +31,7 @@ pub(crate) struct Kernels {
     pub(crate) embed_gradient: CudaFunction,
     pub(crate) cross_entropy: CudaFunction,
     pub(crate) adamw: CudaFunction,
+    pub(crate) copy_part: CudaFunction,
 }
 
 impl Kernels {
@@ -54,6 +55,7 @@ impl Kernels {
             embed_gradient: module.load_function("embed_gradient")?,
             cross_entropy: module.load_function("cross_entropy")?,
             adamw: module.load_function("adamw")?,
+            copy_part: module.load_function("copy_part")?,
         })
     }
 }

@@ -3,8 +3,8 @@
 use gpucache::prelude::*;
 use rayon::prelude::*;
 
-use crate::compute::{Factor, Matrix};
-use crate::shapes::Product;
+use crate::gpt::compute::{Factor, Matrix};
+use crate::gpt::shapes::Product;
 
 /// Rows of a product that one thread takes at a time.
 const ROWS: usize = 64;
@@ -85,7 +85,7 @@ impl Strides {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shapes;
+    use crate::gpt::shapes;
 
     fn matrix(shape: [usize; 2], values: impl Fn(usize) -> f32) -> Matrix<Host> {
         let values: Vec<f32> = (0..shape[0] * shape[1]).map(values).collect();

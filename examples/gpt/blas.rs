@@ -11,8 +11,8 @@ use cudarc::cublas::{CudaBlas, Gemm, GemmConfig, StridedBatchedConfig};
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::compute::{Factor, Matrix};
-use crate::shapes::{self, Product};
+use crate::gpt::compute::{Factor, Matrix};
+use crate::gpt::shapes::{self, Product};
 
 /// The workspace of cuBLAS: as much as NVIDIA recommends for its largest GPUs.
 const WORKSPACE_BYTES: usize = 32 << 20;

@@ -3,7 +3,7 @@
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::compute::{Factor, Matrix};
+use crate::gpt::compute::{Factor, Matrix, Part};
 
 /// The sizes of a product of matrices: `m × k` by `k × n`.
 #[derive(Clone, Copy, Debug)]
@@ -159,6 +159,21 @@ pub(crate) fn losses<D: Device>(
         format!("{} targets and losses {:?} are not for {:?}", targets.len(), losses.shape(), logits.shape())
     })?;
     Ok((rows, columns))
+}
+
+/// Checks that an update stays within its arrays.
+pub(crate) fn update<D: Device>(part: Part, gradient: &Matrix<D>, moved: [&Matrix<D>; 3]) -> Result<()> {
+    let [value, mean, square] = moved;
+    within(gradient, part.gradient, part.count)?;
+    within(value, part.value, part.count)?;
+    within(mean, part.moments, part.count)?;
+    within(square, part.moments, part.count)
+}
+
+/// Checks that `x` has `count` numbers from place `start` on.
+pub(crate) fn within<D: Device>(x: &Matrix<D>, start: usize, count: usize) -> Result<()> {
+    let fits = start.checked_add(count).is_some_and(|end| end <= x.len());
+    ensure(fits, || format!("{:?} has no {count} numbers from number {start} on", x.shape()))
 }
 
 fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<()> {

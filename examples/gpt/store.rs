@@ -10,7 +10,7 @@ use gpucache::{
 };
 
 use crate::common::Result;
-use crate::compute::Matrix;
+use crate::gpt::compute::Matrix;
 
 /// The argument of `--placement`: where arrays rest while no operation uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]

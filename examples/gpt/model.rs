@@ -5,15 +5,15 @@
 
 use gpucache::prelude::*;
 
-use crate::block::{self, Block};
 use crate::common::Result;
-use crate::compute::{Compute, Matrix};
-use crate::norm::Norm;
-use crate::parameter::{Init, Parameter};
-use crate::sizes::Sizes;
-use crate::step::Step;
-use crate::step::Turn::{AsIs, Transposed};
-use crate::store::Held;
+use crate::gpt::block::{self, Block};
+use crate::gpt::compute::{Compute, Matrix};
+use crate::gpt::norm::Norm;
+use crate::gpt::parameter::{Init, Parameter};
+use crate::gpt::sizes::Sizes;
+use crate::gpt::step::Step;
+use crate::gpt::step::Turn::{AsIs, Transposed};
+use crate::gpt::store::Held;
 
 /// Tokens on the device: all sequences of a step, one after the other.
 pub(crate) type Tokens<D> = Array<u32, D>;
@@ -139,8 +139,7 @@ impl<D: Device> Model<D> {
         self.positions.learn(step, at_positions)
     }
 
-    /// All trained arrays: embeddings, each block from its first norm on, the last norm, the head.
-    #[cfg(test)]
+    /// All trained arrays in the order of their indices: embeddings, each block from its first norm on, the last norm, the head.
     pub(crate) fn parameters(&self) -> Vec<&Parameter<D>> {
         let mut all = vec![&self.tokens, &self.positions];
         for Block { first_norm, attention, second_norm, mlp } in &self.blocks {
@@ -154,6 +153,23 @@ impl<D: Device> Model<D> {
             }
         }
         all.extend([&self.norm.gain, &self.norm.bias, &self.head]);
+        all
+    }
+
+    /// The same, to change them.
+    pub(crate) fn parameters_mut(&mut self) -> Vec<&mut Parameter<D>> {
+        let mut all = vec![&mut self.tokens, &mut self.positions];
+        for Block { first_norm, attention, second_norm, mlp } in &mut self.blocks {
+            all.extend([&mut first_norm.gain, &mut first_norm.bias]);
+            for linear in [&mut attention.query, &mut attention.key, &mut attention.value, &mut attention.out] {
+                all.extend([&mut linear.weight, &mut linear.bias]);
+            }
+            all.extend([&mut second_norm.gain, &mut second_norm.bias]);
+            for linear in [&mut mlp.up, &mut mlp.down] {
+                all.extend([&mut linear.weight, &mut linear.bias]);
+            }
+        }
+        all.extend([&mut self.norm.gain, &mut self.norm.bias, &mut self.head]);
         all
     }
 }

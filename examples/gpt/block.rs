@@ -2,14 +2,14 @@
 
 use gpucache::prelude::*;
 
-use crate::attention::{self, Attention};
 use crate::common::Result;
-use crate::compute::Compute;
-use crate::mlp::{self, Mlp};
-use crate::norm::Norm;
-use crate::parameter::Init;
-use crate::step::Step;
-use crate::store::Held;
+use crate::gpt::attention::{self, Attention};
+use crate::gpt::compute::Compute;
+use crate::gpt::mlp::{self, Mlp};
+use crate::gpt::norm::Norm;
+use crate::gpt::parameter::Init;
+use crate::gpt::step::Step;
+use crate::gpt::store::Held;
 
 #[derive(Debug)]
 pub(crate) struct Block<D: Device> {

@@ -1,6 +1,6 @@
 //! The host's operations on one row, or on one number: norm, softmax, GELU, AdamW.
 
-use crate::compute::{AdamW, NORM_EPSILON};
+use crate::gpt::compute::{AdamW, NORM_EPSILON};
 
 /// √(2 / π), and the factor of the cube, in the approximation of GELU.
 const ROOT: f32 = 0.797_884_6;

@@ -4,6 +4,7 @@
 use gpucache::prelude::*;
 
 use crate::common::Result;
+use crate::gpt::shapes;
 
 /// A row-major table of numbers on a device. A vector is a table of one row.
 pub(crate) type Matrix<D> = Array<f32, D>;
@@ -154,7 +155,39 @@ pub(crate) trait Compute {
         numbers: AdamW,
         gradient: &Matrix<Self::Device>,
         moved: [&mut Matrix<Self::Device>; 3],
+    ) -> Result<()> {
+        let [value, mean, square] = moved;
+        shapes::same(gradient, &[value, mean, square])?;
+        let whole = Part { gradient: 0, value: 0, moments: 0, count: gradient.len() };
+        self.adamw_part(numbers, gradient, [value, mean, square], whole)
+    }
+
+    /// The same for a part of each array, counted as one row of numbers.
+    fn adamw_part(
+        &self,
+        numbers: AdamW,
+        gradient: &Matrix<Self::Device>,
+        moved: [&mut Matrix<Self::Device>; 3],
+        part: Part,
     ) -> Result<()>;
+
+    /// Copies `count` numbers of `from` to `to`, from and to these places of their rows of numbers. The other numbers of `to` stay.
+    fn copy_part(
+        &self,
+        from: (&Matrix<Self::Device>, usize),
+        to: (&mut Matrix<Self::Device>, usize),
+        count: usize,
+    ) -> Result<()>;
+}
+
+/// The part of each array of an update: where it begins, and how many numbers it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) gradient: usize,
+    pub(crate) value: usize,
+    /// In both running means.
+    pub(crate) moments: usize,
+    pub(crate) count: usize,
 }
 
 /// Mixes all bits of `x` (the last step of SplitMix64, Steele, Lea and Flood 2014).

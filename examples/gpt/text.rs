@@ -5,7 +5,7 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 
 use crate::common::Result;
-use crate::sizes::Sizes;
+use crate::gpt::sizes::Sizes;
 
 /// `data/README.md` names its source.
 const PLAYS: &[u8] = include_bytes!("../data/shakespeare.txt.gz");

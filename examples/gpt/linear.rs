@@ -3,11 +3,11 @@
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::compute::Compute;
-use crate::parameter::{Init, Parameter};
-use crate::step::Step;
-use crate::step::Turn::{AsIs, Transposed};
-use crate::store::Held;
+use crate::gpt::compute::Compute;
+use crate::gpt::parameter::{Init, Parameter};
+use crate::gpt::step::Step;
+use crate::gpt::step::Turn::{AsIs, Transposed};
+use crate::gpt::store::Held;
 
 #[derive(Debug)]
 pub(crate) struct Linear<D: Device> {

@@ -232,14 +232,22 @@ extern "C" __global__ void cross_entropy(float *losses, float *gradient, const f
     if (threadIdx.x == 0) losses[blockIdx.x] = logf(sum) - (target < columns ? logits[first + target] - largest : 0.0f);
 }
 
-extern "C" __global__ void adamw(float *value, float *mean, float *square, const float *gradient, float rate, float decay,
-                                 float mean_decay, float square_decay, float epsilon, u64 count) {
+// Updates a part of each array.
+extern "C" __global__ void adamw(float *values, float *means, float *squares, const float *gradients, float rate, float decay,
+                                 float mean_decay, float square_decay, float epsilon, u64 value_at, u64 moments_at,
+                                 u64 gradient_at, u64 count) {
     u64 i = thread_index();
     if (i >= count) return;
-    float g = gradient[i];
+    float *value = values + value_at, *mean = means + moments_at, *square = squares + moments_at;
+    float g = gradients[gradient_at + i];
     float m = mean[i] + (1.0f - mean_decay) * (g - mean[i]);
     float s = square[i] + (1.0f - square_decay) * (g * g - square[i]);
     mean[i] = m;
     square[i] = s;
     value[i] -= decay * value[i] + rate * m / (sqrtf(s) + epsilon);
+}
+
+extern "C" __global__ void copy_part(float *to, u64 to_at, const float *from, u64 from_at, u64 count) {
+    u64 i = thread_index();
+    if (i < count) to[to_at + i] = from[from_at + i];
 }

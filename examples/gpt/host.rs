@@ -6,10 +6,10 @@ use gpucache::prelude::*;
 use rayon::prelude::*;
 
 use crate::common::Result;
-use crate::compute::{AdamW, COUNTED_IN, Compute, Factor, Matrix, mixed};
-use crate::product::multiply;
-use crate::rows::{self, Moments};
-use crate::shapes;
+use crate::gpt::compute::{AdamW, COUNTED_IN, Compute, Factor, Matrix, Part, mixed};
+use crate::gpt::product::multiply;
+use crate::gpt::rows::{self, Moments};
+use crate::gpt::shapes;
 
 /// The least work of one thread at a time: numbers of an elementwise operation, or rows or columns of another one.
 const NUMBERS: usize = 4096;
@@ -27,7 +27,6 @@ impl HostCompute {
     }
 
     /// On a stream, whose memory is counted and limited separately.
-    #[cfg(test)]
     pub(crate) fn on(device: Host) -> Self {
         Self { device }
     }
@@ -229,13 +228,34 @@ impl Compute for HostCompute {
         Ok(())
     }
 
-    fn adamw(&self, numbers: AdamW, gradient: &Matrix<Host>, moved: [&mut Matrix<Host>; 3]) -> Result<()> {
+    fn adamw_part(
+        &self,
+        numbers: AdamW,
+        gradient: &Matrix<Host>,
+        moved: [&mut Matrix<Host>; 3],
+        part: Part,
+    ) -> Result<()> {
         let [value, mean, square] = moved;
-        shapes::same(gradient, &[value, mean, square])?;
-        let moved = value.par_iter_mut().zip(&mut mean[..]).zip(&mut square[..]).zip(&gradient[..]);
+        shapes::update(part, gradient, [value, mean, square])?;
+        let Part { gradient: at_gradient, value: at_value, moments, count } = part;
+        let (value, gradient) = (&mut value[at_value..][..count], &gradient[at_gradient..][..count]);
+        let (mean, square) = (&mut mean[moments..][..count], &mut square[moments..][..count]);
+        let moved = value.par_iter_mut().zip(mean).zip(square).zip(gradient);
         moved.with_min_len(NUMBERS).for_each(|(((value, mean), square), gradient)| {
             numbers.moved(*gradient, value, mean, square);
         });
+        Ok(())
+    }
+
+    fn copy_part(
+        &self,
+        (from, at): (&Matrix<Host>, usize),
+        (to, to_at): (&mut Matrix<Host>, usize),
+        count: usize,
+    ) -> Result<()> {
+        shapes::within(from, at, count)?;
+        shapes::within(to, to_at, count)?;
+        to[to_at..][..count].copy_from_slice(&from[at..][..count]);
         Ok(())
     }
 }
