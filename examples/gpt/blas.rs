@@ -11,11 +11,8 @@ use cudarc::cublas::{CudaBlas, Gemm, GemmConfig, StridedBatchedConfig};
 use gpucache::prelude::*;
 
 use crate::common::Result;
-use crate::gpt::compute::{Factor, Matrix};
+use crate::gpt::compute::{Factor, Matrix, WORKSPACE_BYTES};
 use crate::gpt::shapes::{self, Product};
-
-/// The workspace of cuBLAS: as much as NVIDIA recommends for its largest GPUs.
-const WORKSPACE_BYTES: usize = 32 << 20;
 
 /// cuBLAS on the stream of a device.
 #[derive(Debug)]

@@ -27,6 +27,9 @@ pub(crate) struct AdamW {
     pub(crate) epsilon: f32,
 }
 
+/// Bytes of the arrays that operations on a GPU write beside their outputs: as many as NVIDIA recommends for cuBLAS on its largest GPUs.
+pub(crate) const WORKSPACE_BYTES: usize = 32 << 20;
+
 /// Added to the variance under the square root of a layer norm.
 pub(crate) const NORM_EPSILON: f32 = 1e-5;
 
@@ -46,6 +49,9 @@ pub(crate) trait Compute {
 
     /// Fills `out` with random numbers, uniform in ±`limit`. Each depends only on `key` and its place, so all machines get the same.
     fn uniform(&self, key: u64, limit: f32, out: &mut Matrix<Self::Device>) -> Result<()>;
+
+    /// Fills `out` with zeros.
+    fn clear(&self, out: &mut Matrix<Self::Device>) -> Result<()>;
 
     /// `out = a · b + beta · out`. With `beta` 0 the old contents are not read.
     fn matmul(

@@ -69,6 +69,10 @@ impl Compute for CudaCompute {
         Ok(())
     }
 
+    fn clear(&self, out: &mut Matrix<Cuda>) -> Result<()> {
+        Ok(self.device.stream().memset_zeros(out)?)
+    }
+
     fn matmul(&self, a: Factor<'_, Cuda>, b: Factor<'_, Cuda>, beta: f32, out: &mut Matrix<Cuda>) -> Result<()> {
         self.blas.multiply(1, (a, b), (1.0, beta), out)
     }

@@ -52,6 +52,11 @@ impl Compute for HostCompute {
         Ok(())
     }
 
+    fn clear(&self, out: &mut Matrix<Host>) -> Result<()> {
+        out.fill(0.0);
+        Ok(())
+    }
+
     fn matmul(&self, a: Factor<'_, Host>, b: Factor<'_, Host>, beta: f32, out: &mut Matrix<Host>) -> Result<()> {
         multiply(shapes::product(1, &a, &b, out)?, (&a, &b), (1.0, beta), out);
         Ok(())

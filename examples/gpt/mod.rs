@@ -24,6 +24,7 @@ mod rows;
 pub(crate) mod schedule;
 pub(crate) mod shapes;
 pub(crate) mod sizes;
+mod slots;
 pub(crate) mod step;
 pub(crate) mod store;
 pub(crate) mod text;

@@ -88,7 +88,7 @@ impl<D: Device> Model<D> {
         step.compute.cross_entropy(&*logits.read()?, targets, losses, &mut *at_logits.write()?)?;
         drop(logits);
         let at_normalized = self.learn_head(step, normalized, at_logits)?;
-        let mut gradient = step.store.zeros(last.shape())?;
+        let mut gradient = step.store.cleared(step.compute, last.shape())?;
         self.norm.backward(step, &last, at_normalized, &mut gradient)?;
         drop(last);
         for (block, saved) in self.blocks.iter_mut().zip(blocks).rev() {

@@ -39,11 +39,12 @@ impl<D: Device> Norm<D> {
         let [rows, width] = x.shape();
         let (x, at_out) = (x.read()?, at_out.read()?);
         step.compute.layer_norm_gradient(&x, &*self.gain.value.read()?, &at_out, &mut *sum.write()?)?;
-        let mut product = step.scratch([rows, width])?;
-        step.compute.normalized_product(&x, &at_out, &mut product)?;
-        let at_gain = step.sum_rows(&product, width)?;
+        let mut product = step.store.lend([rows, width])?;
+        step.compute.normalized_product(&x, &at_out, &mut product.array)?;
+        let at_gain = step.sum_rows(&product.array, width)?;
         let at_bias = step.sum_rows(&at_out, width)?;
-        drop((product, x, at_out));
+        step.store.give_back(product);
+        drop((x, at_out));
         self.gain.learn(step, at_gain)?;
         self.bias.learn(step, at_bias)
     }

@@ -4,7 +4,7 @@ use gpucache::prelude::*;
 
 use crate::common::Result;
 use crate::gpt::compute::{AdamW, Compute, Factor, Matrix};
-use crate::gpt::store::{Held, Store, unwritten};
+use crate::gpt::store::{Held, Store};
 
 /// One step, forward and backward.
 pub(crate) struct Step<'a, C: Compute> {
@@ -55,11 +55,6 @@ impl<C: Compute> Step<'_, C> {
     /// An array for an operation to write, which later operations use.
     pub(crate) fn fill(&self, shape: [usize; 2]) -> Result<Held<C::Device>> {
         self.store.fill(shape)
-    }
-
-    /// An array for a single operation.
-    pub(crate) fn scratch(&self, shape: [usize; 2]) -> Result<Matrix<C::Device>> {
-        unwritten(self.store.device(), shape)
     }
 
     /// The gradient of a bias: the sum of the rows of the gradient `x`, as one row of `columns` numbers.

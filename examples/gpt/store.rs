@@ -3,6 +3,8 @@
 //! Parameters, their gradients and moments, and values that the forward pass saves for the backward pass are [`Held`]. A guard is kept
 //! for one operation only, so that an array that no operation uses at the moment can rest elsewhere.
 
+use std::rc::Rc;
+
 use gpucache::{
     offload::{Fetched, FetchedMut, Placed},
     prelude::*,
@@ -10,7 +12,8 @@ use gpucache::{
 };
 
 use crate::common::Result;
-use crate::gpt::compute::Matrix;
+use crate::gpt::compute::{Compute, Matrix};
+use crate::gpt::slots::Slots;
 
 /// The argument of `--placement`: where arrays rest while no operation uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -29,12 +32,32 @@ pub(crate) enum Placement {
 pub(crate) struct Store<D: Device> {
     device: D,
     placement: gpucache::offload::Placement,
+    /// Arrays of steps, if they are allocated once.
+    slots: Option<Rc<StepSlots<D>>>,
+}
+
+/// Arrays that are allocated once.
+#[derive(Debug)]
+struct StepSlots<D: Device> {
+    held: Slots<Placed<f32, D>>,
+    lent: Slots<Matrix<D>>,
 }
 
 /// A row-major table of numbers that may rest on the host while nobody reads or writes it.
 #[derive(Debug)]
 pub(crate) struct Held<D: Device> {
-    array: Placed<f32, D>,
+    /// `None` only during the drop.
+    array: Option<Placed<f32, D>>,
+    shape: [usize; 2],
+    /// Where it goes when it is dropped, if it was allocated once.
+    home: Option<(Rc<StepSlots<D>>, usize)>,
+}
+
+/// An array that is not held: it stays on the device. [`Store::give_back`] ends its use.
+#[derive(Debug)]
+pub(crate) struct Lent<D: Device> {
+    pub(crate) array: Matrix<D>,
+    slot: Option<usize>,
 }
 
 /// The array on the device, for reading.
@@ -70,7 +93,20 @@ impl<D: Device> Store<D> {
             Placement::Host => gpucache::offload::Placement::Host,
             Placement::Auto => gpucache::offload::Placement::Auto,
         };
-        Self { device: device.clone(), placement }
+        Self { device: device.clone(), placement, slots: None }
+    }
+
+    /// From here on, [`fill`](Self::fill), [`cleared`](Self::cleared) and [`lend`](Self::lend) allocate in the first step only.
+    pub(crate) fn allocate_once(&mut self) {
+        self.slots = Some(Rc::new(StepSlots { held: Slots::default(), lent: Slots::default() }));
+    }
+
+    /// Called before each step.
+    pub(crate) fn begin_step(&self) {
+        if let Some(slots) = &self.slots {
+            slots.held.rewind();
+            slots.lent.rewind();
+        }
     }
 
     pub(crate) fn device(&self) -> &D {
@@ -81,19 +117,31 @@ impl<D: Device> Store<D> {
     pub(crate) fn hold(&self, array: Matrix<D>) -> Result<Held<D>> {
         let array = Placed::new(array)?;
         array.set_placement(self.placement)?;
-        Ok(Held { array })
+        Ok(Held::of(array))
     }
 
     /// An array for an operation to write. If it may leave the device, its memory belongs to no scope, so that the step's plan does not
     /// reserve memory for it while it is away.
     pub(crate) fn fill(&self, shape: [usize; 2]) -> Result<Held<D>> {
+        let Some(slots) = &self.slots else { return Ok(Held::of(self.placed(shape)?)) };
+        let (array, slot) = slots.held.take(|array| *array.shape() == shape, || self.placed(shape))?;
+        let mut held = Held::of(array);
+        held.home = Some((slots.clone(), slot));
+        Ok(held)
+    }
+
+    fn placed(&self, shape: [usize; 2]) -> Result<Placed<f32, D>> {
         match self.placement {
-            gpucache::offload::Placement::Device => self.hold(unwritten(&self.device, shape)?),
+            gpucache::offload::Placement::Device => {
+                let array = Placed::new(unwritten(&self.device, shape)?)?;
+                array.set_placement(self.placement)?;
+                Ok(array)
+            }
             placement => {
                 let array = unwritten_placed(&self.device, shape)?;
                 // It leaves only after the operation that writes it.
                 array.choose_placement(placement);
-                Ok(Held { array })
+                Ok(array)
             }
         }
     }
@@ -105,8 +153,40 @@ impl<D: Device> Store<D> {
             placement => {
                 let array = Placed::zeros(&self.device, shape)?;
                 array.choose_placement(placement);
-                Ok(Held { array })
+                Ok(Held::of(array))
             }
+        }
+    }
+
+    /// An array of zeros for a step.
+    pub(crate) fn cleared<C: Compute<Device = D>>(&self, compute: &C, shape: [usize; 2]) -> Result<Held<D>> {
+        if self.slots.is_none() {
+            return self.zeros(shape);
+        }
+        let mut array = self.fill(shape)?;
+        compute.clear(&mut *array.write()?)?;
+        Ok(array)
+    }
+
+    /// An array for a step that stays on the device, for an operation to write.
+    pub(crate) fn lend(&self, shape: [usize; 2]) -> Result<Lent<D>> {
+        self.lent(shape, || unwritten(&self.device, shape))
+    }
+
+    /// The same with zeros. If arrays are allocated once, it has its old contents in later steps.
+    pub(crate) fn lend_zeros(&self, shape: [usize; 2]) -> Result<Lent<D>> {
+        self.lent(shape, || Ok(Matrix::zeros(&self.device, shape)?))
+    }
+
+    fn lent(&self, shape: [usize; 2], make: impl FnOnce() -> Result<Matrix<D>>) -> Result<Lent<D>> {
+        let Some(slots) = &self.slots else { return Ok(Lent { array: make()?, slot: None }) };
+        let (array, slot) = slots.lent.take(|array| *array.shape() == shape, make)?;
+        Ok(Lent { array, slot: Some(slot) })
+    }
+
+    pub(crate) fn give_back(&self, lent: Lent<D>) {
+        if let (Some(slots), Some(slot)) = (&self.slots, lent.slot) {
+            slots.lent.put(slot, lent.array);
         }
     }
 
@@ -131,27 +211,40 @@ impl<D: Device> Store<D> {
 }
 
 impl<D: Device> Held<D> {
+    fn of(array: Placed<f32, D>) -> Self {
+        let shape = match *array.shape() {
+            [rows, columns] => [rows, columns],
+            // All arrays are created with rows and columns.
+            ref other => [1, other.iter().product()],
+        };
+        Self { array: Some(array), shape, home: None }
+    }
+
     pub(crate) fn read(&self) -> Result<ReadGuard<'_, D>> {
-        Ok(self.array.fetch()?)
+        Ok(self.array.as_ref().ok_or("this array was dropped")?.fetch()?)
     }
 
     pub(crate) fn write(&mut self) -> Result<WriteGuard<'_, D>> {
-        Ok(self.array.fetch_mut()?)
+        Ok(self.array.as_mut().ok_or("this array was dropped")?.fetch_mut()?)
     }
 
     /// Rows and columns, which are known wherever the array rests.
     pub(crate) fn shape(&self) -> [usize; 2] {
-        match *self.array.shape() {
-            [rows, columns] => [rows, columns],
-            // All arrays are created with rows and columns.
-            ref other => [1, other.iter().product()],
+        self.shape
+    }
+}
+
+impl<D: Device> Drop for Held<D> {
+    fn drop(&mut self) {
+        if let (Some((slots, slot)), Some(array)) = (self.home.take(), self.array.take()) {
+            slots.held.put(slot, array);
         }
     }
 }
 
 /// An array that is not cleared, because every operation of `Compute` writes all of its output.
 #[allow(unsafe_code)]
-pub(crate) fn unwritten<D: Device>(device: &D, shape: [usize; 2]) -> Result<Matrix<D>> {
+fn unwritten<D: Device>(device: &D, shape: [usize; 2]) -> Result<Matrix<D>> {
     // SAFETY: arrays created here are first of all passed to an operation of `Compute` as its output. These operations
     // write every element of an output before anything reads it (their documented contract). f32 has no invalid bit pattern.
     Ok(unsafe { Matrix::uninit(device, shape) }?)
