@@ -80,7 +80,8 @@ impl Bucket {
     pub(crate) fn updates(&self) -> impl Iterator<Item = (Member, Part)> + '_ {
         self.members.iter().filter_map(|member| {
             let start = member.start.max(self.own.start);
-            let count = (member.start + member.count).min(self.own.end).checked_sub(start).filter(|&count| count > 0)?;
+            let count =
+                (member.start + member.count).min(self.own.end).checked_sub(start).filter(|&count| count > 0)?;
             let (value, moments) = (start - member.start, start - self.own.start);
             Some((*member, Part { gradient: start, value, moments, count }))
         })
@@ -94,7 +95,8 @@ mod tests {
     #[test]
     fn buckets_are_filled_from_the_last_parameter_on() {
         let buckets = Buckets::new(&[30, 500, 10, 60], 100, (1, 0));
-        let members: Vec<Vec<usize>> = buckets.all.iter().map(|b| b.members.iter().map(|m| m.parameter).collect()).collect();
+        let members: Vec<Vec<usize>> =
+            buckets.all.iter().map(|b| b.members.iter().map(|m| m.parameter).collect()).collect();
         assert_eq!(members, [vec![3, 2], vec![1], vec![0]]);
         assert_eq!((buckets.all[0].len, buckets.all[0].own.clone()), (70, 0..70));
         assert_eq!((buckets.place(2), buckets.place(1), buckets.place(4)), (Some((0, 60)), Some((1, 0)), None));
@@ -119,6 +121,9 @@ mod tests {
             }
         }
         assert!(owners.iter().flatten().all(|&owner| owner == 1));
-        assert!(moments < 501 + 3 * ranks * ALIGNMENT, "rounding adds less than a part of 64 numbers to each rank and bucket");
+        assert!(
+            moments < 501 + 3 * ranks * ALIGNMENT,
+            "rounding adds less than a part of 64 numbers to each rank and bucket"
+        );
     }
 }

@@ -51,12 +51,15 @@ impl HostStream {
     }
 }
 
-fn exchange(peers: &dyn Peers, data: &mut [f32], part: Range<usize>, by: Join) -> Outcome<()> {
+/// Sends the numbers of `part`, and replaces all of `data` by the result.
+pub(crate) fn exchange(peers: &dyn Peers, data: &mut [f32], part: Range<usize>, by: Join) -> Outcome<()> {
     let numbers = data.get(part).ok_or("a part of a rank lies outside of its array")?;
     let joined = peers.join(numbers.to_vec(), by)?;
     if joined.len() != data.len() {
         let (found, expected) = (joined.len(), data.len());
-        return Err(format!("all ranks together sent {found} numbers for {expected}: start them with the same options"));
+        return Err(format!(
+            "all ranks together sent {found} numbers for {expected}: start them with the same options"
+        ));
     }
     data.copy_from_slice(&joined);
     Ok(())
@@ -64,7 +67,8 @@ fn exchange(peers: &dyn Peers, data: &mut [f32], part: Range<usize>, by: Join) -
 
 impl Collectives<Host> for HostStream {
     fn all_reduce(&self, data: &mut Matrix<Host>) -> Result<()> {
-        self.queue(data, 0..data.len(), Join::Mean)
+        let all = 0..data.len();
+        self.queue(data, all, Join::Mean)
     }
 
     fn reduce_scatter(&self, data: &mut Matrix<Host>) -> Result<()> {

@@ -60,7 +60,10 @@ impl Launcher {
     fn place(&self, get: &dyn Fn(&str) -> Option<String>) -> Result<Place> {
         let number = |name: &str| -> Result<usize> {
             let text = get(name).ok_or_else(|| {
-                format!("{} is set and {name} is not: start this program with {}, or set both", self.variables[0], self.name)
+                format!(
+                    "{} is set and {name} is not: start this program with {}, or set both",
+                    self.variables[0], self.name
+                )
             })?;
             Ok(text.parse().map_err(|_| format!("{name} is {text:?}, and must be a number from 0 on"))?)
         };
@@ -68,7 +71,9 @@ impl Launcher {
         let (rank, ranks, local_rank) = (number(rank)?, number(ranks)?, number(local_rank)?);
         if rank >= ranks {
             let [name, size, _] = self.variables;
-            return Err(format!("{name} is {rank} and {size} is {ranks}: ranks count from 0, so {name} must be less").into());
+            return Err(
+                format!("{name} is {rank} and {size} is {ranks}: ranks count from 0, so {name} must be less").into()
+            );
         }
         Ok(Place { rank, ranks, local_rank, address: self.address(get, ranks)? })
     }
@@ -87,7 +92,8 @@ impl Launcher {
             }
         };
         let text = get("MASTER_PORT").unwrap_or_else(|| PORT.to_string());
-        let port: u16 = text.parse().map_err(|_| format!("MASTER_PORT is {text:?}, and must be a port from 1 to 65535"))?;
+        let port: u16 =
+            text.parse().map_err(|_| format!("MASTER_PORT is {text:?}, and must be a port from 1 to 65535"))?;
         // There, torchrun itself listens at this port.
         let is_taken = get("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True");
         let port = if is_taken { port.checked_add(1).unwrap_or(PORT) } else { port };

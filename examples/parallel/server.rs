@@ -51,7 +51,9 @@ impl Server {
     /// Listens at `address` for the other ranks.
     pub(crate) fn start(address: &str, hub: Arc<Hub>) -> Outcome<Server> {
         let listener = listen(address).map_err(|error| {
-            format!("rank 0 cannot listen at {address}: {error}; set MASTER_PORT to a free port, the same for all ranks")
+            format!(
+                "rank 0 cannot listen at {address}: {error}; set MASTER_PORT to a free port, the same for all ranks"
+            )
         })?;
         let shared = Arc::new(Shared { hub, state: Mutex::default(), changed: Condvar::new() });
         let server = Server { shared: shared.clone(), address: address.to_owned() };
