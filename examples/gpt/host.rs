@@ -27,6 +27,7 @@ impl HostCompute {
     }
 
     /// On a stream, whose memory is counted and limited separately.
+    #[cfg(test)]
     pub(crate) fn on(device: Host) -> Self {
         Self { device }
     }

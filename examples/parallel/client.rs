@@ -178,7 +178,15 @@ fn call(stream: &mut TcpStream, kind: Kind, contents: &[u8]) -> io::Result<Outco
 }
 
 fn gone(address: &str, error: &io::Error) -> String {
-    format!("rank 0 at {address} ended without an error ({error}): it was killed, or crashed; see its output")
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!(
+                "rank 0 at {address} was silent for {} s: its process hangs, or its host is gone",
+                SILENCE.as_secs()
+            )
+        }
+        _ => format!("rank 0 at {address} ended without an error: it was killed, or crashed; see its output"),
+    }
 }
 
 /// Connects until the deadline.

@@ -7,8 +7,8 @@ use crate::gpt::compute::Matrix;
 
 /// Calls on the arrays of one rank that all ranks make in the same order.
 ///
-/// Each call is queued behind earlier uses of its array on a communication stream, and may return before it is done. Later uses of the array
-/// come behind it.
+/// Each call is queued behind earlier uses of its array, on a communication stream or another thread, and may return before it is done. The
+/// array is not used until [`ready`](Self::ready).
 pub(crate) trait Collectives<D: Device> {
     /// Replaces `data` by its mean over all ranks.
     fn all_reduce(&self, data: &mut Matrix<D>) -> Result<()>;
@@ -22,11 +22,12 @@ pub(crate) trait Collectives<D: Device> {
     /// Replaces `data` by that of rank 0.
     fn broadcast(&self, data: &mut Matrix<D>) -> Result<()>;
 
-    /// Called once for each call, in their order, before its array is used. On the host it waits until the call is done.
+    /// Makes `data` ready for use, the array of the oldest call that is not ready. On the host this waits until the call is done. On a GPU,
+    /// later work waits.
     ///
     /// # Errors
     /// The failure that ended the training.
-    fn ready(&self) -> Result<()>;
+    fn ready(&self, data: &mut Matrix<D>) -> Result<()>;
 
     /// Measures the calls from here on, or none of them. The host measures all.
     fn measure(&self, _is_on: bool) {}
@@ -65,7 +66,7 @@ impl<D: Device> Collectives<D> for Alone {
         Ok(())
     }
 
-    fn ready(&self) -> Result<()> {
+    fn ready(&self, _data: &mut Matrix<D>) -> Result<()> {
         Ok(())
     }
 

@@ -1,11 +1,11 @@
-//! How much memory each rank will need on a GPU: the same training on a device without memory, where one rank stands for all.
+//! How much memory each rank will need on a GPU, or on the host: the same training on a device without memory, where one rank stands for all.
 
 use std::fmt;
 
 use gpucache::prelude::*;
 
 use crate::collectives::Alone;
-use crate::common::Result;
+use crate::common::{DeviceChoice, Result};
 use crate::gpt::compute::Compute;
 use crate::gpt::store::Placement;
 use crate::options::{Defaults, Options};
@@ -23,26 +23,21 @@ pub(crate) struct Estimate {
     placement: Placement,
     parameters: usize,
     buckets: usize,
-    /// The most memory that a rank reserves on its GPU at once. NCCL and the driver take more for themselves.
-    pub(crate) reserved_bytes: u64,
+    /// The most memory that a rank reserves on its device at once. NCCL and the driver take more for themselves.
+    reserved_bytes: u64,
     /// The part of it that is the optimizer's state, unless that rests on the host.
-    pub(crate) optimizer_bytes: u64,
+    optimizer_bytes: u64,
     /// Arrays that rest on the host.
     host_bytes: u64,
 }
 
 /// Runs some steps of rank 0 of `ranks`.
 pub(crate) fn estimate(options: &Options, ranks: usize) -> Result<Estimate> {
-    estimate_on(&Uncomputed::new()?, options, Defaults::GPU, ranks)
-}
-
-pub(crate) fn estimate_on(
-    compute: &Uncomputed,
-    options: &Options,
-    defaults: Defaults,
-    ranks: usize,
-) -> Result<Estimate> {
-    let mut training = Training::new(compute, &Alone, options, defaults, (0, ranks))?;
+    let (compute, defaults) = match options.device {
+        DeviceChoice::Host => (Uncomputed::as_host(), Defaults::HOST),
+        _ => (Uncomputed::new()?, Defaults::GPU),
+    };
+    let mut training = Training::new(&compute, &Alone, options, defaults, (0, ranks))?;
     for _ in 0..options.steps.min(STEPS) {
         training.step()?;
     }
@@ -65,7 +60,7 @@ impl fmt::Display for Estimate {
         let Self { ranks, parameters, buckets, .. } = self;
         let state = if self.is_sharded { "sharded" } else { "whole on each rank" };
         writeln!(f, "network             {parameters} parameters in {buckets} buckets, on {ranks} ranks")?;
-        writeln!(f, "each GPU reserves   {:.1} MiB", mebibytes(self.reserved_bytes))?;
+        writeln!(f, "each rank reserves  {:.1} MiB", mebibytes(self.reserved_bytes))?;
         write!(f, "optimizer's state   {:.1} MiB, {state}", mebibytes(self.optimizer_bytes))?;
         match self.host_bytes {
             0 => Ok(()),

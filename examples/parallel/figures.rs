@@ -2,7 +2,6 @@
 
 use gpucache::prelude::*;
 
-use crate::collectives::Collectives;
 use crate::common::Result;
 use crate::gpt::compute::Compute;
 use crate::training::{Run, Training};
@@ -23,8 +22,8 @@ pub(crate) struct Figures {
     pub(crate) optimizer_bytes: u64,
     /// How often the device gave memory in the second half of the steps.
     pub(crate) device_calls: u64,
-    /// Events that ordered streams in the second half of the steps, for each step and bucket.
-    pub(crate) events_per_bucket: f64,
+    /// Events that ordered streams in the second half of the steps, for each call that reduced or gathered a bucket.
+    pub(crate) events_per_call: f64,
     /// Seconds of the measured calls that reduce and gather.
     pub(crate) communication_seconds: f64,
     /// The part of this time, from 0 to 1, in which computation did not wait for it. `None` without communication.
@@ -38,13 +37,12 @@ impl Figures {
     pub(crate) fn of<C: Compute>(
         (rank, sharing, is_checked): (usize, usize, bool),
         compute: &C,
-        collectives: &dyn Collectives<C::Device>,
         training: &Training<'_, C>,
         run: Run,
     ) -> Result<Self> {
-        let (time, stats, sharing) = (collectives.time()?, compute.device().stats(), sharing as u64);
+        let (time, stats, sharing) = (run.communication, compute.device().stats(), sharing as u64);
         let counted = run.step_seconds.len() - run.step_seconds.len() / 2;
-        let uses = counted * training.buckets.all.len() * sharing as usize;
+        let uses = counted * training.calls() * sharing as usize;
         let checksum = if is_checked { format!("{:016x}", training.checksum()?) } else { String::new() };
         Ok(Self {
             rank,
@@ -55,7 +53,7 @@ impl Figures {
             live_bytes: stats.direct_bytes / sharing + of_this_thread().unwrap_or(0),
             optimizer_bytes: training.optimizer.bytes(),
             device_calls: run.device_calls,
-            events_per_bucket: run.events as f64 / uses as f64,
+            events_per_call: run.events as f64 / uses as f64,
             communication_seconds: time.busy,
             hidden_share: (time.busy > 0.0).then(|| 1.0 - (time.waited / time.busy).min(1.0)),
             checksum,

@@ -19,6 +19,8 @@ pub(crate) struct Gradients<'a, D: Device> {
     is_sharded: bool,
     /// The state of each bucket.
     filled: RefCell<Vec<Filled<D>>>,
+    /// Full buckets, in the order in which their reductions were queued.
+    queued: RefCell<Vec<usize>>,
 }
 
 struct Filled<D: Device> {
@@ -36,7 +38,19 @@ impl<'a, D: Device> Gradients<'a, D> {
         is_sharded: bool,
     ) -> Self {
         let filled = buckets.all.iter().map(|_| Filled { array: None, came: 0 }).collect();
-        Self { buckets, store, collectives, is_sharded, filled: RefCell::new(filled) }
+        Self { buckets, store, collectives, is_sharded, filled: RefCell::new(filled), queued: RefCell::default() }
+    }
+
+    /// All buckets, in the order in which their reductions were queued.
+    ///
+    /// # Errors
+    /// If a gradient is missing.
+    pub(crate) fn queued(&self) -> Result<Vec<usize>> {
+        let queued = self.queued.take();
+        if queued.len() == self.buckets.all.len() {
+            return Ok(queued);
+        }
+        Err(format!("{} of {} buckets are full at the end of the step", queued.len(), self.buckets.all.len()).into())
     }
 
     /// A full bucket, whose reduction was queued.
@@ -67,10 +81,10 @@ impl<C: Compute> Collect<C> for Gradients<'_, C::Device> {
         let gradient = gradient.read()?;
         compute.copy_part((&gradient, 0), (array, start), gradient.len())?;
         *came += 1;
-        match (*came == bucket.members.len(), self.is_sharded) {
-            (false, _) => Ok(()),
-            (true, false) => self.collectives.all_reduce(array),
-            (true, true) => self.collectives.reduce_scatter(array),
+        if *came < bucket.members.len() {
+            return Ok(());
         }
+        self.queued.borrow_mut().push(which);
+        if self.is_sharded { self.collectives.reduce_scatter(array) } else { self.collectives.all_reduce(array) }
     }
 }

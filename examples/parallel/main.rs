@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Read the files in this order: `training.rs`, the step with its scope, and the loop; `gradients.rs` and `buckets.rs`, which collect
-//! gradients; `optimizer.rs`, the update, whole or of a part; `collectives.rs`, the calls that ranks make together, with `host_stream.rs`
+//! gradients; `optimizer.rs`, the update, whole or of a part; `collectives.rs`, the calls that ranks make together, with `host_thread.rs`
 //! for the host and `nccl.rs` for GPUs; `peers.rs`, how ranks meet, with `hub.rs` for threads, and `client.rs` and `server.rs` for processes;
 //! `launcher.rs`, the variables of torchrun, mpirun and srun. `rank.rs` puts these together for one rank. The network is in the folder `gpt`.
 
@@ -26,9 +26,10 @@ mod figures;
 #[allow(dead_code, reason = "some operations are for the program `oversubscribe`")]
 mod gpt;
 mod gradients;
-mod host_stream;
+mod host_thread;
 mod hub;
 mod launcher;
+mod nccl;
 mod optimizer;
 mod options;
 mod peers;

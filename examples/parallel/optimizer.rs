@@ -40,9 +40,10 @@ impl<D: Device> Optimizer<D> {
     ) -> Result<()> {
         let mut parameters = model.parameters_mut();
         let mut gathered = Vec::new();
-        for (which, (bucket, moments)) in buckets.all.iter().zip(&mut self.moments).enumerate() {
-            collectives.ready()?;
+        for which in gradients.queued()? {
+            let (bucket, moments) = (&buckets.all[which], &mut self.moments[which]);
             let mut array = gradients.take(which)?;
+            collectives.ready(&mut array.array)?;
             update_part(compute, (bucket, &array.array), (&mut parameters, moments), adamw)?;
             if self.is_sharded {
                 pack(compute, bucket, &parameters, &mut array.array)?;
@@ -52,8 +53,8 @@ impl<D: Device> Optimizer<D> {
                 gradients.give_back(array);
             }
         }
-        for (bucket, array) in gathered {
-            collectives.ready()?;
+        for (bucket, mut array) in gathered {
+            collectives.ready(&mut array.array)?;
             unpack(compute, bucket, &array.array, &mut parameters)?;
             gradients.give_back(array);
         }

@@ -13,6 +13,7 @@ use crate::gpt::store::Placement;
 /// With the same options, the losses differ between numbers of ranks only by the order of sums, and the parameters of all ranks are equal to
 /// the bit.
 #[derive(Clone, Debug, Parser)]
+#[command(args_override_self = true)]
 pub(crate) struct Options {
     /// Number of ranks, as threads of this process, each with a GPU of its own. Under torchrun, mpirun or srun, leave it out: each process
     /// is a rank then. [default: 1]
@@ -24,7 +25,7 @@ pub(crate) struct Options {
     /// How ranks reduce gradients: auto (nccl for several GPUs), nccl, or host (through host memory, also with GPUs).
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) reduce: Reduce,
-    /// Most bytes of gradients that are reduced at once. [default: 1MiB on the host, 25MiB on GPUs]
+    /// Most bytes of gradients that are reduced at once. [default: 64KiB on the host, 25MiB on GPUs]
     #[arg(long)]
     pub(crate) bucket: Option<Size>,
     /// Each rank keeps only its part of the optimizer's state, and updates only that part of the parameters.
@@ -60,7 +61,7 @@ pub(crate) struct Options {
     /// Compare the parameters of all ranks at the end. It is an error if they differ in a bit.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Compute nothing. Report the memory of each rank on a GPU, for this number of ranks.
+    /// Compute nothing. Report the memory of each rank for this number of ranks: on GPUs, or on the host with --device host.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Seconds that ranks wait for each other at the start.
@@ -99,7 +100,10 @@ impl FromStr for Size {
     fn from_str(text: &str) -> Result<Self, String> {
         let limit: Option<gpucache::Limit> = text.parse().ok();
         let bytes = limit.and_then(|limit| limit.bytes(None).ok()).filter(|&bytes| bytes >= 4);
-        bytes.map(Self).ok_or_else(|| "write a size of at least 4 bytes as 25MiB or 500kB".to_owned())
+        bytes
+            .filter(|&bytes| bytes < u64::MAX)
+            .map(Self)
+            .ok_or_else(|| "write a size of at least 4 bytes as 25MiB or 500kB".to_owned())
     }
 }
 
@@ -133,7 +137,8 @@ pub(crate) struct Defaults {
 
 impl Defaults {
     /// Training takes seconds on two cores with these sizes.
-    pub(crate) const HOST: Self = Self { layers: 2, width: 64, heads: 4, context: 64, batch: 8, bucket_bytes: 1 << 20 };
+    pub(crate) const HOST: Self =
+        Self { layers: 2, width: 64, heads: 4, context: 64, batch: 8, bucket_bytes: 64 << 10 };
     /// The sizes of `oversubscribe`: about a gigabyte.
     pub(crate) const GPU: Self =
         Self { layers: 6, width: 512, heads: 8, context: 256, batch: 16, bucket_bytes: 25 << 20 };
@@ -174,8 +179,10 @@ mod tests {
     fn sizes_and_events_are_read() {
         assert_eq!("25MiB".parse(), Ok(Size(25 << 20)));
         assert_eq!("2:14".parse(), Ok(Event { rank: 2, step: 14 }));
-        for wrong in ["", "2", "0", "50%", "none", "1:x"] {
-            assert!(wrong.parse::<Size>().is_err() || wrong == "2", "{wrong:?} is no size");
+        for wrong in ["", "2", "50%", "none", "soft", "-1"] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong:?} is no size");
+        }
+        for wrong in ["", "2", "x:1", "1:x", ":", "-1:2"] {
             assert!(wrong.parse::<Event>().is_err(), "{wrong:?} is no event");
         }
     }

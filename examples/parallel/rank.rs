@@ -11,7 +11,7 @@ use crate::common::Result;
 use crate::figures::Figures;
 use crate::gpt::compute::Compute;
 use crate::gpt::host::HostCompute;
-use crate::host_stream::HostStream;
+use crate::host_thread::HostThread;
 use crate::hub::{Hub, Member};
 use crate::launcher::Place;
 use crate::options::{Defaults, Event, Options, Reduce};
@@ -81,6 +81,11 @@ fn all_of(ended: Vec<Outcome<Option<Report>>>) -> Result<Report> {
 
 /// Runs the rank of this process. Returns the report on rank 0.
 pub(crate) fn process(options: &Options, place: &Place) -> Result<Option<Report>> {
+    let named = |cause: String| format!("rank {} of {} ends: {cause}", place.rank, place.ranks);
+    Ok(process_of(options, place).map_err(|cause| named(cause.to_string()))?)
+}
+
+fn process_of(options: &Options, place: &Place) -> Result<Option<Report>> {
     let Place { rank, ranks, local_rank, address } = place;
     let (time, machine) = (Duration::from_secs(options.timeout), machine(options)?);
     let run = |peers: Arc<dyn Peers>| Rank { options, peers, local_rank: *local_rank, threads: 1, machine }.run();
@@ -122,13 +127,16 @@ impl Drop for Panics<'_> {
 impl Rank<'_> {
     /// Trains. If this rank fails, all ranks end with its error, and this one with the error that came first.
     fn run(self) -> Outcome<Option<Report>> {
-        let peers = self.peers.clone();
-        let _panics = Panics(&*peers);
-        self.on_machine().map_err(|error| {
-            let cause = peers.failure().unwrap_or_else(|| format!("rank {} failed: {error}", peers.rank()));
-            peers.fail(&cause);
-            cause
-        })
+        let _panics = Panics(&*self.peers);
+        self.on_machine().map_err(|error| self.failed(&*error))
+    }
+
+    /// Ends all ranks, unless another one failed first. Returns why the training ended.
+    fn failed(&self, error: &dyn std::error::Error) -> String {
+        let peers = &self.peers;
+        let cause = peers.failure().unwrap_or_else(|| format!("rank {} failed: {error}", peers.rank()));
+        peers.fail(&cause);
+        cause
     }
 
     /// Chooses between GPUs and the host. All code below is generic, and compiled for both.
@@ -163,16 +171,28 @@ impl Rank<'_> {
         if self.options.reduce == Reduce::Nccl {
             return Err("NCCL is for GPUs: leave --reduce nccl out on the host".into());
         }
-        // Work of the communication stream may use arrays of another stream, and not those of the host's default stream.
-        let compute = HostCompute::on(Host::new_stream()?);
+        let compute = HostCompute::new();
         let peers = self.peers.clone();
         match peers.ranks() {
             1 => self.train(&compute, &Alone, Defaults::HOST, self.threads),
-            _ => self.train(&compute, &HostStream::new(peers)?, Defaults::HOST, self.threads),
+            _ => self.train(&compute, &HostThread::new(peers)?, Defaults::HOST, self.threads),
         }
     }
 
     fn train<C: Compute>(
+        &self,
+        compute: &C,
+        collectives: &dyn Collectives<C::Device>,
+        defaults: Defaults,
+        sharing: usize,
+    ) -> Result<Option<Report>> {
+        // The others learn of a failure before the collectives are dropped, which may wait for the others.
+        let _panics = Panics(&*self.peers);
+        let trained = self.train_to_end(compute, collectives, defaults, sharing);
+        trained.map_err(|error| self.failed(&*error).into())
+    }
+
+    fn train_to_end<C: Compute>(
         &self,
         compute: &C,
         collectives: &dyn Collectives<C::Device>,
@@ -185,7 +205,7 @@ impl Rank<'_> {
         // After a failure, a GPU ends its work with any numbers.
         let still_runs = || peers.failure().map_or(Ok(()), |cause| Err(cause.into()));
         let run = training.run(options, |step| self.injected(step), still_runs)?;
-        let figures = Figures::of((rank, sharing, options.check), compute, collectives, &training, run)?;
+        let figures = Figures::of((rank, sharing, options.check), compute, &training, run)?;
         let all = peers.gather(serde_json::to_string(&figures)?)?;
         let all = all.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>()?;
         // All ranks make the report, so that all end with an error if their parameters differ.
@@ -211,6 +231,7 @@ impl Rank<'_> {
     /// Trains on the GPU of this rank.
     fn on_gpu(&self, first: usize) -> Result<Option<Report>> {
         use crate::gpt::cuda::CudaCompute;
+        use crate::nccl::Nccl;
         use crate::staged::Staged;
 
         let (ranks, reduce) = (self.peers.ranks(), self.options.reduce);
@@ -226,6 +247,8 @@ impl Rank<'_> {
         if ranks == 1 && reduce == Reduce::Auto {
             return self.train(&compute, &Alone, Defaults::GPU, 1);
         }
-        Err("NCCL is not here yet".into())
+        let time = Duration::from_secs(self.options.timeout);
+        let collectives = Nccl::connect(compute.device(), self.peers.clone(), time)?;
+        self.train(&compute, &collectives, Defaults::GPU, 1)
     }
 }

@@ -103,7 +103,7 @@ impl fmt::Display for Figures {
         let (reserved, live) = (mebibytes(self.reserved_bytes), mebibytes(self.live_bytes));
         write!(
             f,
-            "{:4}  {:7}  {reserved:12.1}  {live:9.1}  {:9.1}",
+            "{:4}  {:7}  {reserved:12.2}  {live:9.2}  {:9.2}",
             self.rank,
             self.device,
             mebibytes(self.optimizer_bytes)

@@ -192,6 +192,6 @@ fn lost(rank: usize, error: &io::Error, waited: Duration) -> String {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             format!("rank {rank} was silent for {} s: its process hangs, or its host is gone", waited.as_secs())
         }
-        _ => format!("rank {rank} ended without an error ({error}): it was killed, or crashed; see its output"),
+        _ => format!("rank {rank} ended without an error: it was killed, or crashed; see its output"),
     }
 }

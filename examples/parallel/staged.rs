@@ -11,7 +11,7 @@ use gpucache::prelude::*;
 use crate::collectives::{Collectives, Time};
 use crate::common::Result;
 use crate::gpt::compute::Matrix;
-use crate::host_stream::exchange;
+use crate::host_thread::exchange;
 use crate::peers::{Join, Peers};
 
 /// Collectives on arrays of any device.
@@ -56,7 +56,7 @@ impl<D: Device> Collectives<D> for Staged {
         self.run(data, 0..sent, Join::Concatenation)
     }
 
-    fn ready(&self) -> Result<()> {
+    fn ready(&self, _data: &mut Matrix<D>) -> Result<()> {
         Ok(())
     }
 

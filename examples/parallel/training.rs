@@ -7,7 +7,7 @@ use gpucache::prelude::*;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::buckets::Buckets;
-use crate::collectives::Collectives;
+use crate::collectives::{Collectives, Time};
 use crate::common::Result;
 use crate::gpt::compute::{Compute, Matrix, mixed};
 use crate::gpt::model::{Model, Tokens};
@@ -56,6 +56,8 @@ pub(crate) struct Run {
     pub(crate) device_calls: u64,
     /// Events that ordered streams.
     pub(crate) events: u64,
+    /// The time of the measured calls of all ranks.
+    pub(crate) communication: Time,
 }
 
 impl<'a, C: Compute> Training<'a, C> {
@@ -73,8 +75,9 @@ impl<'a, C: Compute> Training<'a, C> {
         let mut store = Store::new(device, options.placement);
         let mut model = Model::new(&mut Init::new(compute, &store, options.seed).without_moments(), &sizes)?;
         for parameter in model.parameters_mut() {
-            collectives.broadcast(&mut *parameter.value.write()?)?;
-            collectives.ready()?;
+            let mut value = parameter.value.write()?;
+            collectives.broadcast(&mut value)?;
+            collectives.ready(&mut value)?;
         }
         let counts: Vec<usize> =
             model.parameters().iter().map(|parameter| parameter.value.shape().iter().product()).collect();
@@ -117,7 +120,7 @@ impl<'a, C: Compute> Training<'a, C> {
             if options.json || self.rank > 0 { ProgressBar::hidden() } else { ProgressBar::new(options.steps.into()) };
         let bar = bar.with_style(ProgressStyle::with_template("{bar:40} step {pos}/{len}  {msg}  {elapsed}")?);
         let (mut run, half) = (Run::default(), options.steps / 2);
-        let mut counted = self.counters();
+        let (mut counted, began) = (self.counters(), self.collectives.time()?);
         for step in 0..options.steps {
             before(step + 1)?;
             self.collectives.measure((half.saturating_sub(MEASURED)..half).contains(&step));
@@ -136,6 +139,8 @@ impl<'a, C: Compute> Training<'a, C> {
         let (memory, order) = self.counters();
         run.device_calls = memory.times_taken() - counted.0.times_taken();
         run.events = order.events - counted.1.events;
+        let Time { busy, waited } = self.collectives.time()?;
+        run.communication = Time { busy: busy - began.busy, waited: waited - began.waited };
         Ok(run)
     }
 
@@ -176,6 +181,11 @@ impl<'a, C: Compute> Training<'a, C> {
         self.model.learn(&step, saved, (&self.inputs, &self.targets), &mut self.losses)?;
         let adamw = schedule::adamw(self.steps, width);
         self.optimizer.update(self.compute, self.collectives, &gradients, (&self.buckets, &mut self.model, adamw))
+    }
+
+    /// Calls of a step in which all ranks take part.
+    pub(crate) fn calls(&self) -> usize {
+        self.buckets.all.len() * if self.is_sharded { 2 } else { 1 }
     }
 
     /// A number that differs if a bit of a parameter differs.

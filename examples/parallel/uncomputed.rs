@@ -13,6 +13,9 @@ use crate::gpt::shapes;
 /// Addresses in plenty: 64 TiB of them.
 const CAPACITY: usize = 1 << 46;
 
+/// The unit in which gpucache maps memory of the host.
+const HOST_PAGE: u64 = 64 << 10;
+
 type Table = Matrix<Virtual>;
 type Tokens = Array<u32, Virtual>;
 
@@ -32,10 +35,9 @@ impl Uncomputed {
         Ok(Self { device, _workspace: workspace })
     }
 
-    /// As much memory as the host takes.
-    #[cfg(test)]
+    /// As much memory as the host takes, whose pages are smaller.
     pub(crate) fn as_host() -> Self {
-        Self { device: Virtual::new(CAPACITY), _workspace: None }
+        Self { device: Virtual::with_pages(CAPACITY, HOST_PAGE, true), _workspace: None }
     }
 }
 
