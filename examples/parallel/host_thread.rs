@@ -111,7 +111,7 @@ impl Collectives<Host> for HostThread {
             busy: busy + done.ended.duration_since(done.began).as_secs_f64(),
             waited: waited + done.ended.saturating_duration_since(came.max(done.began)).as_secs_f64(),
         });
-        Ok(replace(data, &*done.outcome?)?)
+        Ok(replace(data, &done.outcome?)?)
     }
 
     fn time(&self) -> Result<Time> {

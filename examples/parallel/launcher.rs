@@ -20,9 +20,12 @@ pub(crate) struct Place {
 struct Launcher {
     name: &'static str,
     variables: [&'static str; 3],
-    /// The number of ranks of this host, or of hosts. If it says that there is one host, rank 0 is on it.
-    one_host: fn(&dyn Fn(&str) -> Option<String>) -> bool,
+    /// Whether all ranks are on this host, by other variables.
+    one_host: fn(&Variables<'_>) -> bool,
 }
+
+/// Returns the value of a variable.
+type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 const LAUNCHERS: [Launcher; 3] = [
     Launcher {
@@ -46,18 +49,18 @@ const LAUNCHERS: [Launcher; 3] = [
 ];
 
 impl Place {
-    /// The place of this process, if a launcher started it. `get` returns the value of a variable.
+    /// The place of this process, if a launcher started it.
     ///
     /// # Errors
     /// If only some of a launcher's variables are set, or their values do not fit together.
-    pub(crate) fn find(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place>> {
+    pub(crate) fn find(get: &Variables<'_>) -> Result<Option<Place>> {
         let launcher = LAUNCHERS.iter().find(|launcher| get(launcher.variables[0]).is_some());
         launcher.map(|launcher| launcher.place(get)).transpose()
     }
 }
 
 impl Launcher {
-    fn place(&self, get: &dyn Fn(&str) -> Option<String>) -> Result<Place> {
+    fn place(&self, get: &Variables<'_>) -> Result<Place> {
         let number = |name: &str| -> Result<usize> {
             let text = get(name).ok_or_else(|| {
                 format!(
@@ -79,7 +82,7 @@ impl Launcher {
     }
 
     /// Where rank 0 waits.
-    fn address(&self, get: &dyn Fn(&str) -> Option<String>, ranks: usize) -> Result<String> {
+    fn address(&self, get: &Variables<'_>, ranks: usize) -> Result<String> {
         let host = match get("MASTER_ADDR") {
             Some(host) => host,
             None if ranks == 1 || (self.one_host)(get) => "127.0.0.1".to_owned(),

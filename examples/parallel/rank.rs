@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpucache::prelude::*;
+#[cfg(feature = "cuda")]
+use gpucache::prelude::Cuda;
 
 use crate::client::Client;
 use crate::collectives::{Alone, Collectives};
@@ -33,6 +34,7 @@ enum Machine {
 struct Rank<'a> {
     options: &'a Options,
     peers: Arc<dyn Peers>,
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "it is the number of a GPU"))]
     local_rank: usize,
     /// Ranks of this process.
     threads: usize,
