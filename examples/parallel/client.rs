@@ -20,7 +20,7 @@ pub(crate) struct Client {
     texts: Mutex<TcpStream>,
     numbers: Mutex<TcpStream>,
     shared: Arc<Shared>,
-    watch: Option<JoinHandle<()>>,
+    watch: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the calls of the rank and the thread that watches rank 0 know together.
@@ -69,8 +69,19 @@ impl Client {
         let shared = Arc::new(Shared { address: address.to_owned(), state: Mutex::default(), changed: Condvar::new() });
         let watching = shared.clone();
         let watch = thread::Builder::new().name("watch".to_owned()).spawn(move || watching.watch(watched, &open));
-        let watch = Some(watch.map_err(|error| format!("the system has no thread to watch rank 0: {error}"))?);
+        let watch = watch.map_err(|error| format!("the system has no thread to watch rank 0: {error}"))?;
+        let watch = Mutex::new(Some(watch));
         Ok(Client { rank, ranks, texts: Mutex::new(texts), numbers: Mutex::new(numbers), shared, watch })
+    }
+
+    /// Tells rank 0 that this rank is done, or why it failed, and waits until that was sent. A process calls it before it ends, since
+    /// threads that still communicate may keep this value from its drop.
+    pub(crate) fn leave(&self) {
+        lock(&self.shared.state).is_done = true;
+        self.shared.changed.notify_all();
+        if let Some(watch) = lock(&self.watch).take() {
+            let _ = watch.join();
+        }
     }
 
     fn call(&self, stream: &Mutex<TcpStream>, kind: Kind, contents: &[u8]) -> Outcome<Vec<u8>> {
@@ -120,14 +131,9 @@ impl Peers for Client {
     }
 }
 
-/// Tells rank 0 that this rank is done, or why it failed.
 impl Drop for Client {
     fn drop(&mut self) {
-        lock(&self.shared.state).is_done = true;
-        self.shared.changed.notify_all();
-        if let Some(watch) = self.watch.take() {
-            let _ = watch.join();
-        }
+        self.leave();
     }
 }
 
@@ -139,31 +145,29 @@ impl Shared {
 
     /// Asks rank 0 again and again whether the training still runs. If it does not, calls on `open` connections end.
     fn watch(&self, mut stream: TcpStream, open: &[TcpStream]) {
-        loop {
-            let mut state = lock(&self.state);
-            if !(state.is_done || state.is_news) {
-                state = self.changed.wait_timeout(state, PING_EVERY).unwrap_or_else(PoisonError::into_inner).0;
-            }
-            let news = if state.is_news { state.failure.clone() } else { None };
-            let is_done = state.is_done && news.is_none();
-            state.is_news = false;
-            drop(state);
-            if is_done {
-                let _ = send(&mut stream, Kind::Leave, &[]);
-                return;
-            }
-            let called = match &news {
-                Some(cause) => call(&mut stream, Kind::Fail, cause.as_bytes()),
-                None => call(&mut stream, Kind::Ping, &[]),
-            };
+        while let Some((kind, contents)) = self.next() {
+            let called = call(&mut stream, kind, contents.as_bytes());
             if let Err(why) = called.unwrap_or_else(|error| Err(gone(&self.address, &error))) {
                 self.note(why);
                 // Rank 0 answers calls with the failure if it can. If it is gone, nothing else would end them.
                 thread::sleep(PING_EVERY);
                 open.iter().for_each(|stream| _ = stream.shutdown(Shutdown::Both));
-                let _ = send(&mut stream, Kind::Leave, &[]);
-                return;
+                break;
             }
+        }
+        let _ = send(&mut stream, Kind::Leave, &[]);
+    }
+
+    /// The next message to rank 0, after a while: a question, or this rank's failure. `None` if the rank is done.
+    fn next(&self) -> Option<(Kind, String)> {
+        let state = lock(&self.state);
+        let is_idle = |state: &mut State| !(state.is_done || state.is_news);
+        let waited = self.changed.wait_timeout_while(state, PING_EVERY, is_idle);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        match (std::mem::take(&mut state.is_news), &state.failure) {
+            (true, Some(cause)) => Some((Kind::Fail, cause.clone())),
+            _ if state.is_done => None,
+            _ => Some((Kind::Ping, String::new())),
         }
     }
 }

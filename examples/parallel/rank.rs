@@ -92,8 +92,10 @@ fn process_of(options: &Options, place: &Place) -> Result<Option<Report>> {
     let (time, machine) = (Duration::from_secs(options.timeout), machine(options)?);
     let run = |peers: Arc<dyn Peers>| Rank { options, peers, local_rank: *local_rank, threads: 1, machine }.run();
     if *rank > 0 {
-        let client = Client::connect(address, *rank, *ranks, time)?;
-        return Ok(run(Arc::new(client))?);
+        let client = Arc::new(Client::connect(address, *rank, *ranks, time)?);
+        let ended = run(client.clone());
+        client.leave();
+        return Ok(ended?);
     }
     let hub = Hub::new(*ranks);
     // Dropped last, when the other ranks know how the training ended.

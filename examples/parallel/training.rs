@@ -74,15 +74,9 @@ impl<'a, C: Compute> Training<'a, C> {
         let own = share(&sizes, ranks)?;
         let mut store = Store::new(device, options.placement);
         let mut model = Model::new(&mut Init::new(compute, &store, options.seed).without_moments(), &sizes)?;
-        for parameter in model.parameters_mut() {
-            let mut value = parameter.value.write()?;
-            collectives.broadcast(&mut value)?;
-            collectives.ready(&mut value)?;
-        }
-        let counts: Vec<usize> =
-            model.parameters().iter().map(|parameter| parameter.value.shape().iter().product()).collect();
+        copy_from_first(&mut model, collectives)?;
         let parts = if options.shard { (ranks, rank) } else { (1, 0) };
-        let buckets = Buckets::new(&counts, options.bucket_numbers(defaults), parts);
+        let buckets = Buckets::new(&counts(&model), options.bucket_numbers(defaults), parts);
         let optimizer = Optimizer::new(&store, &buckets, options.shard)?;
         if options.preallocated {
             store.allocate_once();
@@ -197,6 +191,21 @@ impl<'a, C: Compute> Training<'a, C> {
         }
         Ok(sum)
     }
+}
+
+/// Gives all ranks the parameters of rank 0.
+fn copy_from_first<D: Device>(model: &mut Model<D>, collectives: &dyn Collectives<D>) -> Result<()> {
+    for parameter in model.parameters_mut() {
+        let mut value = parameter.value.write()?;
+        collectives.broadcast(&mut value)?;
+        collectives.ready(&mut value)?;
+    }
+    Ok(())
+}
+
+/// The count of numbers of each parameter.
+fn counts<D: Device>(model: &Model<D>) -> Vec<usize> {
+    model.parameters().iter().map(|parameter| parameter.value.shape().iter().product()).collect()
 }
 
 /// The sizes of one rank's part of a step.
