@@ -1,8 +1,8 @@
 //! Collectives of ranks on the host. A second thread of each rank brings the numbers to the other ranks and waits for the result, while the
 //! rank's own thread computes on.
 //!
-//! The ranks of a process share the host's memory. So no stream of gpucache waits for another rank here: free memory of one rank may serve
-//! another one, whose stream then waits for the work of the first, and two ranks could wait for each other.
+//! The ranks of a process share the host's memory. So no stream of gpucache waits for another rank here. Free memory of one rank may
+//! serve another one, whose stream then waits for the work of the first. Two ranks could wait for each other.
 
 use std::cell::Cell;
 use std::ops::Range;
