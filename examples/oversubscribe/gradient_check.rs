@@ -2,14 +2,14 @@
 
 use gpucache::prelude::*;
 
-use crate::compute::{AdamW, Compute, Matrix};
-use crate::host::HostCompute;
-use crate::model::{Model, Tokens};
-use crate::parameter::Init;
+use crate::gpt::compute::{AdamW, Compute, Matrix};
+use crate::gpt::host::HostCompute;
+use crate::gpt::model::{Model, Tokens};
+use crate::gpt::parameter::Init;
+use crate::gpt::sizes::Sizes;
+use crate::gpt::step::{Learn, Step};
+use crate::gpt::store::{Placement, Store};
 use crate::plain;
-use crate::sizes::Sizes;
-use crate::step::Step;
-use crate::store::{Placement, Store};
 
 /// With these numbers the running mean of the gradient equals the gradient, and parameters do not change.
 const STILL: AdamW = AdamW { rate: 0.0, decay: 0.0, mean_decay: 0.0, square_decay: 0.0, epsilon: 1.0 };
@@ -36,7 +36,8 @@ fn trained<C: Compute>(compute: &C, sizes: &Sizes, steps: &[AdamW]) -> Trained<C
     let (inputs_there, targets_there) = (on_device(&inputs), on_device(&targets));
     let mut losses = Matrix::zeros(device, [1, sizes.rows()]).unwrap();
     for &adamw in steps {
-        let step = Step { compute, store: &store, context: sizes.context, heads: sizes.heads, adamw };
+        let step =
+            Step { compute, store: &store, context: sizes.context, heads: sizes.heads, learn: Learn::AtOnce(adamw) };
         let saved = model.forward(&step, &inputs_there).unwrap();
         model.learn(&step, saved, (&inputs_there, &targets_there), &mut losses).unwrap();
     }
@@ -61,7 +62,7 @@ fn the_backward_pass_is_the_gradient_of_the_loss() {
 
     let mut random = fastrand::Rng::with_seed(4);
     for (which, parameter) in trained.model.parameters().into_iter().enumerate() {
-        let gradient = parameter.mean.read().unwrap().to_vec().unwrap();
+        let gradient = parameter.moments.as_ref().unwrap().mean.read().unwrap().to_vec().unwrap();
         for _ in 0..6 {
             let i = random.usize(..gradient.len());
             let (value, reach) = (values[which][i], 1e-5);
@@ -90,7 +91,7 @@ fn as_many_numbers_are_trained_as_the_sizes_say() {
 #[ignore = "needs a GPU with cuBLAS and NVRTC"]
 fn the_gpu_trains_as_the_host_does() {
     let sizes = Sizes { layers: 2, width: 300, heads: 3, context: 270, batch: 2, vocabulary: 63 };
-    let gpu = crate::cuda::CudaCompute::new(0).unwrap();
+    let gpu = crate::gpt::cuda::CudaCompute::new(0).unwrap();
     let expected = trained(&HostCompute::new(), &sizes, &[LIVELY; 3]);
     let (found, again) = (trained(&gpu, &sizes, &[LIVELY; 3]), trained(&gpu, &sizes, &[LIVELY; 3]));
     assert!(found.values() == again.values() && found.losses == again.losses, "other bits the second time");

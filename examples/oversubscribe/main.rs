@@ -6,43 +6,23 @@
 //! cargo run --release --example oversubscribe -- --layers 48 --width 2048 --heads 16 --context 512 --batch 2 --steps 20
 //! ```
 //!
-//! Read the files in this order: `store.rs`, which keeps all arrays that outlive an operation; `training.rs`, the step with its
-//! scope and the loop; `model.rs`, `block.rs` and the parts of a block: `attention.rs`, `mlp.rs`, `norm.rs` and `linear.rs`;
-//! `parameter.rs`, the trained arrays. `compute.rs` defines the operations of a machine, and `host.rs` and `cuda.rs` implement
-//! them. `train` below chooses between the two at run time.
+//! Read `training.rs` first: the step with its scope, and the loop. The network is in the folder `gpt`, whose `mod.rs` names its files in
+//! the order to read them; `store.rs` there keeps all arrays that outlive an operation. `train` below chooses between a GPU and the host at
+//! run time.
 
-mod attention;
-#[cfg(feature = "cuda")]
-mod blas;
-mod block;
 #[path = "../common/mod.rs"]
 mod common;
-mod compute;
-#[cfg(feature = "cuda")]
-mod cuda;
+#[path = "../gpt/mod.rs"]
+#[allow(dead_code, reason = "some operations are for the program `parallel`")]
+mod gpt;
 #[cfg(test)]
 mod gradient_check;
-mod host;
-#[cfg(feature = "cuda")]
-mod kernels;
 #[path = "../common/limit.rs"]
 mod limit;
-mod linear;
-mod mlp;
-mod model;
-mod norm;
-mod parameter;
 #[cfg(test)]
 mod plain;
-mod product;
 mod report;
-mod rows;
 mod sample;
-mod shapes;
-mod sizes;
-mod step;
-mod store;
-mod text;
 mod training;
 
 use std::process::ExitCode;
@@ -50,11 +30,11 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::common::{DeviceChoice, Result};
-use crate::compute::Compute;
+use crate::gpt::compute::Compute;
+use crate::gpt::sizes::Sizes;
+use crate::gpt::store::Placement;
 use crate::limit::Limit;
 use crate::report::Report;
-use crate::sizes::Sizes;
-use crate::store::Placement;
 
 /// Trains a small GPT on plays of Shakespeare, letter by letter, and then lets it write some text.
 ///
@@ -156,16 +136,16 @@ fn run(options: &Options) -> Result<()> {
 /// Chooses between a GPU and the host. All code below is generic, and compiled for both.
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
-    match options.device.open_gpu(cuda::CudaCompute::new)? {
+    match options.device.open_gpu(gpt::cuda::CudaCompute::new)? {
         Some(gpu) => train_on(&gpu, &options.filled(ON_A_GPU)),
-        None => train_on(&host::HostCompute::new(), options),
+        None => train_on(&gpt::host::HostCompute::new(), options),
     }
 }
 
 #[cfg(not(feature = "cuda"))]
 fn train(options: &Options) -> Result<Report> {
     options.device.refuse_gpu()?;
-    train_on(&host::HostCompute::new(), options)
+    train_on(&gpt::host::HostCompute::new(), options)
 }
 
 fn train_on<C: Compute>(compute: &C, options: &Options) -> Result<Report> {

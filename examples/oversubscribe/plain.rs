@@ -1,6 +1,6 @@
 //! A second, plain implementation of the network's loss in f64, for the gradient check.
 
-use crate::sizes::Sizes;
+use crate::gpt::sizes::Sizes;
 
 /// Rows of equal length.
 type Table = Vec<Vec<f64>>;

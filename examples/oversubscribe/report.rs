@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::Options;
-use crate::compute::Compute;
-use crate::store::{Placement, Traffic};
+use crate::gpt::compute::Compute;
+use crate::gpt::store::{Placement, Traffic};
 use crate::training::Outcome;
 
 #[derive(Debug, serde::Serialize)]

@@ -1,10 +1,10 @@
 //! Text that the trained network writes, letter by letter.
 
 use crate::common::Result;
-use crate::compute::Compute;
-use crate::model::{Model, Tokens};
-use crate::step::Step;
-use crate::text::Text;
+use crate::gpt::compute::Compute;
+use crate::gpt::model::{Model, Tokens};
+use crate::gpt::step::Step;
+use crate::gpt::text::Text;
 
 /// The number is small, because each letter takes a whole forward pass.
 const LETTERS: usize = 100;

@@ -7,23 +7,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Options;
 use crate::common::Result;
-use crate::compute::{AdamW, Compute, Matrix};
+use crate::gpt::compute::{Compute, Matrix};
+use crate::gpt::model::{Model, Tokens};
+use crate::gpt::parameter::Init;
+use crate::gpt::schedule;
+use crate::gpt::sizes::Sizes;
+use crate::gpt::step::{Learn, Step};
+use crate::gpt::store::{Store, Traffic};
+use crate::gpt::text::Text;
 use crate::limit::Limit;
-use crate::model::{Model, Tokens};
-use crate::parameter::Init;
 use crate::sample::sample;
-use crate::sizes::Sizes;
-use crate::step::Step;
-use crate::store::{Store, Traffic};
-use crate::text::Text;
 
-/// Learning rate times the width: wide networks need smaller steps.
-const RATE_TIMES_WIDTH: f32 = 0.2;
-/// The learning rate rises to its full value in this many steps.
-const WARM_UP: i32 = 10;
-const WEIGHT_DECAY: f32 = 0.1;
-const MEAN_DECAY: f32 = 0.9;
-const SQUARE_DECAY: f32 = 0.95;
 /// The number of first steps that measure how much memory training needs.
 const FIRST_STEPS: u32 = 3;
 
@@ -158,30 +152,20 @@ impl<'c, C: Compute> Training<'c, C> {
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
         self.steps += 1;
-        let Sizes { context, heads, .. } = self.sizes;
-        let step = Step { compute: self.compute, store: &self.store, context, heads, adamw: self.adamw() };
+        let Sizes { context, heads, width, .. } = self.sizes;
+        let learn = Learn::AtOnce(schedule::adamw(self.steps, width));
+        let step = Step { compute: self.compute, store: &self.store, context, heads, learn };
         train_step(&step, &mut self.model, (&self.inputs, &self.targets), &mut self.losses)?;
         let losses = self.losses.to_vec()?;
         self.held_bytes = self.held_bytes.max(self.compute.device().memory().bytes);
         Ok((losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / losses.len() as f64) as f32)
     }
 
-    fn adamw(&self) -> AdamW {
-        let rate = RATE_TIMES_WIDTH / self.sizes.width as f32 * (self.steps.min(WARM_UP) as f32 / WARM_UP as f32);
-        let correction = (1.0 - SQUARE_DECAY.powi(self.steps)).sqrt() / (1.0 - MEAN_DECAY.powi(self.steps));
-        AdamW {
-            rate: rate * correction,
-            decay: rate * WEIGHT_DECAY,
-            mean_decay: MEAN_DECAY,
-            square_decay: SQUARE_DECAY,
-            epsilon: 1e-8,
-        }
-    }
-
     /// Text that the network writes in its current state.
     fn write(&mut self) -> Result<String> {
-        let Sizes { context, heads, .. } = self.sizes;
-        let step = Step { compute: self.compute, store: &self.store, context, heads, adamw: self.adamw() };
+        let Sizes { context, heads, width, .. } = self.sizes;
+        let learn = Learn::AtOnce(schedule::adamw(self.steps, width));
+        let step = Step { compute: self.compute, store: &self.store, context, heads, learn };
         sample(&step, &self.model, &self.text, &mut self.random)
     }
 }
@@ -193,7 +177,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::host::HostCompute;
+    use crate::gpt::host::HostCompute;
 
     fn options(arguments: &str) -> Options {
         let small = "oversubscribe --width 16 --json";

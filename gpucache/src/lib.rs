@@ -183,6 +183,8 @@ pub mod docs {
             memory_grows: "../docs/guides/memory_grows.md";
             offload: "../docs/guides/offload.md";
             serve: "../docs/guides/serve.md";
+            #[cfg(any(not(doctest), feature = "nccl"))]
+            several_gpus: "../docs/guides/several_gpus.md";
             #[cfg(any(not(doctest), feature = "nvrtc"))]
             train: "../docs/guides/train.md";
         }

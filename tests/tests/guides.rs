@@ -23,11 +23,12 @@ enum Needs {
 }
 
 /// Each page with its program's name in `examples/guides`.
-const PAGES: [(&str, &str, Needs); 7] = [
+const PAGES: [(&str, &str, Needs); 8] = [
     ("README.md", "readme", Needs::Nothing),
     ("gpucache/docs/guides/train.md", "train", Needs::Nothing),
     ("gpucache/docs/guides/candle.md", "candle", Needs::Client),
     ("gpucache/docs/guides/serve.md", "serve", Needs::Nothing),
+    ("gpucache/docs/guides/several_gpus.md", "several_gpus", Needs::Nothing),
     ("gpucache/docs/guides/offload.md", "offload", Needs::Nothing),
     ("gpucache/docs/guides/memory_grows.md", "memory_grows", Needs::Nothing),
     ("gpucache/docs/guides/graphs.md", "graphs", Needs::Gpu),

@@ -1,0 +1,189 @@
+//! The options of the command line.
+
+use std::str::FromStr;
+
+use clap::Parser;
+
+use crate::common::{DeviceChoice, Result};
+use crate::gpt::sizes::Sizes;
+use crate::gpt::store::Placement;
+
+/// Trains a small GPT on several GPUs, or on several ranks of the host. Each rank has the whole network, and a part of each batch.
+///
+/// With the same options, the losses differ between numbers of ranks only by the order of sums, and the parameters of all ranks are equal to
+/// the bit.
+#[derive(Clone, Debug, Parser)]
+#[command(args_override_self = true)]
+pub(crate) struct Options {
+    /// Number of ranks, as threads of this process, each with a GPU of its own. Under torchrun, mpirun or srun, leave it out: each process
+    /// is a rank then. [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) gpus: Option<u32>,
+    /// Where to train: auto (GPUs, or the host if there is none), host, or cuda:N, the GPU of the first rank.
+    #[arg(long, default_value = "auto")]
+    pub(crate) device: DeviceChoice,
+    /// How ranks reduce gradients: auto (nccl for several GPUs), nccl, or host (through host memory, also with GPUs).
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) reduce: Reduce,
+    /// Most bytes of gradients that are reduced at once. [default: 64KiB on the host, 25MiB on GPUs]
+    #[arg(long)]
+    pub(crate) bucket: Option<Size>,
+    /// Each rank keeps only its part of the optimizer's state, and updates only that part of the parameters.
+    #[arg(long)]
+    pub(crate) shard: bool,
+    /// Where the optimizer's state, the parameters and saved values are while no operation uses them.
+    #[arg(long, value_enum, default_value = "device")]
+    pub(crate) placement: Placement,
+    /// Allocate all arrays of a step once, without a scope, for a comparison.
+    #[arg(long)]
+    pub(crate) preallocated: bool,
+    /// Number of training steps.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) steps: u32,
+    /// Number of blocks, each with an attention and a perceptron. [default: 2 on the host, 6 on GPUs]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    layers: Option<u32>,
+    /// Number of elements per letter between blocks. [default: 64 on the host, 512 on GPUs]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    width: Option<u32>,
+    /// Number of attention heads, which share the width. [default: 4 on the host, 8 on GPUs]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    heads: Option<u32>,
+    /// Number of letters in a sequence. [default: 64 on the host, 256 on GPUs]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    context: Option<u32>,
+    /// Number of sequences in a step, which the ranks share evenly. [default: 8 on the host, 16 on GPUs]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+    /// Seed of the random parameters and batches.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Compare the parameters of all ranks at the end. It is an error if they differ in a bit.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Compute nothing. Report the memory of each rank for this number of ranks: on GPUs, or on the host with --device host.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Seconds that ranks wait for each other at the start.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub(crate) timeout: u64,
+    /// Print one JSON object instead of a progress bar and tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// For tests: this rank returns an error before this step, counted from 1.
+    #[arg(long, value_name = "RANK:STEP")]
+    pub(crate) fail: Option<Event>,
+    /// For tests: the process of this rank aborts before this step.
+    #[arg(long, value_name = "RANK:STEP")]
+    pub(crate) kill: Option<Event>,
+}
+
+/// The argument of `--reduce`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Reduce {
+    /// As fits the devices.
+    Auto,
+    /// By NCCL, between GPUs.
+    Nccl,
+    /// Through host memory.
+    Host,
+}
+
+/// A number of bytes, such as 25MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size(u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let limit: Option<gpucache::Limit> = text.parse().ok();
+        let bytes = limit.and_then(|limit| limit.bytes(None).ok()).filter(|&bytes| bytes >= 4);
+        bytes
+            .filter(|&bytes| bytes < u64::MAX)
+            .map(Self)
+            .ok_or_else(|| "write a size of at least 4 bytes as 25MiB or 500kB".to_owned())
+    }
+}
+
+/// A step of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) rank: usize,
+    /// Counted from 1.
+    pub(crate) step: u32,
+}
+
+impl FromStr for Event {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once(':').and_then(|(rank, step)| Some((rank.parse().ok()?, step.parse().ok()?)));
+        parts.map(|(rank, step)| Self { rank, step }).ok_or_else(|| "write a rank and a step as 1:20".to_owned())
+    }
+}
+
+/// What the options leave open, for one kind of device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Defaults {
+    layers: u32,
+    width: u32,
+    heads: u32,
+    context: u32,
+    batch: u32,
+    bucket_bytes: u64,
+}
+
+impl Defaults {
+    /// Training takes seconds on two cores with these sizes.
+    pub(crate) const HOST: Self =
+        Self { layers: 2, width: 64, heads: 4, context: 64, batch: 8, bucket_bytes: 64 << 10 };
+    /// The sizes of `oversubscribe`: about a gigabyte.
+    pub(crate) const GPU: Self =
+        Self { layers: 6, width: 512, heads: 8, context: 256, batch: 16, bucket_bytes: 25 << 20 };
+}
+
+impl Options {
+    /// The sizes of the network, and of the batch of all ranks.
+    pub(crate) fn sizes(&self, defaults: Defaults, vocabulary: usize) -> Result<Sizes> {
+        let size = |option: Option<u32>, default: u32| option.unwrap_or(default) as usize;
+        let sizes = Sizes {
+            layers: size(self.layers, defaults.layers),
+            width: size(self.width, defaults.width),
+            heads: size(self.heads, defaults.heads),
+            context: size(self.context, defaults.context),
+            batch: size(self.batch, defaults.batch),
+            vocabulary,
+        };
+        sizes.checked()
+    }
+
+    /// The most numbers of a bucket.
+    pub(crate) fn bucket_numbers(&self, defaults: Defaults) -> usize {
+        let bytes = self.bucket.map_or(defaults.bucket_bytes, |size| size.0);
+        usize::try_from(bytes / 4).unwrap_or(usize::MAX)
+    }
+
+    /// The options that all ranks must share, as a text.
+    pub(crate) fn shared(&self) -> String {
+        format!("{:?}", Self { gpus: None, json: false, fail: None, kill: None, timeout: 0, ..self.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_events_are_read() {
+        assert_eq!("25MiB".parse(), Ok(Size(25 << 20)));
+        assert_eq!("2:14".parse(), Ok(Event { rank: 2, step: 14 }));
+        for wrong in ["", "2", "50%", "none", "soft", "-1"] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong:?} is no size");
+        }
+        for wrong in ["", "2", "x:1", "1:x", ":", "-1:2"] {
+            assert!(wrong.parse::<Event>().is_err(), "{wrong:?} is no event");
+        }
+    }
+}
