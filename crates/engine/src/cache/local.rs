@@ -163,22 +163,12 @@ impl Local {
 
     /// The means for a supply: a record without memory if there is one, and when pages may move.
     pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> (Option<Box<Record>>, Moves) {
-        let moves = self.moves(shared, request.bytes as u64);
+        let moves = Moves::of(self.recycle, &mut self.planner, shared, request.bytes as u64);
         let of_another_stream = if request.bytes == 0 { self.empties.pop() } else { None };
         of_another_stream.iter().for_each(|_| shared.counters.released(0));
         let spare = of_another_stream.or_else(|| self.spares.pop());
         self.unneeded = self.unneeded.min(self.spares.len());
         (spare, moves)
-    }
-
-    /// When pages may move for a supply.
-    fn moves(&mut self, shared: &Shared, bytes: u64) -> Moves {
-        match self.recycle {
-            Recycle::Keyed | Recycle::Range | Recycle::Off => Moves::Never,
-            Recycle::Auto if !self.planner.had_better_move() => Moves::WhereFar,
-            Recycle::Auto if self.planner.had_better_wait(shared, bytes) => Moves::Patiently,
-            Recycle::Auto => Moves::First,
-        }
     }
 
     /// Notes that an entry ends. Returns whether the next [`look`](Local::look) is due.

@@ -4,8 +4,11 @@
 //! Idle memory of all scopes goes back before the range grows. If the device has no more memory, [`serve`](crate::pressure::serve)
 //! takes the reclaim steps.
 
+use super::policy::Recycle;
 use crate::base::error::{Error, Result};
 use crate::device::{Stream, softly};
+use crate::home::Shared;
+use crate::planner::Planner;
 use crate::pressure::reclaim::{self, Holder, Idle, Releaser};
 use crate::pressure::request::{Ask, Asked};
 use crate::pressure::serve::{insist, insist_on_call};
@@ -29,6 +32,18 @@ pub(super) enum Moves {
     /// Always, since a plan says how much memory is enough. For much memory it waits until the stream's work is done with it: a range that
     /// has grown stays as large.
     Patiently,
+}
+
+impl Moves {
+    /// When pages move for a request of a scope.
+    pub(super) fn of(recycle: Recycle, planner: &mut Planner, shared: &Shared, bytes: u64) -> Moves {
+        match recycle {
+            Recycle::Keyed | Recycle::Range | Recycle::Off => Moves::Never,
+            Recycle::Auto if !planner.had_better_move() => Moves::WhereFar,
+            Recycle::Auto if planner.had_better_wait(shared, bytes) => Moves::Patiently,
+            Recycle::Auto => Moves::First,
+        }
+    }
 }
 
 /// For a block of more than this share of the reserved memory, pages move before the range grows.

@@ -101,6 +101,8 @@ pub(crate) struct Planner {
     is_captured: bool,
     /// Whether the last entry that deviated had as many allocations as its plan.
     was_as_long: bool,
+    /// The bytes of the last two recorded entries that deviated, the later one first.
+    recorded_bytes: (u64, u64),
     /// Allocations beside plans, as counted at the end of the last entry that did not go as planned.
     unplanned: u64,
 }

@@ -5,7 +5,7 @@ use super::fate::Course;
 use super::watch::SUSPECT;
 use crate::home::{Deviations, Fact, Facts, Sample, Shared};
 use crate::record::Request;
-use gpucache_plan::entries::{Deviation, Log};
+use gpucache_plan::entries::{Deviation, Envelope, Log};
 
 /// The notes about the current entry.
 #[derive(Default)]
@@ -119,9 +119,7 @@ impl Planner {
         self.effects.note_deviation(course.seen, noted.odd.or(noted.blocked));
         if let Some(odd) = noted.odd {
             let Deviations { extra, missing, reordered, larger, .. } = course.seen;
-            // If only sizes differ, each unexpected allocation takes the place of a missing one.
-            let is_of_sizes = self.is_as_long(course, noted.beside) && extra + larger >= reordered;
-            let fact = if is_of_sizes { Fact::OtherSize } else { Fact::OtherOrder };
+            let fact = if self.differs_in_sizes(course, noted.beside) { Fact::OtherSize } else { Fact::OtherOrder };
             facts.note(fact, entry, extra + missing + reordered + larger, 0);
             facts.show(fact, entry, Some(odd));
         }
@@ -130,6 +128,14 @@ impl Planner {
             self.note_log(facts, noted.elsewhere, noted.example);
             self.note_unlike(facts, noted.unlike);
         }
+    }
+
+    /// Whether only the sizes of the entry differ: each unexpected allocation then takes the place of a missing one. But where sizes vary
+    /// widely, it may also look like one at another place. The entry then has other bytes in all than the one before.
+    fn differs_in_sizes(&mut self, course: Course, beside: u64) -> bool {
+        let Deviations { extra, reordered, larger, .. } = course.seen;
+        let has_other_bytes = self.has_other_bytes();
+        self.is_as_long(course, beside) && (extra + larger >= reordered || has_other_bytes)
     }
 
     /// Whether the entry had as many allocations as its plan. `beside` of them were unexpected and went beside the plan. If the
@@ -143,6 +149,16 @@ impl Planner {
             (None, true) => {}
         }
         self.was_as_long
+    }
+
+    /// Whether most sizes of the plan vary, and the last recorded entry had other bytes in all than the one recorded before.
+    fn has_other_bytes(&mut self) -> bool {
+        if let Some(log) = self.learning.learner.recorded() {
+            let (now, before) = (log.bytes(), self.recorded_bytes.0);
+            self.recorded_bytes = (now, before);
+        }
+        let (now, before) = self.recorded_bytes;
+        now != before && self.plans.envelope().is_some_and(Envelope::varies)
     }
 
     /// Notes the recording, and the allocations on other streams.

@@ -171,7 +171,7 @@ impl Envelope {
         true
     }
 
-    /// Lets a position hold `bytes` too. The fewest bytes stay those of recorded entries, so that they belong together. Returns whether it was smaller before.
+    /// Lets a position hold `bytes` too. The first one's fewest bytes stay those of recorded entries: they tell which plan serves. Returns whether it was smaller before.
     pub fn widen(&mut self, position: usize, bytes: u64) -> bool {
         // This keeps the sum of an envelope's sizes below 2^64, however often it is widened.
         if u128::from(bytes) >= MOST_PLANNED {
@@ -179,6 +179,9 @@ impl Envelope {
         }
         let Some(expected) = self.positions.get_mut(position) else { return false };
         let was_smaller = expected.most < bytes;
+        if position > 0 {
+            expected.least = expected.least.min(bytes);
+        }
         expected.most = expected.most.max(bytes);
         self.ahead.is_overtaken |= was_smaller && expected.grows();
         was_smaller

@@ -21,6 +21,11 @@ const DISAGREE: usize = 16;
 const HIGHEST: f64 = 3.0;
 
 impl Envelope {
+    /// Whether most positions had several sizes.
+    pub fn varies(&self) -> bool {
+        2 * self.positions.iter().filter(|expected| expected.varies()).count() > self.len()
+    }
+
     /// How many times larger or smaller the first allocation of an entry is than the nearest known one, if it may be that of this order: 1.0
     /// for a known size.
     pub fn first_is_off_by(&self, bytes: u64) -> Option<f64> {
