@@ -1,7 +1,6 @@
 //! The collectives of a communicator, one by one.
 
-use cudarc::driver::{DevicePtr, DevicePtrMut};
-
+use super::buffer::{Readable, Writable};
 use super::communicator::Communicator;
 use super::number::{Number, Reduction};
 use super::prepared::Prepared;
@@ -23,7 +22,7 @@ impl Communicator {
     ///     Ok(all)
     /// }
     /// ```
-    pub fn all_reduce<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+    pub fn all_reduce<T: Number, S: Readable<T>, R: Writable<T>>(
         &self,
         from: &S,
         to: &mut R,
@@ -44,7 +43,7 @@ impl Communicator {
     ///     ranks.all_reduce_in_place(bucket, Reduction::Mean)
     /// }
     /// ```
-    pub fn all_reduce_in_place<T: Number, R: DevicePtrMut<T>>(&self, data: &mut R, by: Reduction) -> Result<()> {
+    pub fn all_reduce_in_place<T: Number, R: Writable<T>>(&self, data: &mut R, by: Reduction) -> Result<()> {
         self.launch_one(Prepared::all_reduce_in_place(&self.place, data, by)?)
     }
 
@@ -64,7 +63,7 @@ impl Communicator {
     ///     Ok(all) // the sums on rank 0
     /// }
     /// ```
-    pub fn reduce<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+    pub fn reduce<T: Number, S: Readable<T>, R: Writable<T>>(
         &self,
         from: &S,
         to: &mut R,
@@ -90,7 +89,7 @@ impl Communicator {
     ///     Ok(part)
     /// }
     /// ```
-    pub fn reduce_scatter<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+    pub fn reduce_scatter<T: Number, S: Readable<T>, R: Writable<T>>(
         &self,
         from: &S,
         to: &mut R,
@@ -114,7 +113,7 @@ impl Communicator {
     ///     Ok(ranks.rank() * part..(ranks.rank() + 1) * part)
     /// }
     /// ```
-    pub fn reduce_scatter_in_place<T: Number, R: DevicePtrMut<T>>(&self, data: &mut R, by: Reduction) -> Result<()> {
+    pub fn reduce_scatter_in_place<T: Number, R: Writable<T>>(&self, data: &mut R, by: Reduction) -> Result<()> {
         self.launch_one(Prepared::reduce_scatter_in_place(&self.place, data, by)?)
     }
 
@@ -133,7 +132,7 @@ impl Communicator {
     ///     Ok(all)
     /// }
     /// ```
-    pub fn all_gather<T: Element, S: DevicePtr<T>, R: DevicePtrMut<T>>(&self, from: &S, to: &mut R) -> Result<()> {
+    pub fn all_gather<T: Element, S: Readable<T>, R: Writable<T>>(&self, from: &S, to: &mut R) -> Result<()> {
         self.launch_one(Prepared::all_gather(&self.place, from, to)?)
     }
 
@@ -150,7 +149,7 @@ impl Communicator {
     ///     ranks.all_gather_in_place(weights)
     /// }
     /// ```
-    pub fn all_gather_in_place<T: Element, R: DevicePtrMut<T>>(&self, data: &mut R) -> Result<()> {
+    pub fn all_gather_in_place<T: Element, R: Writable<T>>(&self, data: &mut R) -> Result<()> {
         self.launch_one(Prepared::all_gather_in_place(&self.place, data)?)
     }
 
@@ -166,7 +165,7 @@ impl Communicator {
     ///     ranks.broadcast(weights, 0)
     /// }
     /// ```
-    pub fn broadcast<T: Element, R: DevicePtrMut<T>>(&self, data: &mut R, root: usize) -> Result<()> {
+    pub fn broadcast<T: Element, R: Writable<T>>(&self, data: &mut R, root: usize) -> Result<()> {
         self.launch_one(Prepared::broadcast(&self.place, data, root)?)
     }
 
@@ -184,7 +183,7 @@ impl Communicator {
     ///     ranks.send(activations, ranks.rank() + 1)
     /// }
     /// ```
-    pub fn send<T: Element, S: DevicePtr<T>>(&self, data: &S, to: usize) -> Result<()> {
+    pub fn send<T: Element, S: Readable<T>>(&self, data: &S, to: usize) -> Result<()> {
         self.launch_one(Prepared::send(&self.place, data, to)?)
     }
 
@@ -200,7 +199,7 @@ impl Communicator {
     ///     ranks.recv(activations, ranks.rank() - 1)
     /// }
     /// ```
-    pub fn recv<T: Element, R: DevicePtrMut<T>>(&self, data: &mut R, from: usize) -> Result<()> {
+    pub fn recv<T: Element, R: Writable<T>>(&self, data: &mut R, from: usize) -> Result<()> {
         self.launch_one(Prepared::recv(&self.place, data, from)?)
     }
 }

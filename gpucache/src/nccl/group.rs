@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use cudarc::driver::{DevicePtr, DevicePtrMut, SyncOnDrop};
+use cudarc::driver::SyncOnDrop;
 
+use super::buffer::{Readable, Writable};
 use super::communicator::Communicator;
 use super::number::{Number, Reduction};
 use super::operation::Operation;
@@ -94,7 +95,7 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn all_reduce<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+    pub fn all_reduce<T: Number, S: Readable<T>, R: Writable<T>>(
         &mut self,
         from: &'a S,
         to: &'a mut R,
@@ -116,7 +117,7 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn all_reduce_in_place<T: Number, R: DevicePtrMut<T>>(
+    pub fn all_reduce_in_place<T: Number, R: Writable<T>>(
         &mut self,
         data: &'a mut R,
         by: Reduction,
@@ -137,7 +138,7 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn reduce<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+    pub fn reduce<T: Number, S: Readable<T>, R: Writable<T>>(
         &mut self,
         from: &'a S,
         to: &'a mut R,
@@ -160,7 +161,7 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn reduce_scatter<T: Number, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+    pub fn reduce_scatter<T: Number, S: Readable<T>, R: Writable<T>>(
         &mut self,
         from: &'a S,
         to: &'a mut R,
@@ -182,7 +183,7 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn reduce_scatter_in_place<T: Number, R: DevicePtrMut<T>>(
+    pub fn reduce_scatter_in_place<T: Number, R: Writable<T>>(
         &mut self,
         data: &'a mut R,
         by: Reduction,
@@ -203,7 +204,7 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn all_gather<T: Element, S: DevicePtr<T>, R: DevicePtrMut<T>>(
+    pub fn all_gather<T: Element, S: Readable<T>, R: Writable<T>>(
         &mut self,
         from: &'a S,
         to: &'a mut R,
@@ -224,7 +225,7 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn all_gather_in_place<T: Element, R: DevicePtrMut<T>>(&mut self, data: &'a mut R) -> Result<&mut Self> {
+    pub fn all_gather_in_place<T: Element, R: Writable<T>>(&mut self, data: &'a mut R) -> Result<&mut Self> {
         Ok(self.add(Prepared::all_gather_in_place(&self.communicator.place, data)?))
     }
 
@@ -241,7 +242,7 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn broadcast<T: Element, R: DevicePtrMut<T>>(&mut self, data: &'a mut R, root: usize) -> Result<&mut Self> {
+    pub fn broadcast<T: Element, R: Writable<T>>(&mut self, data: &'a mut R, root: usize) -> Result<&mut Self> {
         Ok(self.add(Prepared::broadcast(&self.communicator.place, data, root)?))
     }
 
@@ -258,7 +259,7 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn send<T: Element, S: DevicePtr<T>>(&mut self, data: &'a S, to: usize) -> Result<&mut Self> {
+    pub fn send<T: Element, S: Readable<T>>(&mut self, data: &'a S, to: usize) -> Result<&mut Self> {
         Ok(self.add(Prepared::send(&self.communicator.place, data, to)?))
     }
 
@@ -275,7 +276,7 @@ impl<'a> Group<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn recv<T: Element, R: DevicePtrMut<T>>(&mut self, data: &'a mut R, from: usize) -> Result<&mut Self> {
+    pub fn recv<T: Element, R: Writable<T>>(&mut self, data: &'a mut R, from: usize) -> Result<&mut Self> {
         Ok(self.add(Prepared::recv(&self.communicator.place, data, from)?))
     }
 }

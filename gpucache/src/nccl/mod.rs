@@ -42,11 +42,13 @@
 // | `id`, `number` | the values of calls: names of communicators, element types, reductions |
 // | `operation` | one operation as plain numbers, and the call of NCCL for it |
 // | `link` | NCCL's object: connection, abort, end, polling |
+// | `buffer` | what collectives take |
 // | `prepared` | the checks and the order of a collective |
 // | `communicator`, `collectives` | one rank, and its collectives |
 // | `group` | collectives that are launched together |
 // | `registered` | arrays in registered memory |
 
+mod buffer;
 mod collectives;
 mod communicator;
 mod group;
@@ -58,6 +60,7 @@ mod operation;
 mod prepared;
 mod registered;
 
+pub use buffer::{Readable, Writable};
 pub use communicator::Communicator;
 pub use group::Group;
 pub use id::Id;

@@ -5,8 +5,9 @@
 
 use std::ffi::c_int;
 
-use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, SyncOnDrop};
+use cudarc::driver::{CudaStream, DeviceSlice, SyncOnDrop};
 
+use super::buffer::{Readable, Writable};
 use super::number::{BYTE, Number, Reduction};
 use super::operation::{Kind, Operation};
 use crate::array::Element;
@@ -50,8 +51,8 @@ pub(super) struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     pub(super) fn all_reduce<T: Number>(
         ranks: &'a Place,
-        from: &'a impl DevicePtr<T>,
-        to: &'a mut impl DevicePtrMut<T>,
+        from: &'a impl Readable<T>,
+        to: &'a mut impl Writable<T>,
         by: Reduction,
     ) -> Result<Prepared<'a>> {
         let count = from.len();
@@ -61,7 +62,7 @@ impl<'a> Prepared<'a> {
 
     pub(super) fn all_reduce_in_place<T: Number>(
         ranks: &'a Place,
-        data: &'a mut impl DevicePtrMut<T>,
+        data: &'a mut impl Writable<T>,
         by: Reduction,
     ) -> Result<Prepared<'a>> {
         let count = data.len();
@@ -70,8 +71,8 @@ impl<'a> Prepared<'a> {
 
     pub(super) fn reduce<T: Number>(
         ranks: &'a Place,
-        from: &'a impl DevicePtr<T>,
-        to: &'a mut impl DevicePtrMut<T>,
+        from: &'a impl Readable<T>,
+        to: &'a mut impl Writable<T>,
         by: Reduction,
         root: usize,
     ) -> Result<Prepared<'a>> {
@@ -84,8 +85,8 @@ impl<'a> Prepared<'a> {
 
     pub(super) fn reduce_scatter<T: Number>(
         ranks: &'a Place,
-        from: &'a impl DevicePtr<T>,
-        to: &'a mut impl DevicePtrMut<T>,
+        from: &'a impl Readable<T>,
+        to: &'a mut impl Writable<T>,
         by: Reduction,
     ) -> Result<Prepared<'a>> {
         let count = to.len();
@@ -95,7 +96,7 @@ impl<'a> Prepared<'a> {
 
     pub(super) fn reduce_scatter_in_place<T: Number>(
         ranks: &'a Place,
-        data: &'a mut impl DevicePtrMut<T>,
+        data: &'a mut impl Writable<T>,
         by: Reduction,
     ) -> Result<Prepared<'a>> {
         let part = part_of("reduce_scatter_in_place", data.len(), ranks.ranks)?;
@@ -105,8 +106,8 @@ impl<'a> Prepared<'a> {
 
     pub(super) fn all_gather<T: Element>(
         ranks: &'a Place,
-        from: &'a impl DevicePtr<T>,
-        to: &'a mut impl DevicePtrMut<T>,
+        from: &'a impl Readable<T>,
+        to: &'a mut impl Writable<T>,
     ) -> Result<Prepared<'a>> {
         let count = from.len();
         same_lengths("all_gather", ("the output", to.len()), ("the input", count), ranks.ranks)?;
@@ -115,7 +116,7 @@ impl<'a> Prepared<'a> {
 
     pub(super) fn all_gather_in_place<T: Element>(
         ranks: &'a Place,
-        data: &'a mut impl DevicePtrMut<T>,
+        data: &'a mut impl Writable<T>,
     ) -> Result<Prepared<'a>> {
         let part = part_of("all_gather_in_place", data.len(), ranks.ranks)?;
         written(ranks, Kind::AllGather, data, Counted::bytes::<T>(part), Parts { reads: ranks.rank, writes: 0 })
@@ -123,21 +124,21 @@ impl<'a> Prepared<'a> {
 
     pub(super) fn broadcast<T: Element>(
         ranks: &'a Place,
-        data: &'a mut impl DevicePtrMut<T>,
+        data: &'a mut impl Writable<T>,
         root: usize,
     ) -> Result<Prepared<'a>> {
         let (kind, count) = (Kind::Broadcast { root: ranks.checked_rank(root)? }, data.len());
         written(ranks, kind, data, Counted::bytes::<T>(count), Parts::WHOLE)
     }
 
-    pub(super) fn send<T: Element>(ranks: &'a Place, data: &'a impl DevicePtr<T>, to: usize) -> Result<Prepared<'a>> {
+    pub(super) fn send<T: Element>(ranks: &'a Place, data: &'a impl Readable<T>, to: usize) -> Result<Prepared<'a>> {
         let (kind, count) = (Kind::Send { to: ranks.checked_rank(to)? }, data.len());
         read(ranks, kind, data, Counted::bytes::<T>(count))
     }
 
     pub(super) fn recv<T: Element>(
         ranks: &'a Place,
-        data: &'a mut impl DevicePtrMut<T>,
+        data: &'a mut impl Writable<T>,
         from: usize,
     ) -> Result<Prepared<'a>> {
         let (kind, count) = (Kind::Recv { from: ranks.checked_rank(from)? }, data.len());
@@ -185,8 +186,8 @@ impl Parts {
 fn both<'a, T>(
     ranks: &'a Place,
     kind: Kind,
-    from: &'a impl DevicePtr<T>,
-    to: &'a mut impl DevicePtrMut<T>,
+    from: &'a impl Readable<T>,
+    to: &'a mut impl Writable<T>,
     count: Counted,
 ) -> Result<Prepared<'a>> {
     on_its_gpu(ranks, from)?;
@@ -197,7 +198,7 @@ fn both<'a, T>(
 }
 
 /// An operation that only reads.
-fn read<'a, T>(ranks: &'a Place, kind: Kind, from: &'a impl DevicePtr<T>, count: Counted) -> Result<Prepared<'a>> {
+fn read<'a, T>(ranks: &'a Place, kind: Kind, from: &'a impl Readable<T>, count: Counted) -> Result<Prepared<'a>> {
     on_its_gpu(ranks, from)?;
     let (from, read) = from.device_ptr(ranks.raw_stream());
     Ok(Prepared { operation: count.operation(kind, from, 0), guards: [Some(read), None] })
@@ -207,7 +208,7 @@ fn read<'a, T>(ranks: &'a Place, kind: Kind, from: &'a impl DevicePtr<T>, count:
 fn written<'a, T>(
     ranks: &'a Place,
     kind: Kind,
-    data: &'a mut impl DevicePtrMut<T>,
+    data: &'a mut impl Writable<T>,
     count: Counted,
     parts: Parts,
 ) -> Result<Prepared<'a>> {

@@ -1,0 +1,47 @@
+//! What the collectives take: arrays, slices and their views.
+//!
+//! cudarc's traits are safe to implement, so a type of the program may name memory that is not its own. The traits here are sealed: only
+//! types whose pointer and length are known to belong together have them.
+
+use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DevicePtr, DevicePtrMut};
+
+use crate::array::{Array, ArrayView, ArrayViewMut, Element};
+use crate::device::Cuda;
+
+mod sealed {
+    pub trait Sealed<T> {}
+}
+
+use sealed::Sealed;
+
+/// Memory that a collective may read: [`Array`], its views, and cudarc's slices and views.
+///
+/// ```no_run
+/// use gpucache::{nccl::{Communicator, Readable}, prelude::*};
+///
+/// fn send_to_next(ranks: &Communicator, data: &impl Readable<f32>) -> gpucache::Result<()> {
+///     ranks.send(data, (ranks.rank() + 1) % ranks.ranks())
+/// }
+/// ```
+pub trait Readable<T>: DevicePtr<T> + Sealed<T> {}
+
+/// Memory that a collective may write: [`Array`], its mutable views, and cudarc's.
+///
+/// ```no_run
+/// use gpucache::{nccl::{Communicator, Reduction, Writable}, prelude::*};
+///
+/// fn average(ranks: &Communicator, data: &mut impl Writable<f32>) -> gpucache::Result<()> {
+///     ranks.all_reduce_in_place(data, Reduction::Mean)
+/// }
+/// ```
+pub trait Writable<T>: DevicePtrMut<T> + Sealed<T> {}
+
+impl<T, B: DevicePtr<T> + Sealed<T>> Readable<T> for B {}
+impl<T, B: DevicePtrMut<T> + Sealed<T>> Writable<T> for B {}
+
+impl<T: Element> Sealed<T> for Array<T, Cuda> {}
+impl<T: Element> Sealed<T> for ArrayView<'_, T> {}
+impl<T: Element> Sealed<T> for ArrayViewMut<'_, T> {}
+impl<T> Sealed<T> for CudaSlice<T> {}
+impl<T> Sealed<T> for CudaView<'_, T> {}
+impl<T> Sealed<T> for CudaViewMut<'_, T> {}
