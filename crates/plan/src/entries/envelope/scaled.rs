@@ -11,9 +11,10 @@ use crate::entries::log::{Log, Logged};
 const FARTHEST: f64 = 1.25;
 /// Sizes that varied by less say nothing about powers: 1/32.
 const LEAST_SPREAD: f64 = 1.03125;
-/// Powers are rounded up to whole ones, except if they exceed one by at most this much. A size that has a constant part besides grows by less
-/// than its power. A place that is a little too large costs less than one that is too small.
-const ROUNDED: f64 = 0.15;
+/// Powers are rounded up to quarters, except if they exceed one by at most 1/20. A size that has a constant part besides grows by less than
+/// its power. A place that is a little too large costs less than one that is too small.
+const STEPS: f64 = 4.0;
+const ROUNDED: f64 = 0.05;
 /// A size agrees with the first one if it differs from the expected size by at most this share, 1/8. Nearly all have to: all but 1/16.
 const AGREES: f64 = 8.0;
 const DISAGREE: usize = 16;
@@ -67,7 +68,8 @@ impl Envelope {
         let first = self.at(0).filter(|_| self.may_scale_to(bytes))?;
         let (factor, spread) = (ratio(bytes, first.most).ln(), first.spread().ln());
         let most = |expected: &Expected| {
-            let power = (expected.spread().ln() / spread - ROUNDED).ceil().clamp(0.0, HIGHEST);
+            let power = expected.spread().ln() / spread - ROUNDED;
+            let power = ((power * STEPS).ceil() / STEPS).clamp(0.0, HIGHEST);
             (expected.most as f64 * (factor * power).exp()).ceil() as u64
         };
         let mut scaled = self.clone();
