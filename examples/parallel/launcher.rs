@@ -16,6 +16,9 @@ pub(crate) struct Place {
     pub(crate) address: String,
 }
 
+/// More ranks than any machine has GPUs. Rank 0 has a table of all ranks.
+const MOST_RANKS: usize = 1 << 16;
+
 /// The variables of one launcher, in the order rank, ranks, local rank.
 struct Launcher {
     name: &'static str,
@@ -78,6 +81,10 @@ impl Launcher {
                 format!("{name} is {rank} and {size} is {ranks}: ranks count from 0, so {name} must be less").into()
             );
         }
+        if ranks > MOST_RANKS {
+            let size = self.variables[1];
+            return Err(format!("{size} is {ranks}, and this program serves at most {MOST_RANKS} ranks").into());
+        }
         Ok(Place { rank, ranks, local_rank, address: self.address(get, ranks)? })
     }
 
@@ -139,6 +146,7 @@ mod tests {
         };
         wrong("RANK=0 WORLD_SIZE=2", "LOCAL_RANK is not");
         wrong("RANK=2 WORLD_SIZE=2 LOCAL_RANK=0", "RANK is 2 and WORLD_SIZE is 2");
+        wrong("RANK=0 WORLD_SIZE=1000000000000 LOCAL_RANK=0", "at most 65536 ranks");
         wrong("RANK=one WORLD_SIZE=2 LOCAL_RANK=0", "RANK is \"one\"");
         wrong("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0", "MASTER_ADDR is not set");
         wrong("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_PORT=70000", "MASTER_PORT is \"70000\"");

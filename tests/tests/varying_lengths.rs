@@ -109,7 +109,7 @@ impl Step<'_> {
 }
 
 /// The share of the allocations of warm steps that plans served, and the most memory reserved as a multiple of the most that was alive.
-fn play(name: &str, seed: u64, step: impl Fn(&Virtual, &mut Rng)) -> (f64, f64) {
+fn play(name: &str, seed: u64, mut step: impl FnMut(&Virtual, &mut Rng)) -> (f64, f64) {
     let _turn = turn();
     let device = Virtual::unchecked(1 << 40);
     let weights: Vec<Bytes> = (0..LAYERS).map(|_| Array::zeros(&device, 48 * WIDTH * WIDTH).unwrap()).collect();
@@ -159,4 +159,21 @@ fn layers_with_checkpoints_are_no_loop() {
 fn experts_do_not_make_an_arena_grow() {
     let (_, ratio) = mean("experts", |device, rng| Step { device, length: 1024 }.experts(rng));
     assert!(ratio <= 1.08, "{ratio:.3} of live");
+}
+
+/// The first allocation told the sizes of the others, and then grows alone, faster or more slowly.
+#[test]
+fn an_arena_does_not_follow_the_first_allocation_alone() {
+    for growth in [1.02, 1.1, 1.24] {
+        let (mut number, mut first) = (0, 0.0);
+        let (_, ratio) = play(&format!("first {growth}"), 1, |device, rng| {
+            number += 1;
+            let length = rng.usize(300..=600);
+            first = if number < 30 { length as f64 } else { f64::max(first * growth, 600.0) };
+            let step = Step { device, length };
+            let _first = step.array(64 * first as usize);
+            let _others: Vec<Bytes> = (0..4).map(|_| step.pairs(12)).collect();
+        });
+        assert!(ratio <= 1.1, "{growth}: {ratio:.3} of live");
+    }
 }

@@ -254,7 +254,7 @@ impl Link {
         };
         // Without a thread the object stays, with its memory: a wait here could last forever.
         if std::thread::Builder::new().name("nccl end".to_string()).spawn(work).is_ok() {
-            let longest = if how == End::Abort { LONGEST_END } else { self.timeout + LONGEST_END };
+            let longest = if how == End::Abort { LONGEST_END } else { self.timeout.saturating_add(LONGEST_END) };
             let _ = is_done.recv_timeout(longest);
         }
     }

@@ -83,6 +83,8 @@ impl Planner {
     #[cold]
     pub(crate) fn enlarge(&mut self, shared: &Shared, bytes: u64) -> Begin {
         self.plans.scale_to(bytes);
+        // The next entry is recorded, and shows whether the sizes still belong together.
+        self.learning.curiosity.record_next();
         self.lay_out(shared);
         match self.plans.stream().cloned().filter(|_| self.arena.is_none() && self.plans.are_laid_out()) {
             // The entry is known to need as much.

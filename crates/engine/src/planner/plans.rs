@@ -32,6 +32,8 @@ pub(super) struct Plans {
 struct Plan {
     /// The common envelope of all entries of this order.
     seen: Envelope,
+    /// The common envelope with the sizes that the first allocation of a larger entry told, until a recorded entry shows them.
+    scaled: Option<Envelope>,
     /// The envelope from which the layout was made.
     envelope: Envelope,
     /// `None` until the plan is laid out.
@@ -172,7 +174,8 @@ impl Plans {
         if let Some(plan) = self.plans.get_mut(self.active)
             && let Some(scaled) = plan.seen.scaled_to(bytes)
         {
-            plan.hold(scaled);
+            // What was told is not yet seen: it must not be the base of what is told next.
+            (plan.scaled, plan.draft, plan.cursor) = (Some(scaled), None, None);
         }
     }
 
@@ -232,6 +235,7 @@ impl Plans {
     pub(crate) fn widen(&mut self, position: usize, bytes: u64) {
         if let Some(plan) = self.plans.get_mut(self.active) {
             plan.seen.widen(position, bytes);
+            plan.scaled.iter_mut().for_each(|scaled| drop(scaled.widen(position, bytes)));
             plan.widened += u64::from(plan.envelope.widen(position, bytes));
         }
     }
@@ -356,7 +360,7 @@ impl Plans {
 impl Plan {
     /// Makes the plan hold more. Its layout is made later.
     fn hold(&mut self, envelope: Envelope) {
-        (self.seen, self.draft, self.cursor) = (envelope, None, None);
+        (self.seen, self.scaled, self.draft, self.cursor) = (envelope, None, None, None);
     }
 
     /// Whether the plan has to hold more than it was laid out for.
@@ -372,7 +376,8 @@ impl Plan {
         }
         self.seen.go_ahead(ahead);
         // Requests may have widened the plan beyond any possible layout.
-        let arranged = self.seen.is_plannable().then(|| self.seen.arranged());
+        let source = self.scaled.as_ref().unwrap_or(&self.seen);
+        let arranged = source.is_plannable().then(|| source.arranged());
         self.draft = arranged.as_ref().and_then(Draft::new);
         // Without a layout, the plan expects nothing. Its score falls until it is forgotten.
         self.envelope = arranged.filter(|_| self.draft.is_some()).unwrap_or_default();
