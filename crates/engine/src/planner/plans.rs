@@ -235,7 +235,9 @@ impl Plans {
     pub(crate) fn widen(&mut self, position: usize, bytes: u64) {
         if let Some(plan) = self.plans.get_mut(self.active) {
             plan.seen.widen(position, bytes);
-            plan.scaled.iter_mut().for_each(|scaled| drop(scaled.widen(position, bytes)));
+            if let Some(scaled) = &mut plan.scaled {
+                scaled.widen(position, bytes);
+            }
             plan.widened += u64::from(plan.envelope.widen(position, bytes));
         }
     }
