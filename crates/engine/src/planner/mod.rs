@@ -19,8 +19,8 @@
 //! |---|---|
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
-//! | `loops` | loops inside an entry, whose iterations are planned like entries; `loops/searching` finds them, and `loops/whole`
-//! decides whether to plan whole entries instead |
+//! | `loops` | loops inside an entry, whose iterations are planned like entries; `loops/searching` finds them |
+//! | `loops/whole` | whether to plan whole entries instead |
 //! | `plans/repeats`, `plans/partial` | the plans of loops, and of the regular part of entries |
 //! | `noting` | the facts about entries for a diagnosis |
 //! | `ending` | the end of an entry, and what the planner learns from it |
