@@ -267,3 +267,25 @@ fn a_dropped_communicator_waits_for_its_work_but_not_forever() {
         gpu.synchronize().unwrap();
     });
 }
+
+/// The drop of an array that is registered with one communicator, while a collective of another one uses it that never ends.
+#[test]
+fn a_registered_array_in_a_collective_that_never_ends_is_dropped_in_time() {
+    const SHORT: Duration = Duration::from_secs(1);
+    on_ranks(2, SHORT, |rank| {
+        let id = Id::new().unwrap();
+        let alone = Communicator::connect(&rank.gpu, &id, 0, 1, SHORT).unwrap();
+        let mut bucket = alone.registered_zeros::<f32>(&rank.gpu, LEN).unwrap();
+        rank.all.all_reduce_in_place(&mut own(&rank), Reduction::Sum).unwrap();
+        rank.all.wait(TIMEOUT).unwrap();
+        rank.meeting.wait();
+        if rank.all.rank() == 0 {
+            rank.all.all_reduce_in_place(&mut bucket, Reduction::Sum).unwrap();
+            let start = Instant::now();
+            drop(bucket);
+            assert!(start.elapsed() < 10 * SHORT, "{:?}", start.elapsed());
+            rank.all.abort("the test is over");
+        }
+        rank.meeting.wait();
+    });
+}

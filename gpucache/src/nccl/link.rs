@@ -201,11 +201,24 @@ impl Link {
     /// # Errors
     /// NCCL's error, the cause of an abort, a failure of the driver, or the end of the time.
     pub(super) fn wait_for(&self, stream: &Cuda, timeout: Duration) -> Result<()> {
+        self.wait_while(stream, timeout, || self.failure())?;
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// As [`wait_for`](Link::wait_for), whatever becomes of the communicator: other work may be on the stream too.
+    ///
+    /// # Errors
+    /// A failure of the driver, or the end of the time.
+    pub(super) fn wait_for_others(&self, stream: &Cuda) -> Result<()> {
+        self.wait_while(stream, self.timeout, || None)
+    }
+
+    fn wait_while(&self, stream: &Cuda, timeout: Duration, failure: impl Fn() -> Option<Error>) -> Result<()> {
         let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         stream.0.make_current();
         let done = stream.stream().record_event(None)?;
         while !done.try_is_complete()? {
-            if let Some(error) = self.failure() {
+            if let Some(error) = failure() {
                 return Err(error);
             }
             if start.elapsed() >= timeout {
@@ -216,7 +229,7 @@ impl Link {
             std::thread::sleep(pause);
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
-        self.failure().map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Ends all work of the communicator here. The first cause is kept.

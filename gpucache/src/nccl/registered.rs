@@ -123,12 +123,13 @@ fn allocated(library: &Library, stream: &Cuda, bytes: u64) -> Result<u64> {
 }
 
 impl MemoryOwner for Piece {
-    /// A collective whose other ranks ended would never end. After the communicator's timeout, an abort ends it.
+    /// A collective whose other ranks ended would never end. After the communicator's timeout, an abort ends it. Work of another
+    /// communicator is not ended by that: if it takes as long again, the memory is never freed.
     fn wait_for_uses(&self, home: &Cuda) -> Result<()> {
         if let Err(error) = self.link.wait_for(home, self.link.timeout()) {
             self.link.abort(&format!("a registered array was dropped, and its work could not be waited for: {error}"));
         }
-        home.0.wait_for_work()
+        self.link.wait_for_others(home)
     }
 }
 
