@@ -6,6 +6,7 @@ use std::time::Duration;
 use gpucache::cache_scope as scope;
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
+use gpucache_tests::turn;
 
 const LEN: usize = 1000;
 
@@ -24,6 +25,7 @@ fn fill_late(stream: &Host, array: &mut Array<u32, Host>, value: u32) {
 
 #[test]
 fn a_copy_waits_for_its_source_and_the_source_for_the_copy() {
+    let _turn = turn();
     let [a, b] = two_streams();
     for round in 0..20 {
         let mut from = Array::<u32, _>::zeros(&a, LEN).unwrap();
@@ -37,6 +39,7 @@ fn a_copy_waits_for_its_source_and_the_source_for_the_copy() {
 
 #[test]
 fn the_source_may_be_dropped_before_it_is_copied() {
+    let _turn = turn();
     let [a, b] = two_streams();
     for round in 0..50 {
         scope!(source_dropped, {
@@ -55,6 +58,7 @@ fn the_source_may_be_dropped_before_it_is_copied() {
 
 #[test]
 fn readers_of_the_target_are_waited_for() {
+    let _turn = turn();
     let [a, b] = two_streams();
     let mut target = Array::full(&b, LEN, 1u32).unwrap();
     let mut seen = Array::<u32, _>::zeros(&b, LEN).unwrap();
@@ -69,6 +73,7 @@ fn readers_of_the_target_are_waited_for() {
 
 #[test]
 fn hosts_and_their_streams_exchange_arrays() {
+    let _turn = turn();
     let [stream, _] = two_streams();
     let from = Array::from_slice(&Host::new(), [2, 2], &[1u8, 2, 3, 4]).unwrap();
     let there = from.to_device(&stream).unwrap();
@@ -80,6 +85,7 @@ fn hosts_and_their_streams_exchange_arrays() {
 
 #[test]
 fn lengths_that_differ_are_refused() {
+    let _turn = turn();
     let [a, b] = two_streams();
     let mut to = Array::<u8, _>::zeros(&a, [2, 3]).unwrap();
     assert!(to.copy_from(&Array::<u8, _>::zeros(&b, 7).unwrap()).unwrap_err().is_invalid_shape());
@@ -90,6 +96,7 @@ fn lengths_that_differ_are_refused() {
 
 #[test]
 fn a_panic_of_the_sources_work_is_the_copys_too() {
+    let _turn = turn();
     let [a, b] = two_streams();
     let mut from = Array::<u32, _>::zeros(&a, LEN).unwrap();
     a.launch(&mut from, |_: &mut [u32]| panic!("on purpose")).unwrap();
@@ -101,6 +108,7 @@ fn a_panic_of_the_sources_work_is_the_copys_too() {
 /// Two stages on two streams in one scope: nothing is allocated once it is warm.
 #[test]
 fn stages_of_one_scope_are_served_on_both_streams() {
+    let _turn = turn();
     let [a, b] = two_streams();
     for round in 0..20u32 {
         let before = a.memory().times_taken();
