@@ -31,7 +31,9 @@ use clap::Parser;
 
 use crate::common::{DeviceChoice, Result};
 use crate::gpt::compute::Compute;
-use crate::gpt::sizes::Sizes;
+#[cfg(feature = "cuda")]
+use crate::gpt::sizes::ON_A_GPU;
+use crate::gpt::sizes::SizeOptions;
 use crate::gpt::store::Placement;
 use crate::limit::Limit;
 use crate::report::Report;
@@ -48,21 +50,8 @@ struct Options {
     /// Number of training steps.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
-    /// Number of blocks, each with an attention and a perceptron. [default: 2 on the host, 6 on a GPU]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    layers: Option<u32>,
-    /// Number of elements per letter between blocks. [default: 64 on the host, 512 on a GPU]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    width: Option<u32>,
-    /// Number of attention heads, which share the width. [default: 4 on the host, 8 on a GPU]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    heads: Option<u32>,
-    /// Number of letters in a sequence. [default: 64 on the host, 256 on a GPU]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    context: Option<u32>,
-    /// Number of sequences in a step. [default: 8 on the host, 16 on a GPU]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    batch: Option<u32>,
+    #[command(flatten)]
+    sizes: SizeOptions,
     /// Seed of the random parameters and batches.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -76,41 +65,6 @@ struct Options {
     /// Print one JSON object instead of a summary.
     #[arg(long)]
     json: bool,
-}
-
-/// Default sizes: layers, width, heads, context and batch.
-type Defaults = [u32; 5];
-
-/// Training takes seconds on two cores with these sizes.
-const ON_THE_HOST: Defaults = [2, 64, 4, 64, 8];
-/// About a gigabyte, so that pages of 2 MiB are a small fraction of it.
-#[cfg(feature = "cuda")]
-const ON_A_GPU: Defaults = [6, 512, 8, 256, 16];
-
-impl Options {
-    /// The options with all sizes set.
-    fn filled(&self, [layers, width, heads, context, batch]: Defaults) -> Options {
-        let mut filled = self.clone();
-        filled.layers.get_or_insert(layers);
-        filled.width.get_or_insert(width);
-        filled.heads.get_or_insert(heads);
-        filled.context.get_or_insert(context);
-        filled.batch.get_or_insert(batch);
-        filled
-    }
-
-    fn sizes(&self, vocabulary: usize) -> Sizes {
-        let size = |option: Option<u32>, default: u32| option.unwrap_or(default) as usize;
-        let [layers, width, heads, context, batch] = ON_THE_HOST;
-        Sizes {
-            layers: size(self.layers, layers),
-            width: size(self.width, width),
-            heads: size(self.heads, heads),
-            context: size(self.context, context),
-            batch: size(self.batch, batch),
-            vocabulary,
-        }
-    }
 }
 
 fn main() -> ExitCode {
@@ -137,7 +91,7 @@ fn run(options: &Options) -> Result<()> {
 #[cfg(feature = "cuda")]
 fn train(options: &Options) -> Result<Report> {
     match options.device.open_gpu(gpt::cuda::CudaCompute::new)? {
-        Some(gpu) => train_on(&gpu, &options.filled(ON_A_GPU)),
+        Some(gpu) => train_on(&gpu, &Options { sizes: options.sizes.or(ON_A_GPU), ..options.clone() }),
         None => train_on(&gpt::host::HostCompute::new(), options),
     }
 }

@@ -108,7 +108,7 @@ fn unlimited_peak<C: Compute>(compute: &C, options: &Options) -> Result<u64> {
 impl<'c, C: Compute> Training<'c, C> {
     fn new(compute: &'c C, options: &Options) -> Result<Self> {
         let (device, text) = (compute.device(), Text::load()?);
-        let sizes = options.sizes(text.vocabulary()).checked()?;
+        let sizes = options.sizes.sizes(text.vocabulary()).checked()?;
         let store = Store::new(device, options.placement);
         Ok(Self {
             compute,

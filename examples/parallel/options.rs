@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::Parser;
 
 use crate::common::{DeviceChoice, Result};
-use crate::gpt::sizes::Sizes;
+use crate::gpt::sizes::{self, SizeOptions, Sizes};
 use crate::gpt::store::Placement;
 
 /// Trains a small GPT on several GPUs, or on several ranks of the host. Each rank has the whole network, and a part of each batch.
@@ -40,21 +40,8 @@ pub(crate) struct Options {
     /// Number of training steps.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) steps: u32,
-    /// Number of blocks, each with an attention and a perceptron. [default: 2 on the host, 6 on GPUs]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    layers: Option<u32>,
-    /// Number of elements per letter between blocks. [default: 64 on the host, 512 on GPUs]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    width: Option<u32>,
-    /// Number of attention heads, which share the width. [default: 4 on the host, 8 on GPUs]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    heads: Option<u32>,
-    /// Number of letters in a sequence. [default: 64 on the host, 256 on GPUs]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    context: Option<u32>,
-    /// Number of sequences in a step, which the ranks share evenly. [default: 8 on the host, 16 on GPUs]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    batch: Option<u32>,
+    #[command(flatten)]
+    sizes: SizeOptions,
     /// Seed of the random parameters and batches.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -127,36 +114,20 @@ impl FromStr for Event {
 /// What the options leave open, for one kind of device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defaults {
-    layers: u32,
-    width: u32,
-    heads: u32,
-    context: u32,
-    batch: u32,
+    sizes: sizes::Defaults,
     bucket_bytes: u64,
 }
 
 impl Defaults {
-    /// Training takes seconds on two cores with these sizes.
-    pub(crate) const HOST: Self =
-        Self { layers: 2, width: 64, heads: 4, context: 64, batch: 8, bucket_bytes: 64 << 10 };
-    /// The sizes of `oversubscribe`: about a gigabyte.
-    pub(crate) const GPU: Self =
-        Self { layers: 6, width: 512, heads: 8, context: 256, batch: 16, bucket_bytes: 25 << 20 };
+    pub(crate) const HOST: Self = Self { sizes: sizes::ON_THE_HOST, bucket_bytes: 64 << 10 };
+    /// PyTorch's buckets have as many bytes.
+    pub(crate) const GPU: Self = Self { sizes: sizes::ON_A_GPU, bucket_bytes: 25 << 20 };
 }
 
 impl Options {
     /// The sizes of the network, and of the batch of all ranks.
     pub(crate) fn sizes(&self, defaults: Defaults, vocabulary: usize) -> Result<Sizes> {
-        let size = |option: Option<u32>, default: u32| option.unwrap_or(default) as usize;
-        let sizes = Sizes {
-            layers: size(self.layers, defaults.layers),
-            width: size(self.width, defaults.width),
-            heads: size(self.heads, defaults.heads),
-            context: size(self.context, defaults.context),
-            batch: size(self.batch, defaults.batch),
-            vocabulary,
-        };
-        sizes.checked()
+        self.sizes.or(defaults.sizes).sizes(vocabulary).checked()
     }
 
     /// The most numbers of a bucket.

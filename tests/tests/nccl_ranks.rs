@@ -231,60 +231,14 @@ fn a_registered_array_does_not_wait_forever_either() {
         if rank.all.rank() == 0 {
             // The other rank takes no part in this one.
             let _ = rank.all.all_reduce_in_place(&mut bucket, Reduction::Sum);
-            let start = Instant::now();
-            drop(bucket);
-            assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
-            assert!(rank.all.failure().unwrap().to_string().contains("registered"));
-            rank.gpu.synchronize().unwrap();
-        }
-        rank.meeting.wait();
-    });
-}
-
-#[test]
-fn a_dropped_communicator_waits_for_its_work_but_not_forever() {
-    let timeout = Duration::from_secs(1);
-    on_ranks(2, timeout, |rank| {
-        let Rank { gpu, all, kernels, meeting } = rank;
-        let mut array = Array::full(&gpu, LEN, 1u32).unwrap();
-        kernels.hold(all.stream().stream(), 50_000);
-        all.all_reduce_in_place(&mut array, Reduction::Sum).unwrap();
-        let me = all.rank();
-        if me == 0 {
-            drop(all);
-            assert_eq!(array.to_vec().unwrap(), [2; LEN], "the drop finished the collective");
-            meeting.wait();
-            return;
-        }
-        all.wait(TIMEOUT).unwrap();
-        meeting.wait();
-        // Nobody takes part in this one.
-        let queued = all.all_reduce_in_place(&mut array, Reduction::Sum);
-        let start = Instant::now();
-        drop(all);
-        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
-        drop(queued);
-        gpu.synchronize().unwrap();
-    });
-}
-
-/// The drop of an array that is registered with one communicator, while a collective of another one uses it that never ends.
-#[test]
-fn a_registered_array_in_a_collective_that_never_ends_is_dropped_in_time() {
-    const SHORT: Duration = Duration::from_secs(1);
-    on_ranks(2, SHORT, |rank| {
-        let id = Id::new().unwrap();
-        let alone = Communicator::connect(&rank.gpu, &id, 0, 1, SHORT).unwrap();
-        let mut bucket = alone.registered_zeros::<f32>(&rank.gpu, LEN).unwrap();
-        rank.all.all_reduce_in_place(&mut own(&rank), Reduction::Sum).unwrap();
-        rank.all.wait(TIMEOUT).unwrap();
-        rank.meeting.wait();
-        if rank.all.rank() == 0 {
-            rank.all.all_reduce_in_place(&mut bucket, Reduction::Sum).unwrap();
-            let start = Instant::now();
-            drop(bucket);
-            assert!(start.elapsed() < 10 * SHORT, "{:?}", start.elapsed());
+            let (done, is_done) = std::sync::mpsc::channel();
+            thread::spawn(move || {
+                drop(bucket);
+                let _ = done.send(());
+            });
+            let is_dropped = is_done.recv_timeout(TIMEOUT).is_ok();
             rank.all.abort("the test is over");
+            assert!(is_dropped, "the drop still waits");
         }
         rank.meeting.wait();
     });

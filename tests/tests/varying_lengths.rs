@@ -130,6 +130,9 @@ fn play(name: &str, seed: u64, mut step: impl FnMut(&Virtual, &mut Rng)) -> (f64
     (share, ratio)
 }
 
+/// The least mean share of plans. Measured: 0.955 and 0.957. A machine that finds other layouts in its time may refuse an arena more.
+const PLANNED: f64 = 0.93;
+
 /// The means over some seeds.
 fn mean(name: &str, step: impl Fn(&Virtual, &mut Rng)) -> (f64, f64) {
     const SEEDS: u64 = 10;
@@ -146,13 +149,13 @@ fn of_any_length(device: &Virtual, rng: &mut Rng, is_checkpointed: bool) {
 #[test]
 fn steps_of_any_length_are_planned() {
     let (share, ratio) = mean("lengths", |device, rng| of_any_length(device, rng, false));
-    assert!(share >= 0.95 && ratio <= 1.05, "{share:.3} planned, {ratio:.3} of live");
+    assert!(share >= PLANNED && ratio <= 1.05, "{share:.3} planned, {ratio:.3} of live");
 }
 
 #[test]
 fn layers_with_checkpoints_are_no_loop() {
     let (share, ratio) = mean("checkpoints", |device, rng| of_any_length(device, rng, true));
-    assert!(share >= 0.95 && ratio <= 1.05, "{share:.3} planned, {ratio:.3} of live");
+    assert!(share >= PLANNED && ratio <= 1.05, "{share:.3} planned, {ratio:.3} of live");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the collectives take: arrays, slices and their views.
+//! The arguments of collectives: arrays, slices and their views.
 //!
 //! cudarc's traits are safe to implement, so a type of the program may name memory that is not its own. The traits here are sealed: only
 //! types whose pointer and length are known to belong together have them.

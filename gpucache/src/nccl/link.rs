@@ -44,7 +44,7 @@ pub(super) struct Link {
     timeout: Duration,
 }
 
-/// What to do with an object that is no longer used.
+/// How an object ends that is no longer used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// End all of its work at once.

@@ -20,7 +20,7 @@ const PAGE_BYTES: u64 = 2 << 20;
 
 /// Memory of NCCL and its registration. The drop ends both.
 ///
-/// Invariants: the memory was allocated by `ncclMemAlloc`, and only the drop frees it. The handle is the registration of this memory. Whoever
+/// Invariants: the memory was allocated by `ncclMemAlloc`, and only the drop frees it. The handle is the registration of this memory. The code that
 /// drops this has waited for all work that uses the memory.
 struct Piece {
     link: Arc<Link>,

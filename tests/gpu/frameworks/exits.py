@@ -124,6 +124,10 @@ CASES = {
 }  # fmt: skip
 
 
+# PyTorch's own thread for pinned memory prints a traceback now and then, whatever the allocator, if a loader is alive at the end.
+MAY_PRINT = [loader_alive]
+
+
 def outcome(case, code, options):
     command = [sys.executable, os.path.abspath(__file__), "--allocator", options.allocator, "--device", options.device]
     try:
@@ -131,7 +135,7 @@ def outcome(case, code, options):
         found, said = ended.returncode, ended.stderr.strip()[-1000:]
     except subprocess.TimeoutExpired as late:
         found, said = "still running after 90 s", str(late.stderr)[-1000:]
-    return {"case": case.__name__, "exit": found, "ok": found == code and not said, "stderr": said}
+    return {"case": case.__name__, "exit": found, "ok": found == code and (case in MAY_PRINT or not said), "stderr": said}
 
 
 def main():

@@ -87,7 +87,7 @@ impl Planner {
         self.learning.curiosity.record_next();
         self.lay_out(shared);
         match self.plans.stream().cloned().filter(|_| self.arena.is_none() && self.plans.are_laid_out()) {
-            // The entry is known to need as much.
+            // The first allocation told that the entry needs as much.
             Some(stream) => {
                 self.entry.is_dissolved = false;
                 Begin::Install { bytes: self.plans.bytes(), stream, refused: None, may_grow: true, insists: true }
