@@ -7,12 +7,11 @@
 use super::policy::Recycle;
 use crate::base::error::{Error, Result};
 use crate::device::{Stream, softly};
-use crate::home::Shared;
 use crate::planner::Planner;
 use crate::pressure::reclaim::{self, Holder, Idle, Releaser};
 use crate::pressure::request::{Ask, Asked};
 use crate::pressure::serve::{insist, insist_on_call};
-use crate::range::{Carved, Clearing, DeviceRange, GatherLimit, Obtained, RangeState, Reused};
+use crate::range::{Carved, Clearing, DeviceRange, Obtained, RangeState, Reused};
 use crate::record::{Origin, Record, Request};
 
 /// A record with memory, and the device calls that it took.
@@ -27,20 +26,16 @@ pub(super) enum Moves {
     Never,
     /// If the range would otherwise reserve far more than its peak in use.
     WhereFar,
-    /// Always, with the pages that no work uses.
+    /// Always, since a plan says how much memory is enough.
     First,
-    /// Always, since a plan says how much memory is enough. For much memory it waits until the stream's work is done with it: a range that
-    /// has grown stays as large.
-    Patiently,
 }
 
 impl Moves {
     /// When pages move for a request of a scope.
-    pub(super) fn of(recycle: Recycle, planner: &mut Planner, shared: &Shared, bytes: u64) -> Moves {
+    pub(super) fn of(recycle: Recycle, planner: &mut Planner) -> Moves {
         match recycle {
             Recycle::Keyed | Recycle::Range | Recycle::Off => Moves::Never,
             Recycle::Auto if !planner.had_better_move() => Moves::WhereFar,
-            Recycle::Auto if planner.had_better_wait(shared, bytes) => Moves::Patiently,
             Recycle::Auto => Moves::First,
         }
     }
@@ -48,11 +43,6 @@ impl Moves {
 
 /// For a block of more than this share of the reserved memory, pages move before the range grows.
 const MOVED: u64 = 256;
-
-/// For a block of more than this share of the reserved memory, moving pages may wait, and the range then grows by at most this share.
-/// GPT-2 with sequences of random length grew by a tenth of its live memory for one request, while as much was free but still in use by the
-/// GPU.
-const AWAITED: u64 = 64;
 
 /// The memory of the requesting scope, if there is one.
 type Asking = Option<&'static dyn Holder>;
@@ -182,25 +172,13 @@ pub(super) fn idle_for(seen: &RangeState, stream: &Stream, bytes: u64) -> Idle {
 
 /// A block under which pages move, so that the range does not grow. A failure to move is not a failure of the request.
 fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, seen: &RangeState, moves: Moves) -> Option<Carved> {
-    let first = GatherLimit::aiming_at(seen.reserved);
     let moved = match moves {
         _ if bytes <= seen.reserved / MOVED => Ok(None),
         Moves::Never => Ok(None),
         Moves::WhereFar => softly(|| range.exchange(stream, bytes, seen)),
-        Moves::Patiently if is_worth_waiting(bytes, seen) => softly(|| {
-            let share = seen.reserved / AWAITED;
-            let found = range.gather(stream, bytes, GatherLimit::between(seen.reserved, seen.reserved + share))?;
-            found.map_or_else(|| range.gather(stream, bytes, first), |found| Ok(Some(found)))
-        }),
-        Moves::First | Moves::Patiently => softly(|| range.gather(stream, bytes, first)),
+        Moves::First => softly(|| range.move_first(stream, bytes, seen.reserved, seen)),
     };
     moved.ok().flatten()
-}
-
-/// Whether a wait for work may find so many bytes: all but a small share of them are free, though not in one place.
-fn is_worth_waiting(bytes: u64, seen: &RangeState) -> bool {
-    let share = seen.reserved / AWAITED;
-    bytes > share && bytes <= seen.reserved.saturating_sub(seen.live) + share
 }
 
 /// Refuses memory to an unannounced capture, since that memory would not stay reserved for the graph.

@@ -56,6 +56,11 @@ impl Backoff {
         self.last = entry;
     }
 
+    /// Ends this wait. The next one is as long as it would have been.
+    pub(super) fn end(&mut self) {
+        self.not_before = 0;
+    }
+
     /// Waits for at least this many entries.
     pub(super) fn wait_for(&mut self, entry: u64, entries: u64) {
         self.not_before = self.not_before.max(entry.saturating_add(entries));

@@ -22,8 +22,6 @@ pub(super) struct Footprint {
     pub(super) has_planned: bool,
     /// Waits before pages move again for an entry without a plan.
     pub(super) moving: Backoff,
-    /// Waits before the program waits for its work again, so that pages can move.
-    waiting: Backoff,
 }
 
 /// When to look at a range that may reserve more than the scopes need.
@@ -79,9 +77,6 @@ const WASTE: u64 = 10;
 const AHEAD: u64 = 32;
 /// A saving of at most this many bytes is not worth another layout: half a page of a GPU's memory.
 const LITTLE: u64 = 1 << 20;
-
-/// For a request of more than this share of the peak in use, pages that work still uses are worth a wait.
-const AWAITED: u64 = 64;
 
 /// An arena of at most this share of the peak in use stays: its memory would not help.
 const NEGLIGIBLE: u64 = 64;
@@ -165,12 +160,6 @@ impl Planner {
         let Footprint { has_planned, moving, .. } = &mut self.footprint;
         let is_lately = *has_planned && moving.try_now(self.entry.number, Pace::STEEP);
         (self.entry.is_planned && !self.carry.is_range_used()) || is_lately
-    }
-
-    /// Whether to wait for work, so that pages can move for a request of `bytes` bytes. A wait costs as much as a step, or more.
-    pub(crate) fn had_better_wait(&mut self, shared: &Shared, bytes: u64) -> bool {
-        let is_large = bytes > shared.counters.get(Counter::Demand) / AWAITED;
-        is_large && self.footprint.waiting.try_now(self.entry.number, Pace::STEEP)
     }
 
     /// Whether the range should get the arena's memory rather than grow by `bytes` bytes.

@@ -102,6 +102,12 @@ impl Learner {
         self.pauses.halve(self.entry);
     }
 
+    /// Ends a pause of recording, since the caller limits the recordings itself.
+    pub(super) fn wake(&mut self) {
+        self.in_vain = 0;
+        self.pauses.end();
+    }
+
     /// Pauses recording for at least this many entries.
     pub(super) fn rest(&mut self, entries: u64) {
         self.pauses.wait_for(self.entry, entries);

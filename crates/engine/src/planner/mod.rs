@@ -175,6 +175,8 @@ impl Planner {
         let was_astray = self.loops.begin_entry();
         if self.loops.begin_whole(!self.plans.is_empty()) {
             self.forget_plans(shared);
+            // Plans of loops that were forgotten lately say nothing about the entry.
+            self.learning.learner.wake();
         } else if !was_astray || !self.plans.begins_with_loop() {
             return self.begin_iteration(shared);
         }

@@ -38,6 +38,7 @@
 mod bins;
 mod clearing;
 mod cut;
+mod exchange;
 mod fit;
 mod gather;
 mod handles;

@@ -76,13 +76,15 @@ pub(super) struct Ordered {
     pub(super) streams: Streams,
     /// Calls that [`exchange`](super::DeviceRange::exchange) made.
     pub(super) exchanged: u64,
+    /// How often a request waited for work, so that pages could move.
+    pub(super) waits: u64,
     /// A failure of a call that could not return it.
     pub(super) failure: Option<Error>,
 }
 
 impl Ordered {
     pub(super) fn new(range: Range<Source>, streams: Streams) -> Ordered {
-        Ordered { range, streams, exchanged: 0, failure: None }
+        Ordered { range, streams, exchanged: 0, waits: 0, failure: None }
     }
 
     /// Takes chunks from `stream` from now on.

@@ -27,18 +27,6 @@ pub struct DeviceRange {
 /// The capacity of the list of late blocks, so that dropping one of them does not allocate on the host. The lock is held only for a moment,
 /// and few threads drop blocks in that time.
 const LATE_BLOCKS: usize = 64;
-/// A range may reserve 1/5 more than its peak of live memory before pages move. Moving pages costs calls. Best fit alone reserves 1.057
-/// times the live peak of seven traces on average; gaps beyond 1/5 come from a few large blocks.
-const APART_SHARE: u64 = 5;
-/// The granules that a range may reserve beyond its peak of live memory, if that is more than [`APART_SHARE`]. In a range of few granules,
-/// a single gap is a large share.
-const APART_GRANULES: u64 = 4;
-/// The number of calls that may move pages before the range grows, however many blocks were freed. It is twice the 1024 handles of a range
-/// that has grown step by step.
-const FREE_CALLS: u64 = 2048;
-/// The number of frees that allow one more call that moves pages before the range grows. So a scope whose sizes never repeat gets more
-/// memory, instead of calls for most of its allocations.
-const FREES_PER_CALL: u64 = 16;
 
 impl DeviceRange {
     /// The range of a device, if it exists already.
@@ -110,7 +98,7 @@ impl DeviceRange {
     pub(crate) fn gather(&self, stream: &Stream, bytes: u64, limit: GatherLimit) -> Result<Option<Carved>> {
         match self.try_gather(stream, bytes, limit)? {
             Some(carved) => Ok(Some(carved)),
-            None if self.finish_own(stream)? || limit.waits() => self.try_gather(stream, bytes, limit.at_once()),
+            None if self.finish_own(stream)? == Some(true) || limit.waits() => self.try_gather(stream, bytes, limit.at_once()),
             None => Ok(None),
         }
     }
@@ -122,10 +110,10 @@ impl DeviceRange {
 
     /// Waits for the present work of `stream`, without the lock, if memory that it freed or used is not known to be idle. The wait has a
     /// limit, since the work may itself wait for the caller. It does not wait for streams that run closures, which may need a lock of the
-    /// caller, nor for streams that are being captured. Returns whether the work is done now and was not before.
-    fn finish_own(&self, stream: &Stream) -> Result<bool> {
+    /// caller, nor for streams that are being captured. Returns whether the work is done now; `None` if there was nothing to wait for.
+    pub(super) fn finish_own(&self, stream: &Stream) -> Result<Option<bool>> {
         if stream.runs_closures() || stream.is_capturing() || self.inner().streams.pending(stream).is_none() {
-            return Ok(false);
+            return Ok(None);
         }
         let is_done = poll(LONG, || {
             let inner = &mut *self.inner();
@@ -135,25 +123,7 @@ impl DeviceRange {
         if is_done.is_none() {
             self.inner().streams.give_up();
         }
-        Ok(is_done.is_some())
-    }
-
-    /// Memory for `bytes`, if the range would otherwise have to reserve far more than its peak of live memory. Free pages replace missing
-    /// ones, as far as possible. `None` if the state in `seen` allows the range to grow without that, or if pages moved too often.
-    ///
-    /// # Errors
-    /// As for [`gather`](DeviceRange::gather).
-    pub(crate) fn exchange(&self, stream: &Stream, bytes: u64, seen: &RangeState) -> Result<Option<Carved>> {
-        let RangeState { reserved, live, peak_live, frees, exchanged, granule, .. } = *seen;
-        let due = peak_live.max(live.saturating_add(bytes));
-        // In a small range, blocks and pages have similar sizes, and the gaps between blocks are whole pages.
-        let aim = due.saturating_add((due / APART_SHARE).max(APART_GRANULES * granule));
-        if reserved.saturating_add(bytes) <= aim || exchanged > FREE_CALLS + frees / FREES_PER_CALL {
-            return Ok(None);
-        }
-        let carved = self.gather(stream, bytes, GatherLimit::aiming_at(aim))?;
-        self.inner().exchanged += carved.as_ref().map_or(0, |carved| carved.calls);
-        Ok(carved)
+        Ok(Some(is_done.is_some()))
     }
 
     /// A block of at least `bytes` that can grow up to `room`, and its bytes. The reserved memory is within `limit`, as for
