@@ -92,7 +92,13 @@ impl Planner {
                 self.entry.is_dissolved = false;
                 Begin::Install { bytes: self.plans.bytes(), stream, refused: None, may_grow: true, insists: true }
             }
-            None => Begin::Clear,
+            None => {
+                // The arena of another order is large enough.
+                if self.arena.is_some() {
+                    self.begin_planned(shared);
+                }
+                Begin::Clear
+            }
         }
     }
 

@@ -192,6 +192,7 @@ impl Planner {
         let Learning { learner, scratch, curiosity, stream, .. } = &mut self.learning;
         let log = learner.recorded()?;
         if let Some(known) = self.plans.that_serves(log) {
+            self.plans.note_told(known, log);
             return Some(known);
         }
         if let Some(wider) = self.plans.absorb(log, scratch) {

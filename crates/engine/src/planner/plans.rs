@@ -272,6 +272,13 @@ impl Plans {
         None
     }
 
+    /// Notes in a plan whether the first allocation of a recorded entry that it served told the sizes of the others.
+    pub(super) fn note_told(&mut self, plan: usize, log: &Log) {
+        if let Some(plan) = self.plans.get_mut(plan) {
+            plan.seen.note_told(log);
+        }
+    }
+
     /// Notes in a plan which sizes grew in an entry that followed it.
     pub(super) fn note_growth(&mut self, plan: usize, growth: &Growth) {
         if let Some(plan) = self.plans.get_mut(plan) {
@@ -288,6 +295,10 @@ impl Plans {
                 plan.hold(both);
                 return place;
             }
+        }
+        let mut envelope = envelope;
+        if self.plans.iter().any(|plan| plan.seen.is_told_by_first()) {
+            envelope.trust_first();
         }
         let plan = Plan { seen: envelope.clone(), envelope, score: FIRST_SCORE, used: entry, ..Plan::default() };
         if self.plans.len() < PLANS {

@@ -55,7 +55,13 @@ impl DeviceRange {
     ///
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
-    pub(crate) fn move_first(&self, stream: &Stream, bytes: u64, aim: u64, seen: &RangeState) -> Result<Option<Carved>> {
+    pub(crate) fn move_first(
+        &self,
+        stream: &Stream,
+        bytes: u64,
+        aim: u64,
+        seen: &RangeState,
+    ) -> Result<Option<Carved>> {
         if self.may_wait(bytes, seen) {
             let due = aim.max(seen.live.saturating_add(bytes));
             let limit = GatherLimit::between(aim, due.saturating_add(due / AWAITED));

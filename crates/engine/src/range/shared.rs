@@ -98,7 +98,9 @@ impl DeviceRange {
     pub(crate) fn gather(&self, stream: &Stream, bytes: u64, limit: GatherLimit) -> Result<Option<Carved>> {
         match self.try_gather(stream, bytes, limit)? {
             Some(carved) => Ok(Some(carved)),
-            None if self.finish_own(stream)? == Some(true) || limit.waits() => self.try_gather(stream, bytes, limit.at_once()),
+            None if self.finish_own(stream)? == Some(true) || limit.waits() => {
+                self.try_gather(stream, bytes, limit.at_once())
+            }
             None => Ok(None),
         }
     }

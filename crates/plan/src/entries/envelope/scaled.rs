@@ -47,6 +47,21 @@ impl Envelope {
         self.is_told_by_first && self.part.is_none() && !self.grows() && self.at(0).is_some_and(is_near)
     }
 
+    /// Notes whether the first allocation of an entry that was followed told the sizes of the others.
+    pub fn note_told(&mut self, log: &Log) {
+        self.is_told_by_first = self.tells_by_first(log).unwrap_or(self.is_told_by_first);
+    }
+
+    /// Whether the first allocation of an entry tells the sizes of the others, as far as entries have shown.
+    pub fn is_told_by_first(&self) -> bool {
+        self.is_told_by_first
+    }
+
+    /// Takes it that the first allocation tells the sizes of the others, as it does in another order of the same work.
+    pub fn trust_first(&mut self) {
+        self.is_told_by_first = true;
+    }
+
     /// Whether the first allocation of this entry of the order tells the sizes of the others; `None` if it says nothing about that.
     pub(super) fn tells_by_first(&self, log: &Log) -> Option<bool> {
         let (first, bytes) = (self.at(0)?, log.bytes_at(0)?);
@@ -112,6 +127,22 @@ mod tests {
     fn envelope() -> Envelope {
         let two = Envelope::of(&log(300), &log(600), &mut Scratch::default()).unwrap();
         two.absorb(&log(450), &mut Scratch::default()).unwrap()
+    }
+
+    #[test]
+    fn an_entry_that_was_followed_shows_whether_the_first_size_tells_the_others() {
+        let mut widened = Envelope::of(&log(256), &log(640), &mut Scratch::default()).unwrap();
+        assert!(widened.scaled_to(2048 * 660).is_none(), "two entries alone show no law");
+        widened.note_told(&log(400));
+        assert!(widened.scaled_to(2048 * 660).is_some());
+        let mut flat = Log::default();
+        assert!(
+            [2048 * 400, 8 * 640 * 640, 4096, 4 + 640, 64 * 640 + 50_000]
+                .into_iter()
+                .all(|bytes| flat.allocated(0, bytes).is_some())
+        );
+        widened.note_told(&flat);
+        assert!(widened.scaled_to(2048 * 660).is_none());
     }
 
     #[test]

@@ -1,0 +1,38 @@
+//! Memory that is freed while the GPU still uses it: a range waits for it before it grows, but not again and again.
+#![cfg(all(feature = "cuda", target_os = "linux"))]
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use gpucache_capi::{allocate, device_stats, enter, free, leave, reset_peaks};
+use gpucache_tests::alone::alone;
+use gpucache_tests::gpu::Gpu;
+
+const MIB: usize = 1 << 20;
+/// Longer than the host needs to free and allocate.
+const BUSY: u64 = 20_000; // microseconds
+
+/// Allocates as much in small pieces as in one large one, which come when the GPU still works on the small ones. Returns the memory that
+/// was reserved at most.
+fn reserved_by_steps(gpu: &Gpu, steps: usize) -> u64 {
+    let kernels = gpu.kernels().unwrap();
+    let stream = gpu.cuda.stream().context().default_stream();
+    reset_peaks(0).unwrap();
+    for step in 0..steps {
+        let entry = enter("step").unwrap();
+        let pieces: Vec<u64> = (0..16).map(|piece| allocate((4 + piece % 3 + step % 2) * MIB, 0, 0).unwrap()).collect();
+        kernels.hold(&stream, BUSY);
+        pieces.into_iter().for_each(|piece| free(piece).unwrap());
+        free(allocate(96 * MIB, 0, 0).unwrap()).unwrap();
+        leave(entry).unwrap();
+    }
+    stream.synchronize().unwrap();
+    device_stats(0).unwrap().peak_reserved_bytes
+}
+
+#[test]
+fn a_range_waits_for_freed_memory_before_it_grows() {
+    alone(120, || {
+        let Some(gpu) = Gpu::get() else { return };
+        let (live, reserved) = (96 * MIB as u64, reserved_by_steps(&gpu, 3));
+        assert!(reserved <= live + live / 16, "{reserved} bytes for {live}");
+    });
+}
