@@ -9,6 +9,7 @@
 //! - A plan that is not active has a cursor only together with its draft, since only then the arena is large enough for it.
 
 mod partial;
+mod predict;
 mod repeats;
 
 use super::carry::CarryPlan;
@@ -67,8 +68,6 @@ const PLANS: usize = 4;
 /// A plan gets a new layout once one in this many positions has been too small. Until then, the requests of these positions go
 /// beside the plan.
 const WIDENED: u64 = 16;
-/// The counts in `next` are halved at this count, so that only about the last ten entries decide.
-const MOST_FOLLOWED: u32 = 8;
 /// A new plan is forgotten once it served this many entries more badly than well.
 const FIRST_SCORE: i32 = 4;
 /// A plan that has proved itself is forgotten after twice as many.
@@ -137,33 +136,6 @@ impl Plans {
         self.plans.iter().filter_map(|plan| plan.draft.as_ref())
     }
 
-    /// Makes the plan active that the next entry will most likely follow.
-    #[inline]
-    pub(super) fn predict(&mut self, cursor: &mut Cursor) {
-        if self.plans.len() > 1 {
-            self.predict_of_several(cursor);
-        }
-    }
-
-    fn predict_of_several(&mut self, cursor: &mut Cursor) {
-        let Some(last) = self.plans.get(self.last) else { return };
-        // Among equally likely plans, prefers the active one, which needs no switch.
-        let likely = (0..self.plans.len()).max_by_key(|&place| (last.next[place], place == self.active));
-        if let Some(likely) = likely.filter(|&likely| likely != self.active) {
-            let _ = self.activate(likely, cursor);
-        }
-    }
-
-    /// Switches to a plan that expects this first allocation of an entry, if the active plan does not expect it. If none does, takes the
-    /// plan with the nearest known size: entries of nearly equal sizes mostly have the same order. Nothing may be alive in the plans.
-    pub(super) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
-        let off_by = |plan: &Plan| plan.envelope.first_is_off_by(bytes);
-        let active = self.plans.get(self.active).and_then(off_by).unwrap_or(f64::INFINITY);
-        let others = (0..).zip(&self.plans).filter_map(|(place, plan)| Some((place, off_by(plan)?)));
-        let nearest = others.min_by(|one, other| one.1.total_cmp(&other.1)).filter(|&(_, ratio)| ratio < active);
-        nearest.is_some_and(|(other, _)| self.activate(other, cursor))
-    }
-
     /// Whether the first allocation of an entry tells that the sizes of the active plan are too small.
     pub(super) fn may_scale_to(&self, bytes: u64) -> bool {
         let is_new = |plan: &&Plan| plan.repeats.is_none() && !plan.envelope.begins_with(bytes);
@@ -190,20 +162,6 @@ impl Plans {
         }
         self.active = next;
         true
-    }
-
-    /// Notes that the entry which ends followed this plan.
-    pub(super) fn note_followed(&mut self, plan: usize, entry: u64) {
-        if let Some(count) = self.plans.get_mut(self.last).and_then(|last| last.next.get_mut(plan)) {
-            *count += 1;
-            if *count == MOST_FOLLOWED {
-                self.plans[self.last].next.iter_mut().for_each(|count| *count /= 2);
-            }
-        }
-        self.last = plan;
-        if let Some(plan) = self.plans.get_mut(plan) {
-            plan.used = entry;
-        }
     }
 
     /// Scores the active plan by an entry that it served. Returns whether the plan is of no use.

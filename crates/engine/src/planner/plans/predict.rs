@@ -1,0 +1,50 @@
+//! Which plan the next entry will follow: the one that followed the last plan most often, or the one that expects the first allocation.
+
+use super::{Plan, Plans};
+use gpucache_plan::entries::Cursor;
+
+/// The counts in `next` are halved at this count, so that only about the last ten entries decide.
+const MOST_FOLLOWED: u32 = 8;
+
+impl Plans {
+    /// Makes the plan active that the next entry will most likely follow.
+    #[inline]
+    pub(super) fn predict(&mut self, cursor: &mut Cursor) {
+        if self.plans.len() > 1 {
+            self.predict_of_several(cursor);
+        }
+    }
+
+    fn predict_of_several(&mut self, cursor: &mut Cursor) {
+        let Some(last) = self.plans.get(self.last) else { return };
+        // Among equally likely plans, prefers the active one, which needs no switch.
+        let likely = (0..self.plans.len()).max_by_key(|&place| (last.next[place], place == self.active));
+        if let Some(likely) = likely.filter(|&likely| likely != self.active) {
+            let _ = self.activate(likely, cursor);
+        }
+    }
+
+    /// Switches to a plan that expects this first allocation of an entry, if the active plan does not expect it. If none does, takes the
+    /// plan with the nearest known size: entries of nearly equal sizes mostly have the same order. Nothing may be alive in the plans.
+    pub(super) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
+        let off_by = |plan: &Plan| plan.envelope.first_is_off_by(bytes);
+        let active = self.plans.get(self.active).and_then(off_by).unwrap_or(f64::INFINITY);
+        let others = (0..).zip(&self.plans).filter_map(|(place, plan)| Some((place, off_by(plan)?)));
+        let nearest = others.min_by(|one, other| one.1.total_cmp(&other.1)).filter(|&(_, ratio)| ratio < active);
+        nearest.is_some_and(|(other, _)| self.activate(other, cursor))
+    }
+
+    /// Notes that the entry which ends followed this plan.
+    pub(super) fn note_followed(&mut self, plan: usize, entry: u64) {
+        if let Some(count) = self.plans.get_mut(self.last).and_then(|last| last.next.get_mut(plan)) {
+            *count += 1;
+            if *count == MOST_FOLLOWED {
+                self.plans[self.last].next.iter_mut().for_each(|count| *count /= 2);
+            }
+        }
+        self.last = plan;
+        if let Some(plan) = self.plans.get_mut(plan) {
+            plan.used = entry;
+        }
+    }
+}
