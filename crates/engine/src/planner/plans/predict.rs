@@ -9,7 +9,7 @@ const MOST_FOLLOWED: u32 = 8;
 impl Plans {
     /// Makes the plan active that the next entry will most likely follow.
     #[inline]
-    pub(super) fn predict(&mut self, cursor: &mut Cursor) {
+    pub(in crate::planner) fn predict(&mut self, cursor: &mut Cursor) {
         if self.plans.len() > 1 {
             self.predict_of_several(cursor);
         }
@@ -26,7 +26,7 @@ impl Plans {
 
     /// Switches to a plan that expects this first allocation of an entry, if the active plan does not expect it. If none does, takes the
     /// plan with the nearest known size: entries of nearly equal sizes mostly have the same order. Nothing may be alive in the plans.
-    pub(super) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
+    pub(in crate::planner) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
         let off_by = |plan: &Plan| plan.envelope.first_is_off_by(bytes);
         let active = self.plans.get(self.active).and_then(off_by).unwrap_or(f64::INFINITY);
         let others = (0..).zip(&self.plans).filter_map(|(place, plan)| Some((place, off_by(plan)?)));
@@ -35,7 +35,7 @@ impl Plans {
     }
 
     /// Notes that the entry which ends followed this plan.
-    pub(super) fn note_followed(&mut self, plan: usize, entry: u64) {
+    pub(in crate::planner) fn note_followed(&mut self, plan: usize, entry: u64) {
         if let Some(count) = self.plans.get_mut(self.last).and_then(|last| last.next.get_mut(plan)) {
             *count += 1;
             if *count == MOST_FOLLOWED {
