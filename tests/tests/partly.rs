@@ -140,21 +140,25 @@ fn print_summary(rows: &[&Row], name: &str) {
     summary("calls of the range", rows, |row| row.range.calls as f64, None, false);
 }
 
-/// At least nine tenths of the regular part are planned. The range does not reserve less, and hardly less is alive.
+/// At least nine tenths of the regular part are planned. On average, the range reserves no less, and hardly less is alive. In a single
+/// run, one array beside the plan may be the last to make the range grow.
 #[test]
-fn the_regular_part_of_a_detector_is_planned() {
+fn the_regular_part_of_detectors_is_planned() {
+    const SEEDS: u64 = 4;
     let _turn = turn();
-    for (name, varies) in [("detector", false), ("detector_sizes", true)] {
-        let (history, share) = detector(Path::new(env!("CARGO_TARGET_TMPDIR")), name, varies);
-        let [auto, range] =
-            [Policy::Auto, Policy::Range].map(|policy| dry_run(&history, policy, None, NonZeroUsize::MIN).unwrap());
+    let mut sums = [0.0; 2];
+    for (seed, varies) in (1..=SEEDS).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let (history, share) = detector(Path::new(env!("CARGO_TARGET_TMPDIR")), "detector", seed, varies);
+        let run = |policy| dry_run(&history, policy, None, NonZeroUsize::MIN).unwrap();
+        let [auto, range] = [Policy::Auto, Policy::Range].map(run);
         let planned = auto.steady.planned;
-        assert!(planned >= 0.9 * share, "{name}: {planned:.3} are planned, and {share:.3} are regular");
-        let [auto, range] = [auto, range].map(|figures| figures.steady_reserved_bytes);
-        assert!(auto <= range, "{name}: {auto} bytes are reserved, and {range} by the range");
-        let of_live = auto as f64 / history.peak_live_bytes() as f64;
-        assert!(of_live <= 1.06, "{name}: {of_live:.3} of the live memory");
+        assert!(planned >= 0.9 * share, "seed {seed}: {planned:.3} are planned, and {share:.3} are regular");
+        let of_live = |bytes: u64| bytes as f64 / history.peak_live_bytes() as f64;
+        sums[0] += of_live(auto.steady_reserved_bytes);
+        sums[1] += of_live(range.steady_reserved_bytes);
     }
+    let [auto, range] = sums.map(|sum| sum / (2 * SEEDS) as f64);
+    assert!(auto <= range.min(1.06), "{auto:.3} of the live memory is reserved, and {range:.3} by the range");
 }
 
 /// Some random programs. Most of the regular part is planned, without more memory than the range needs.
@@ -172,8 +176,8 @@ fn the_regular_part_of_programs_is_planned() {
 }
 
 /// The trace of a detector as a file in this folder, and the share of its allocations that is regular.
-fn detector(folder: &Path, name: &str, varies: bool) -> (History, f64) {
-    let (text, share) = Training { steps: 24, images: 2, varies, seed: 1 }.trace();
+fn detector(folder: &Path, name: &str, seed: u64, varies: bool) -> (History, f64) {
+    let (text, share) = Training { steps: 24, images: 2, varies, seed }.trace();
     let path = folder.join(format!("{name}.csv"));
     std::fs::write(&path, &text).unwrap();
     (History::read(&path).unwrap(), share)
@@ -186,7 +190,7 @@ fn detectors() {
     let _turn = turn();
     let folder = std::env::var("TRACES").map_or_else(|_| std::env::temp_dir(), PathBuf::from);
     for (name, varies) in [("detector", false), ("detector_sizes", true)] {
-        let (history, share) = detector(&folder, name, varies);
+        let (history, share) = detector(&folder, name, number("SEED").unwrap_or(1), varies);
         println!("{name}: {} operations, {share:.3} of the allocations are regular", history.operations());
         for (policy, passes) in [(Policy::Auto, 1), (Policy::Auto, 5), (Policy::Range, 1), (Policy::Range, 5)] {
             let figures = dry_run(&history, policy, None, NonZeroUsize::new(passes).unwrap()).unwrap();

@@ -22,10 +22,12 @@ const WORTH_A_TRIM: u64 = 512;
 /// without a plan for good costs more: without a plan, a range reserves a tenth more than is alive.
 const ARENA_SLACK: u64 = 16;
 /// The range may reserve this share more than is known to be needed, and two pages: as much as an order may exceed its largest entry. The
-/// second share is for sizes that grow from entry to entry. Measured: without these limits, a mixture of experts, whose sizes change with its
-/// data, reserved 1.16 of its live memory after 60 steps, and 1.04 with them.
+/// second share is for an arena that is known to be needed, and for sizes that grow from entry to entry. Measured: without these limits, a
+/// mixture of experts, whose sizes change with its data, reserved 1.16 of its live memory after 60 steps, and 1.04 with them.
 const BEYOND: u64 = 32;
-const BEYOND_GROWING: u64 = 16;
+const BEYOND_KNOWN: u64 = 16;
+/// An arena counts as known to be needed up to this share more: other scopes' live memory varies by a little.
+const KNOWN_SLACK: u64 = 64;
 
 /// For an arena of graphs, the range grows up to this share more than the arena and the live memory: a page seldom ends where they do.
 const FOR_A_GRAPH: u64 = 64;
@@ -124,11 +126,14 @@ impl Owner {
         // What this scope had in use at once, and what is in use beside it now. An arena of entries that vary may need more, and would
         // grow with each of them.
         let known = counter(Counter::Demand).saturating_add(live.saturating_sub(counter(Counter::BusyBytes)));
-        let grows = self.with(|local, _| local.planner.grows());
-        let share = known / if grows { BEYOND_GROWING } else { BEYOND };
-        let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(two_pages) } else { 0 };
-        let most = peak_reserved.saturating_add(slack).min(total([known, share, two_pages])).max(reserved);
         let needed = live.saturating_add(bytes);
+        let grows = self.with(|local, _| local.planner.grows());
+        // Blocks that stay keep whole pieces of memory from an arena. They go back once it was found.
+        let is_known = needed <= known.saturating_add(known / KNOWN_SLACK);
+        let share = known / if grows || is_known { BEYOND_KNOWN } else { BEYOND };
+        let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(two_pages) } else { 0 };
+        let known = total([known, share, two_pages]);
+        let most = peak_reserved.saturating_add(slack).max(if is_known { known } else { 0 }).min(known).max(reserved);
         if insists { most.max(total([needed, needed / FOR_A_GRAPH, two_pages])) } else { most }
     }
 

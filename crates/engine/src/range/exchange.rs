@@ -9,12 +9,15 @@ use super::{DeviceRange, GatherLimit};
 use crate::base::error::Result;
 use crate::device::Stream;
 
-/// A range may reserve 1/64 more than its peak of live memory before pages move. Moving pages costs calls, but only while a range grows.
-/// First passes of seven traces reserved 1.017 times their live memory on average, and 1.046 with 1/5.
-const APART_SHARE: u64 = 64;
-/// The granules that a range may reserve beyond its peak of live memory, if that is more than [`APART_SHARE`]. In a range of few granules,
-/// a single gap is a large share.
-const APART_GRANULES: u64 = 4;
+/// How much more than its peak of live memory a range may reserve before pages move: 1/64 at first, and more after each [`PER_SHARE`] moves.
+/// Moving pages costs calls. A training makes up to 30 moves in its first three steps, and none later. Programs that never settle would move
+/// pages for ever. First passes of seven traces reserved 1.017 times their live memory on average, and 1.046 with 1/5 from the start.
+const APART_SHARES: [u64; 4] = [64, 32, 16, 8];
+const LAST_SHARE: u64 = 5;
+const PER_SHARE: u64 = 16;
+/// The granules that a range may reserve beyond its peak of live memory, if that is more than its share, but no more than the last share:
+/// 64 MiB on a GPU. In a range of few granules, a single gap is a large share, and the memory is not worth the calls.
+const APART_GRANULES: u64 = 32;
 /// The number of calls that may move pages before the range grows, however many blocks were freed. It is twice the 1024 handles of a range
 /// that has grown step by step.
 const FREE_CALLS: u64 = 2048;
@@ -39,15 +42,15 @@ impl DeviceRange {
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
     pub(crate) fn exchange(&self, stream: &Stream, bytes: u64, seen: &RangeState) -> Result<Option<Carved>> {
-        let RangeState { reserved, live, peak_live, frees, exchanged, granule, .. } = *seen;
-        let due = peak_live.max(live.saturating_add(bytes));
-        // In a small range, blocks and pages have similar sizes, and the gaps between blocks are whole pages.
-        let aim = due.saturating_add((due / APART_SHARE).max(APART_GRANULES * granule));
-        if reserved.saturating_add(bytes) <= aim || exchanged > FREE_CALLS + frees / FREES_PER_CALL {
+        let aim = enough(bytes, seen);
+        if seen.reserved.saturating_add(bytes) <= aim || seen.exchanged > FREE_CALLS + seen.frees / FREES_PER_CALL {
             return Ok(None);
         }
         let carved = self.move_first(stream, bytes, aim, seen)?;
-        self.inner().exchanged += carved.as_ref().map_or(0, |carved| carved.calls);
+        if let Some(Carved { calls, .. }) = carved {
+            let inner = &mut *self.inner();
+            (inner.exchanged, inner.exchanges) = (inner.exchanged + calls, inner.exchanges + 1);
+        }
         Ok(carved)
     }
 
@@ -62,23 +65,34 @@ impl DeviceRange {
         aim: u64,
         seen: &RangeState,
     ) -> Result<Option<Carved>> {
-        if self.may_wait(bytes, seen) {
-            let due = aim.max(seen.live.saturating_add(bytes));
-            let limit = GatherLimit::between(aim, due.saturating_add(due / AWAITED));
-            if let Some(carved) = self.try_gather(stream, bytes, limit)? {
-                return Ok(Some(carved));
-            }
-            if let Some(is_done) = self.finish_own(stream)? {
-                self.inner().waits += 1;
-                if let Some(carved) = if is_done { self.try_gather(stream, bytes, limit)? } else { None } {
-                    return Ok(Some(carved));
-                }
-            }
+        match self.wait_and_move(stream, bytes, aim, seen)? {
+            Some(carved) => Ok(Some(carved)),
+            None => self.gather(stream, bytes, GatherLimit::aiming_at(aim)),
         }
-        self.gather(stream, bytes, GatherLimit::aiming_at(aim))
     }
 
-    fn may_wait(&self, bytes: u64, seen: &RangeState) -> bool {
-        bytes > seen.reserved / AWAITED && self.inner().waits < FREE_WAITS + seen.frees / FREES_PER_WAIT
+    /// Moves pages for much memory, if the range then reserves hardly more than is live. Waits for the stream's work if necessary.
+    fn wait_and_move(&self, stream: &Stream, bytes: u64, aim: u64, seen: &RangeState) -> Result<Option<Carved>> {
+        if bytes <= seen.reserved / AWAITED || self.inner().waits >= FREE_WAITS + seen.frees / FREES_PER_WAIT {
+            return Ok(None);
+        }
+        let due = aim.max(seen.live.saturating_add(bytes));
+        let limit = GatherLimit::between(aim, due.saturating_add(due / AWAITED));
+        let carved = self.try_gather(stream, bytes, limit)?;
+        if carved.is_some() {
+            return Ok(carved);
+        }
+        let Some(is_done) = self.finish_own(stream)? else { return Ok(None) };
+        self.inner().waits += 1;
+        if is_done { self.try_gather(stream, bytes, limit) } else { Ok(None) }
     }
+}
+
+/// How many bytes a range may reserve for a request before pages move.
+fn enough(bytes: u64, seen: &RangeState) -> u64 {
+    let due = seen.peak_live.max(seen.live.saturating_add(bytes));
+    let share = APART_SHARES.get((seen.exchanges / PER_SHARE) as usize).copied().unwrap_or(LAST_SHARE);
+    // In a small range, blocks and pages have similar sizes, and the gaps between blocks are whole pages.
+    let few = APART_GRANULES.saturating_mul(seen.granule).min(due / LAST_SHARE);
+    due.saturating_add((due / share).max(few))
 }

@@ -53,6 +53,8 @@ pub struct RangeState {
     pub(crate) frees: u64,
     /// Calls that moved pages although the range could have grown.
     pub(crate) exchanged: u64,
+    /// How often they did.
+    pub(crate) exchanges: u64,
     /// The unit of mapping.
     pub(crate) granule: u64,
     /// How many more bytes can be reserved, as far as is known of the device and its limits.
@@ -76,6 +78,8 @@ pub(super) struct Ordered {
     pub(super) streams: Streams,
     /// Calls that [`exchange`](super::DeviceRange::exchange) made.
     pub(super) exchanged: u64,
+    /// How often `exchange` moved pages.
+    pub(super) exchanges: u64,
     /// How often a request waited for work, so that pages could move.
     pub(super) waits: u64,
     /// A failure of a call that could not return it.
@@ -84,7 +88,7 @@ pub(super) struct Ordered {
 
 impl Ordered {
     pub(super) fn new(range: Range<Source>, streams: Streams) -> Ordered {
-        Ordered { range, streams, exchanged: 0, waits: 0, failure: None }
+        Ordered { range, streams, exchanged: 0, exchanges: 0, waits: 0, failure: None }
     }
 
     /// Takes chunks from `stream` from now on.
@@ -197,6 +201,7 @@ impl Ordered {
             peak_reserved: stats.peak_reserved,
             frees: self.streams.frees,
             exchanged: self.exchanged,
+            exchanges: self.exchanges,
             granule: self.range.granule,
             room: self.range.pages.room(),
             is_shared: self.streams.are_several(),

@@ -44,11 +44,10 @@ fn pages_move_once_more_is_reserved_than_was_in_use() {
         blocks.into_iter().partition(|block| !(block.offset() / GRANULE).is_multiple_of(8));
     free.into_iter().for_each(|block| range.free(stream, block));
 
-    // 64 granules were in use, so 68 may be reserved.
-    assert!(range.exchange(stream, 2 * GRANULE, &range.occupancy()).unwrap().is_none());
-    assert!(range.exchange(stream, 4 * GRANULE, &range.occupancy()).unwrap().is_none());
+    // 64 granules were in use. In so small a range, 76 may be reserved.
+    assert!(range.exchange(stream, 12 * GRANULE, &range.occupancy()).unwrap().is_none());
     let moved = range.exchange(stream, 16 * GRANULE, &range.occupancy()).unwrap().unwrap();
-    assert_eq!((moved.calls, occupancy(range)), (12 + 16, [64 + 4, 32 + 16, 64 + 4]));
+    assert_eq!((moved.calls, occupancy(range)), (4 + 16, [64 + 12, 32 + 16, 64 + 12]));
     pinned.into_iter().chain([moved.block]).for_each(|block| range.free(stream, block));
     range.trim(0, WaitFor::Nothing).unwrap();
     device.stream_handle().synchronize().unwrap();

@@ -16,9 +16,14 @@ const LEAST_SPREAD: f64 = 1.03125;
 /// its power. A place that is a little too large costs less than one that is too small.
 const STEPS: f64 = 4.0;
 const ROUNDED: f64 = 0.05;
-/// A size agrees with the first one if it differs from the expected size by at most this share, 1/8. Nearly all have to: all but 1/16.
+/// A size agrees with the first one if it differs from the expected size by at most this share, 1/8, and by a quarter of how much this size
+/// has varied. Else any size would agree where sizes vary little. Nearly all have to: all but 1/16.
 const AGREES: f64 = 8.0;
+const OF_SPREAD: f64 = 4.0;
 const DISAGREE: usize = 16;
+/// An entry confirms this only if its first size is far from the smallest and the largest known ones, by this share of how much it has varied.
+/// Near the ends, all sizes are near their ends too, whatever they depend on.
+const ENDS: f64 = 0.25;
 /// No size of a network grows faster than with the third power.
 const HIGHEST: f64 = 3.0;
 
@@ -73,10 +78,12 @@ impl Envelope {
         let varying: Vec<(&Expected, &Logged)> = pairs.filter(|(one, _)| one.spread() >= LEAST_SPREAD).collect();
         let agrees = |&&(expected, logged): &&(&Expected, &Logged)| {
             let size = expected.most as f64 / (expected.spread().ln() * place).exp();
-            (logged.bytes as f64 - size).abs() <= size / AGREES + ALIGN as f64
+            let share = ((expected.spread() - 1.0) / OF_SPREAD).min(1.0 / AGREES);
+            (logged.bytes as f64 - size).abs() <= size * share + ALIGN as f64
         };
         let agreeing = varying.iter().filter(agrees).count();
-        Some((varying.len() - agreeing) * DISAGREE <= varying.len())
+        let do_agree = (varying.len() - agreeing) * DISAGREE <= varying.len();
+        (!do_agree || (ENDS..=1.0 - ENDS).contains(&place)).then_some(do_agree)
     }
 
     /// The envelope of this order that also holds an entry with a larger first allocation. `None` if that tells nothing about the others.
@@ -142,6 +149,13 @@ mod tests {
                 .all(|bytes| flat.allocated(0, bytes).is_some())
         );
         widened.note_told(&flat);
+        assert!(widened.scaled_to(2048 * 660).is_none());
+    }
+
+    #[test]
+    fn an_entry_near_the_largest_known_one_shows_nothing() {
+        let mut widened = Envelope::of(&log(256), &log(640), &mut Scratch::default()).unwrap();
+        widened.note_told(&log(620));
         assert!(widened.scaled_to(2048 * 660).is_none());
     }
 
