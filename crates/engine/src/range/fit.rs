@@ -1,7 +1,8 @@
 //! Best fit with immediate merging: which free span serves a request, and how spans split and merge.
 //!
 //! Invariants:
-//! * No two neighbours in a list are both free with tags that merge, and no two are both holes.
+//! * No two neighbours in a list are both free with tags that merge, and no two are both holes. In a shared range, a long span does not
+//!   merge with a short one that is in use for longer.
 //! * `tail` is the free span right before the last hole, if there is one. Every other free span is in `bins`.
 //!
 //! The tail serves a request only if no other span fits (the "wilderness preservation" of Korn and Vo, "In search of a better malloc",
@@ -32,6 +33,10 @@ impl RangeBlock {
 
 /// For a search that accepts spans of any length.
 pub(super) const ANY_LENGTH: u64 = u64::MAX;
+/// In a shared range, a free span of more than this many times the length of another one stays apart from it if work may use the other one
+/// for longer. Else other streams could use none of it until that work is done, and a stream that always works would keep all of it.
+/// Measured with four threads that allocate at random: 100 bytes were reserved for each one in use, and more with each operation.
+const APART: u64 = 8;
 /// For a search that looks at all free spans that fit.
 pub(super) const EVERY_SPAN: usize = usize::MAX;
 
@@ -39,12 +44,14 @@ pub(super) struct Fit {
     pub(super) spans: Spans,
     pub(super) bins: Bins,
     pub(super) tail: u32,
+    /// Whether several streams use the range.
+    pub(super) is_shared: bool,
 }
 
 impl Fit {
     /// One hole of `capacity` bytes.
     pub(super) fn new(capacity: u64) -> Self {
-        Self { spans: Spans::new(capacity), bins: Bins::new(), tail: NIL }
+        Self { spans: Spans::new(capacity), bins: Bins::new(), tail: NIL, is_shared: false }
     }
 
     /// A block in the smallest free span of at least `bytes` and at most `longest` whose tag `accepts`; among equal sizes, the lowest
@@ -217,8 +224,11 @@ impl Fit {
     /// Frees the live node `id`. Merges it with its free neighbours, and returns the merged span.
     #[inline]
     pub(super) fn coalesce(&mut self, mut id: u32) -> u32 {
-        let Node { prev, next, .. } = *self.spans.at(id);
-        if let Some(tag) = self.merged(id, next) {
+        let prev = self.spans.at(id).prev;
+        // The span behind may have stayed apart from the next one, with which all of it merges now.
+        loop {
+            let next = self.spans.at(id).next;
+            let Some(tag) = self.merged(id, next) else { break };
             self.unlist(next);
             self.swallow(id, next, tag);
         }
@@ -232,11 +242,17 @@ impl Fit {
         id
     }
 
-    /// The tag of node `id` and its neighbour together. `None` if the neighbour is not free or the tags do not merge.
+    /// The tag of node `id` and its neighbour together. `None` if the neighbour is not free or the two do not merge.
     #[inline]
     fn merged(&self, id: u32, neighbour: u32) -> Option<Tag> {
         let is_free = self.spans.state(neighbour) == Some(SpanState::Free);
-        is_free.then(|| self.spans.at(id).tag.merge(self.spans.at(neighbour).tag))?
+        let (one, other) = is_free.then(|| (self.spans.at(id), self.spans.at(neighbour)))?;
+        let tag = one.tag.merge(other.tag)?;
+        let would_hold = |long: &Node, short: &Node| {
+            long.bytes / APART > short.bytes && long.tag != tag && !short.tag.has_no_users()
+        };
+        let stay_apart = self.is_shared && (would_hold(one, other) || would_hold(other, one));
+        (!stay_apart).then_some(tag)
     }
 
     /// Merges `right` into its left neighbour.
@@ -340,7 +356,11 @@ impl Fit {
     #[inline]
     fn list(&mut self, id: u32) {
         if self.spans.at(id).next == END {
-            self.tail = id;
+            let last = std::mem::replace(&mut self.tail, id);
+            // New memory lies behind the last tail, and did not merge with it.
+            if last != NIL {
+                self.bins.insert(&mut self.spans, last);
+            }
         } else {
             self.bins.insert(&mut self.spans, id);
         }

@@ -23,6 +23,7 @@
 //! | `trim` | pages that are returned to the device; the wait for work on unknown streams |
 //! | `range` | [`Range`]: allocate, free, trim, counters |
 //! | `fit` | which free span serves a request, how spans split and merge |
+//! | `across` | blocks across neighbouring free spans, which different work may still use |
 //! | `bins` | free spans in order of size |
 //! | `spans` | spans in order of address |
 //! | `window` | where the fewest pages are missing, if no mapped span is long enough |
@@ -35,6 +36,7 @@
 //! | `mapping` | calls of the device, and the record of their results |
 //! | `handles` | which pieces the device has mapped |
 
+mod across;
 mod bins;
 mod clearing;
 mod cut;

@@ -99,6 +99,7 @@ impl Ordered {
 
     pub(super) fn free(&mut self, stream: &Stream, block: RangeBlock) {
         let tag = self.streams.free(stream);
+        self.range.fit.is_shared = self.streams.are_several();
         self.range.free(block, tag);
     }
 
@@ -121,7 +122,11 @@ impl Ordered {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
         let is_own = streams.are_several().then_some(|tag| me.owns(tag));
-        let block = range.reuse_own_first(bytes, most, is_own, |tag| streams.may_use_now(me, tag))?;
+        let is_shared = is_own.is_some();
+        let mut block = range.reuse_own_first(bytes, most, is_own, |tag| streams.may_use_now(me, tag))?;
+        if block.is_none() && is_shared && most == EVERY_SPAN {
+            block = range.reuse_across(bytes, |tag| streams.may_use(me, tag));
+        }
         Ok(block.map(|block| self.carved(block, 0, 0)))
     }
 

@@ -48,7 +48,8 @@ impl Program {
     fn new(backing: Backing) -> Program {
         let streams = Streams::new(Arc::<Memory>::default().meter().clone());
         let handles = (0..STREAMS).map(|_| Virtual::new(1).stream_handle().clone()).collect();
-        let (range, model) = (range(backing, MEMORY), Model::new(backing, 0));
+        let (mut range, model) = (range(backing, MEMORY), Model::new(backing, 0));
+        range.fit.is_shared = true;
         Program { range, model, streams, handles, blocks: Vec::new(), users: BTreeMap::new() }
     }
 
@@ -59,7 +60,7 @@ impl Program {
         let found = match gathers {
             true => range.gather(bytes, GatherLimit::at(MEMORY), may_use, |_| false).unwrap_or(None),
             false => match range.reuse_if(bytes, 16, |tag| Ok::<_, Refusal>(may_use(tag))).unwrap() {
-                None => range.extend(bytes, may_use).ok(),
+                None => range.reuse_across(bytes, may_use).or_else(|| range.extend(bytes, may_use).ok()),
                 found => found,
             },
         };
@@ -103,6 +104,27 @@ impl Program {
             }
         }
     }
+}
+
+/// Blocks of one stream, whose work goes on, lie beside long idle memory. Another stream may still use nearly all of that memory.
+#[test]
+fn memory_in_use_does_not_hold_long_idle_memory_beside_it() {
+    const LONG: u64 = 16 * GRANULE;
+    let mut program = Program::new(Backing::Span);
+    program.allocate(0, LONG, false);
+    program.free(0);
+    program.merge_idle();
+    for _ in 0..8 {
+        program.allocate(0, GRANULE, false);
+        program.free(0);
+    }
+    program.allocate(0, LONG, false);
+    program.free(0);
+    program.merge_idle();
+    program.allocate(0, GRANULE, false);
+    program.free(0);
+    program.allocate(1, LONG - GRANULE, false);
+    assert_eq!((program.blocks.len(), program.range.stats.reserved), (1, LONG));
 }
 
 proptest! {
