@@ -27,6 +27,8 @@
 //! | `bins` | free spans in order of size |
 //! | `spans` | spans in order of address |
 //! | `window` | where the fewest pages are missing, if no mapped span is long enough |
+//! | `exchanges` | how much a range may reserve before pages move, and how often they may move |
+//! | `exchange` | pages that move before the range grows, and the wait for their work |
 //! | `gather` | how pages move to make room for a large block without more reserved memory |
 //! | `clearing` | which blocks must move so that free memory lies side by side |
 //! | `cut` | long handles of which a block needs only a part |
@@ -41,6 +43,7 @@ mod bins;
 mod clearing;
 mod cut;
 mod exchange;
+mod exchanges;
 mod fit;
 mod gather;
 mod handles;

@@ -4,6 +4,7 @@
 //! Invariant: the stream of a block that is handed out is ordered behind all work that used its memory before. All of this happens under
 //! the lock of [`DeviceRange`](super::DeviceRange), and no call waits.
 
+use super::exchanges::Exchanges;
 use super::fit::EVERY_SPAN;
 use super::range::Backing;
 use super::{Range, RangeBlock, RangeError};
@@ -51,10 +52,7 @@ pub struct RangeState {
     pub(crate) peak_reserved: u64,
     /// How often memory was freed.
     pub(crate) frees: u64,
-    /// Calls that moved pages although the range could have grown.
-    pub(crate) exchanged: u64,
-    /// How often they did.
-    pub(crate) exchanges: u64,
+    pub(super) exchanges: Exchanges,
     /// The unit of mapping.
     pub(crate) granule: u64,
     /// How many more bytes can be reserved, as far as is known of the device and its limits.
@@ -76,10 +74,7 @@ pub(super) const CANDIDATES: usize = 16;
 pub(super) struct Ordered {
     pub(super) range: Range<Source>,
     pub(super) streams: Streams,
-    /// Calls that [`exchange`](super::DeviceRange::exchange) made.
-    pub(super) exchanged: u64,
-    /// How often `exchange` moved pages.
-    pub(super) exchanges: u64,
+    pub(super) exchanges: Exchanges,
     /// How often a request waited for work, so that pages could move.
     pub(super) waits: u64,
     /// A failure of a call that could not return it.
@@ -88,7 +83,7 @@ pub(super) struct Ordered {
 
 impl Ordered {
     pub(super) fn new(range: Range<Source>, streams: Streams) -> Ordered {
-        Ordered { range, streams, exchanged: 0, exchanges: 0, waits: 0, failure: None }
+        Ordered { range, streams, exchanges: Exchanges::default(), waits: 0, failure: None }
     }
 
     /// Takes chunks from `stream` from now on.
@@ -205,7 +200,6 @@ impl Ordered {
             peak_live: stats.peak_live,
             peak_reserved: stats.peak_reserved,
             frees: self.streams.frees,
-            exchanged: self.exchanged,
             exchanges: self.exchanges,
             granule: self.range.granule,
             room: self.range.pages.room(),
