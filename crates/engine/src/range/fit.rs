@@ -1,8 +1,8 @@
 //! Best fit with immediate merging: which free span serves a request, and how spans split and merge.
 //!
 //! Invariants:
-//! * No two neighbours in a list are both free with tags that merge, and no two are both holes. In a shared range, a long span does not
-//!   merge with a short one that is in use for longer.
+//! * No two neighbours in a list are both free with tags that merge, and no two are both holes. In a range of one span that several
+//!   streams share, a long free span does not merge with a short one that is in use for longer.
 //! * `tail` is the free span right before the last hole, if there is one. Every other free span is in `bins`.
 //!
 //! The tail serves a request only if no other span fits (the "wilderness preservation" of Korn and Vo, "In search of a better malloc",
@@ -33,7 +33,7 @@ impl RangeBlock {
 
 /// For a search that accepts spans of any length.
 pub(super) const ANY_LENGTH: u64 = u64::MAX;
-/// In a shared range, a free span of more than this many times the length of another one stays apart from it if work may use the other one
+/// In a range that several streams share, a free span of more than this many times the length of another one stays apart from it if work may use the other one
 /// for longer. Else other streams could use none of it until that work is done, and a stream that always works would keep all of it.
 /// Measured with four threads that allocate at random: 100 bytes were reserved for each one in use, and more with each operation.
 const APART: u64 = 8;
@@ -44,14 +44,14 @@ pub(super) struct Fit {
     pub(super) spans: Spans,
     pub(super) bins: Bins,
     pub(super) tail: u32,
-    /// Whether several streams use the range.
-    pub(super) is_shared: bool,
+    /// Whether long spans stay apart from short ones that are in use for longer.
+    pub(super) keeps_apart: bool,
 }
 
 impl Fit {
     /// One hole of `capacity` bytes.
     pub(super) fn new(capacity: u64) -> Self {
-        Self { spans: Spans::new(capacity), bins: Bins::new(), tail: NIL, is_shared: false }
+        Self { spans: Spans::new(capacity), bins: Bins::new(), tail: NIL, keeps_apart: false }
     }
 
     /// A block in the smallest free span of at least `bytes` and at most `longest` whose tag `accepts`; among equal sizes, the lowest
@@ -251,7 +251,7 @@ impl Fit {
         let would_hold = |long: &Node, short: &Node| {
             long.bytes / APART > short.bytes && long.tag != tag && !short.tag.has_no_users()
         };
-        let stay_apart = self.is_shared && (would_hold(one, other) || would_hold(other, one));
+        let stay_apart = self.keeps_apart && (would_hold(one, other) || would_hold(other, one));
         (!stay_apart).then_some(tag)
     }
 

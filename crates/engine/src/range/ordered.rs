@@ -94,7 +94,8 @@ impl Ordered {
 
     pub(super) fn free(&mut self, stream: &Stream, block: RangeBlock) {
         let tag = self.streams.free(stream);
-        self.range.fit.is_shared = self.streams.are_several();
+        // A small block in the middle of a chunk would keep all of the chunk. In a span, it keeps a page.
+        self.range.fit.keeps_apart = self.streams.are_several() && self.range.backing == Backing::Span;
         self.range.free(block, tag);
     }
 

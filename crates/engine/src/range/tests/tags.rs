@@ -49,7 +49,7 @@ impl Program {
         let streams = Streams::new(Arc::<Memory>::default().meter().clone());
         let handles = (0..STREAMS).map(|_| Virtual::new(1).stream_handle().clone()).collect();
         let (mut range, model) = (range(backing, MEMORY), Model::new(backing, 0));
-        range.fit.is_shared = true;
+        range.fit.keeps_apart = true;
         Program { range, model, streams, handles, blocks: Vec::new(), users: BTreeMap::new() }
     }
 
