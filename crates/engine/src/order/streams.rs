@@ -126,6 +126,12 @@ impl Streams {
         }
     }
 
+    /// Whether other work keeps memory with this tag from a stream for now. Memory of a captured graph is kept for as long as the graph lives.
+    pub(crate) fn is_held(&self, me: Member, tag: Tag) -> bool {
+        let is_reserved = matches!(tag.users(), Users::One(slot, _) if self.slots[slot].is_reserved);
+        !is_reserved && !self.may_use(me, tag)
+    }
+
     /// Whether a stream may get memory with this tag, as far as unknown work is concerned. Streams over one queue are one stream here.
     #[inline]
     fn may_pass_on(&self, me: Member, tag: Tag) -> bool {
