@@ -22,8 +22,8 @@ pub(crate) struct Sizes {
 /// The sizes on a command line. Those that are left out have defaults.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct SizeOptions {
-    /// Number of blocks, each with an attention and a perceptron. [default: 2 on the host, 6 on a GPU]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of blocks, each with an attention and a perceptron, at most 4096. [default: 2 on the host, 6 on a GPU]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     layers: Option<u32>,
     /// Number of elements per letter between blocks. [default: 64 on the host, 512 on a GPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -77,9 +77,12 @@ impl Sizes {
         }
         let tokens = self.batch.checked_mul(self.context);
         let largest = tokens.and_then(|tokens| tokens.checked_mul(self.context.max(4 * self.width)));
-        match largest.and_then(|largest| largest.checked_mul(self.heads)) {
-            Some(_) => Ok(self),
-            None => Err("these sizes are more than can be counted".into()),
+        let activations = largest.and_then(|largest| largest.checked_mul(self.heads));
+        // Four arrays of all parameters: values, gradients and the optimizer's two moments.
+        let state = self.counted().and_then(|parameters| parameters.checked_mul(4 * size_of::<f32>()));
+        match (activations, state) {
+            (Some(_), Some(_)) => Ok(self),
+            _ => Err("these sizes are more than can be counted: set --width, --batch or --context to less".into()),
         }
     }
 
@@ -90,8 +93,41 @@ impl Sizes {
 
     /// The number of trained numbers.
     pub(crate) fn parameters(&self) -> usize {
+        self.counted().unwrap_or(usize::MAX)
+    }
+
+    /// The same, unless it overflows.
+    fn counted(&self) -> Option<usize> {
         let Self { layers, width, context, vocabulary, .. } = *self;
-        let block = 12 * width * width + 13 * width;
-        layers * block + (2 * vocabulary + context + 2) * width
+        let block = width.checked_mul(12)?.checked_add(13)?.checked_mul(width)?;
+        let tables = vocabulary.checked_mul(2)?.checked_add(context)?.checked_add(2)?.checked_mul(width)?;
+        layers.checked_mul(block)?.checked_add(tables)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Sizes = Sizes { layers: 2, width: 64, heads: 4, context: 64, batch: 8, vocabulary: 70 };
+
+    #[test]
+    fn parameters_are_those_of_the_parts() {
+        // Four matrices of an attention, two of a perceptron, their biases and norms; tables of letters and places, and the last norm.
+        let block = 4 * (64 * 64) + 2 * (64 * 256) + 13 * 64;
+        assert_eq!(SMALL.parameters(), 2 * block + 70 * 64 + 64 * 64 + 2 * 64 + 64 * 70);
+        assert!(SMALL.checked().is_ok());
+    }
+
+    #[test]
+    fn sizes_that_overflow_are_errors() {
+        let huge = u32::MAX as usize;
+        for sizes in [
+            Sizes { width: huge, heads: 1, ..SMALL },
+            Sizes { batch: huge, context: huge, ..SMALL },
+            Sizes { layers: huge, width: 1 << 20, ..SMALL },
+        ] {
+            assert!(sizes.checked().unwrap_err().to_string().contains("more than can be counted"), "{sizes:?}");
+        }
     }
 }

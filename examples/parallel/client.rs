@@ -286,6 +286,22 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_ends_before_the_training_gives_its_place_back() {
+        let address = address();
+        let server = Server::start(&address, Hub::new(2)).unwrap();
+        let mut stream = TcpStream::connect(&address).unwrap();
+        let hello = Hello { greeting: GREETING.to_owned(), rank: 1, ranks: 2, channel: Channel::Texts };
+        call(&mut stream, Kind::Hello, &serde_json::to_vec(&hello).unwrap()).unwrap().unwrap();
+        drop(stream);
+        let deadline = Instant::now() + LONG;
+        // Rank 0 learns of the end a moment later.
+        while Client::connect(&address, 1, 2, LONG).is_err() {
+            assert!(Instant::now() < deadline, "the place is taken");
+        }
+        drop(server);
+    }
+
+    #[test]
     fn who_does_not_come_is_named() {
         let address = address();
         let error = Client::connect(&address, 1, 2, SOON).err().unwrap();

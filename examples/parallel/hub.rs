@@ -1,13 +1,18 @@
 //! Where the ranks of one process meet: shared memory, with a lock for each kind of meeting.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::peers::{Join, Outcome, Peers, join};
+
+/// How long ranks wait for each other in a meeting. A rank that hangs may still answer pings. PyTorch's process groups wait as long.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// The meetings of all ranks.
 #[derive(Debug)]
 pub(crate) struct Hub {
     ranks: usize,
+    longest_wait: Duration,
     texts: Meeting<String, Arc<[String]>>,
     numbers: Meeting<Vec<f32>, Arc<[f32]>>,
     failure: Mutex<Option<String>>,
@@ -55,6 +60,7 @@ impl<P, R: Clone> Meeting<P, R> {
             round.number += 1;
             self.changed.notify_all();
         }
+        let deadline = Instant::now() + hub.longest_wait;
         loop {
             if round.number > number {
                 return round.result.clone().unwrap_or_else(|| Err("a meeting without a result".to_owned()));
@@ -63,7 +69,11 @@ impl<P, R: Clone> Meeting<P, R> {
             if let Some(cause) = hub.failure() {
                 return Err(cause);
             }
-            round = self.changed.wait(round).unwrap_or_else(PoisonError::into_inner);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(late(&round.parts, hub.longest_wait));
+            }
+            round = self.changed.wait_timeout(round, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -73,10 +83,24 @@ impl<P, R: Clone> Meeting<P, R> {
     }
 }
 
+/// The error of a meeting to which some ranks did not come.
+fn late<P>(parts: &[Option<P>], waited: Duration) -> String {
+    let missing: Vec<String> =
+        (0..).zip(parts).filter(|(_, part)| part.is_none()).map(|(rank, _): (usize, _)| rank.to_string()).collect();
+    let (missing, seconds) = (missing.join(", "), waited.as_secs());
+    format!(
+        "of all ranks, these did not bring their part of a step within {seconds} s: {missing}; see whether they hang"
+    )
+}
+
 impl Hub {
     pub(crate) fn new(ranks: usize) -> Arc<Self> {
+        Self::waiting(ranks, LONGEST_WAIT)
+    }
+
+    fn waiting(ranks: usize, longest_wait: Duration) -> Arc<Self> {
         let (texts, numbers) = (Meeting::new(ranks), Meeting::new(ranks));
-        Arc::new(Self { ranks, texts, numbers, failure: Mutex::new(None) })
+        Arc::new(Self { ranks, longest_wait, texts, numbers, failure: Mutex::new(None) })
     }
 
     pub(crate) fn ranks(&self) -> usize {
@@ -155,6 +179,13 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn ranks_that_do_not_come_are_named() {
+        let hub = Hub::waiting(3, Duration::from_millis(50));
+        let error = hub.join(1, vec![1.0], Join::Mean).unwrap_err();
+        assert!(error.contains(": 0, 2; see whether they hang"), "{error}");
     }
 
     #[test]

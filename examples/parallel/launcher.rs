@@ -1,5 +1,7 @@
 //! Which rank a process is, by the variables that torchrun, mpirun and srun set.
 
+use std::num::NonZeroU16;
+
 use crate::common::Result;
 
 /// The port of rank 0 if `MASTER_PORT` is not set, as everywhere.
@@ -102,8 +104,10 @@ impl Launcher {
             }
         };
         let text = get("MASTER_PORT").unwrap_or_else(|| PORT.to_string());
-        let port: u16 =
+        // Port 0 would be a free port that no other rank knows.
+        let port: NonZeroU16 =
             text.parse().map_err(|_| format!("MASTER_PORT is {text:?}, and must be a port from 1 to 65535"))?;
+        let port = port.get();
         // There, torchrun itself listens at this port.
         let is_taken = get("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True");
         let port = if is_taken { port.checked_add(1).unwrap_or(PORT) } else { port };
@@ -150,5 +154,6 @@ mod tests {
         wrong("RANK=one WORLD_SIZE=2 LOCAL_RANK=0", "RANK is \"one\"");
         wrong("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0", "MASTER_ADDR is not set");
         wrong("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_PORT=70000", "MASTER_PORT is \"70000\"");
+        wrong("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_PORT=0", "MASTER_PORT is \"0\"");
     }
 }

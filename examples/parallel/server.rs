@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::hub::Hub;
 use crate::peers::{Join, Outcome};
-use crate::wire::{Channel, GREETING, Hello, Kind, receive, send, to_bytes, to_numbers};
+use crate::wire::{Channel, GREETING, Hello, Kind, receive, receive_within, send, to_bytes, to_numbers};
 
 /// A rank that sends nothing for this long has failed. Ranks send a ping several times a second.
 pub(crate) const SILENCE: Duration = Duration::from_secs(10);
@@ -32,7 +32,18 @@ struct State {
     here: Vec<(usize, Channel)>,
     /// Ranks whose watch connection ended.
     gone: usize,
+    /// All ranks were connected at once.
+    has_begun: bool,
     is_closed: bool,
+}
+
+impl State {
+    /// Gives the place of a connection back if it ended before the training began: its rank may connect again.
+    fn leave(&mut self, hello: &Hello) {
+        if !self.has_begun {
+            self.here.retain(|here| *here != (hello.rank, hello.channel));
+        }
+    }
 }
 
 impl Shared {
@@ -64,10 +75,14 @@ impl Server {
     /// Waits until all ranks are connected.
     pub(crate) fn wait_for_all(&self, time: Duration) -> Outcome<()> {
         let ranks = self.shared.hub.ranks();
-        if self.shared.wait(time, |state| state.here.len() == 3 * (ranks - 1)) {
+        let are_all_here = |state: &State| state.here.len() == 3 * (ranks - 1);
+        self.shared.wait(time, are_all_here);
+        let mut state = self.shared.state();
+        state.has_begun = are_all_here(&state);
+        if state.has_begun {
             return Ok(());
         }
-        let here = &self.shared.state().here;
+        let here = &state.here;
         let missing: Vec<String> = (1..ranks)
             .filter(|rank| here.iter().filter(|other| other.0 == *rank).count() < 3)
             .map(|rank| rank.to_string())
@@ -119,26 +134,25 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 
 fn serve(mut stream: TcpStream, shared: &Shared) {
     let greeted = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
-    if greeted.and_then(|()| stream.set_read_timeout(Some(SILENCE))).is_err() {
+    if greeted.is_err() {
         return;
     }
     // A connection of another program ends here.
-    let Ok((Kind::Hello, contents)) = receive(&mut stream) else { return };
+    let Ok((Kind::Hello, contents)) = receive_within(&stream, SILENCE) else { return };
     let Ok(hello) = serde_json::from_slice::<Hello>(&contents) else { return };
     let answer = welcome(&hello, shared);
     let (kind, text) = answer.as_ref().map_or_else(|why| (Kind::Failed, why.as_str()), |()| (Kind::Done, ""));
     if send(&mut stream, kind, text.as_bytes()).is_err() || answer.is_err() {
         return;
     }
-    if hello.channel != Channel::Watch {
-        // A rank calls only when it is ready.
-        let _ = stream.set_read_timeout(None);
-    }
-    let ended = answer_all(&mut stream, hello.rank, shared);
+    let _ = stream.set_read_timeout(None);
+    let ended = answer_all(&mut stream, &hello, shared);
     if hello.channel == Channel::Watch {
         ended.unwrap_or_else(|why| shared.hub.fail(&why));
         shared.state().gone += 1;
         shared.changed.notify_all();
+    } else {
+        shared.state().leave(&hello);
     }
 }
 
@@ -161,10 +175,16 @@ fn welcome(hello: &Hello, shared: &Shared) -> Outcome<()> {
 }
 
 /// Answers calls until the rank leaves. The error is why a connection ended otherwise.
-fn answer_all(stream: &mut TcpStream, rank: usize, shared: &Shared) -> Outcome<()> {
+fn answer_all(stream: &mut TcpStream, hello: &Hello, shared: &Shared) -> Outcome<()> {
+    let rank = hello.rank;
     loop {
         let began = Instant::now();
-        let (kind, contents) = receive(stream).map_err(|error| lost(rank, &error, began.elapsed()))?;
+        let received = match hello.channel {
+            Channel::Watch => receive_within(stream, SILENCE),
+            // A rank calls only when it is ready.
+            Channel::Texts | Channel::Numbers => receive(stream),
+        };
+        let (kind, contents) = received.map_err(|error| lost(rank, &error, began.elapsed()))?;
         let hub = &shared.hub;
         let answer = match kind {
             Kind::Leave => return Ok(()),

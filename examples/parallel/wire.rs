@@ -3,6 +3,8 @@
 //! A message is its kind (a byte), the length of its contents (eight bytes, the lowest first), and the contents.
 
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// Which calls a connection is for. Each rank has one connection for each, so that no call waits for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -73,6 +75,28 @@ pub(crate) fn send(to: &mut impl Write, kind: Kind, contents: &[u8]) -> io::Resu
     to.flush()
 }
 
+/// A connection from which a whole message must come before a deadline. A limit for each read would let a byte now and then hold it forever.
+struct Until<'a> {
+    stream: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        (&mut &*self.stream).read(into)
+    }
+}
+
+/// Receives a message that must come whole within `time`.
+pub(crate) fn receive_within(stream: &TcpStream, time: Duration) -> io::Result<(Kind, Vec<u8>)> {
+    receive(&mut Until { stream, deadline: Instant::now() + time })
+}
+
 pub(crate) fn receive(from: &mut impl Read) -> io::Result<(Kind, Vec<u8>)> {
     let (mut kind, mut length) = ([0], [0; 8]);
     from.read_exact(&mut kind)?;
@@ -113,6 +137,25 @@ mod tests {
             assert_eq!((found, to_numbers(&contents)), (kind, vec![1.5, -0.0, f32::MIN]));
         }
         assert!(receive(&mut left).is_err(), "there is no more");
+    }
+
+    #[test]
+    fn a_message_that_comes_slowly_ends_at_its_deadline() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sending = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        std::thread::scope(|threads| {
+            threads.spawn(move || {
+                // The head promises 2^32 bytes. One comes every 10 ms until the other end is closed.
+                sending.write_all(&[Kind::Gather as u8, 0, 0, 0, 0, 1, 0, 0, 0]).unwrap();
+                while sending.write_all(&[1]).is_ok() {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            });
+            let error = receive_within(&stream, Duration::from_millis(300)).unwrap_err();
+            assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+            drop(stream);
+        });
     }
 
     #[test]
