@@ -8,6 +8,8 @@
 mod foreign_uses;
 mod graph;
 mod launch;
+#[cfg(feature = "nccl")]
+mod queued_write;
 mod slices;
 mod view;
 mod view_mut;
@@ -25,6 +27,8 @@ use foreign_uses::ForeignUses;
 pub(crate) use foreign_uses::MemoryOwner;
 pub use graph::Graph;
 pub use launch::{KernelArgument, Launch};
+#[cfg(feature = "nccl")]
+pub(crate) use queued_write::QueuedWrite;
 use slices::TrackedSlice;
 pub use view::ArrayView;
 pub use view_mut::ArrayViewMut;
@@ -107,6 +111,12 @@ impl<T: Element> Array<T, Cuda> {
 
     /// Lets work write the array that is queued on `stream` while the returned guard is alive.
     fn write_guard<'a>(&'a mut self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
+        let (peer, ordered) = self.order_write(stream);
+        self.guard(stream, peer, ordered)
+    }
+
+    /// Orders later work of `stream` behind all uses of the array.
+    fn order_write(&mut self, stream: &CudaStream) -> (Peer, Result<()>) {
         let peer = self.device().0.peer(stream);
         let ordered = match &peer {
             Peer::Known(user) => self.block.write_on(user.stream_handle()),
@@ -115,7 +125,7 @@ impl<T: Element> Array<T, Cuda> {
                 Ok(())
             }
         };
-        self.guard(stream, peer, ordered)
+        (peer, ordered)
     }
 
     /// What cudarc has to do after it has queued work that was ordered behind the array's uses. It does nothing if the block

@@ -3,13 +3,25 @@
 //! cudarc's traits are safe to implement, so a type of the program may name memory that is not its own. The traits here are sealed: only
 //! types whose pointer and length are known to belong together have them.
 
-use cudarc::driver::{CudaSlice, CudaView, CudaViewMut, DevicePtr, DevicePtrMut};
+use cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, SyncOnDrop};
 
-use crate::array::{Array, ArrayView, ArrayViewMut, Element};
+use crate::array::{Array, ArrayView, ArrayViewMut, Element, QueuedWrite};
 use crate::device::Cuda;
 
 mod sealed {
-    pub trait Sealed<T> {}
+    use super::{CudaStream, DevicePtrMut, QueuedWrite, SyncOnDrop};
+
+    pub trait Sealed<T> {
+        /// The address for one write on `stream`, cudarc's guard of it, and how its end is told.
+        #[doc(hidden)]
+        fn queue_write<'a>(&'a mut self, stream: &'a CudaStream) -> (u64, SyncOnDrop<'a>, QueuedWrite<'a>)
+        where
+            Self: DevicePtrMut<T>,
+        {
+            let (address, guard) = self.device_ptr_mut(stream);
+            (address, guard, QueuedWrite::UNKNOWN)
+        }
+    }
 }
 
 use sealed::Sealed;
@@ -39,7 +51,11 @@ pub trait Writable<T>: DevicePtrMut<T> + Sealed<T> {}
 impl<T, B: DevicePtr<T> + Sealed<T>> Readable<T> for B {}
 impl<T, B: DevicePtrMut<T> + Sealed<T>> Writable<T> for B {}
 
-impl<T: Element> Sealed<T> for Array<T, Cuda> {}
+impl<T: Element> Sealed<T> for Array<T, Cuda> {
+    fn queue_write<'a>(&'a mut self, stream: &'a CudaStream) -> (u64, SyncOnDrop<'a>, QueuedWrite<'a>) {
+        Array::queue_write(self, stream)
+    }
+}
 impl<T: Element> Sealed<T> for ArrayView<'_, T> {}
 impl<T: Element> Sealed<T> for ArrayViewMut<'_, T> {}
 impl<T> Sealed<T> for CudaSlice<T> {}

@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use cudarc::driver::SyncOnDrop;
-
 use super::buffer::{Readable, Writable};
 use super::communicator::Communicator;
 use super::number::{Number, Reduction};
 use super::operation::Operation;
-use super::prepared::Prepared;
+use super::prepared::{Prepared, Uses};
 use crate::array::Element;
 use gpucache_engine::Result;
 
@@ -32,7 +30,7 @@ use gpucache_engine::Result;
 pub struct Group<'a> {
     communicator: &'a Communicator,
     operations: Vec<Operation>,
-    guards: Vec<Option<SyncOnDrop<'a>>>,
+    uses: Vec<Uses<'a>>,
 }
 
 impl Communicator {
@@ -50,14 +48,14 @@ impl Communicator {
     /// }
     /// ```
     pub fn group(&self) -> Group<'_> {
-        Group { communicator: self, operations: Vec::new(), guards: Vec::new() }
+        Group { communicator: self, operations: Vec::new(), uses: Vec::new() }
     }
 }
 
 impl<'a> Group<'a> {
     fn add(&mut self, prepared: Prepared<'a>) -> &mut Self {
         self.operations.push(prepared.operation);
-        self.guards.extend(prepared.guards.into_iter().filter(Option::is_some));
+        self.uses.push(prepared.uses);
         self
     }
 
@@ -78,8 +76,8 @@ impl<'a> Group<'a> {
     /// }
     /// ```
     pub fn launch(self) -> Result<()> {
-        let Group { communicator, operations, guards } = self;
-        communicator.launch(&operations, guards)
+        let Group { communicator, operations, uses } = self;
+        communicator.launch(&operations, uses)
     }
 
     /// Adds a [`all_reduce`](Communicator::all_reduce).

@@ -34,7 +34,8 @@
 
 // A collective passes these files. `prepared` checks its lengths and orders its arrays for the communicator's stream, and yields an
 // `operation`, which is plain numbers. `communicator` lets one thread at a time call NCCL. `link` makes the call while it holds the lock of
-// NCCL's object, and polls until the work is on the stream. Only then are cudarc's guards dropped.
+// NCCL's object, and polls until the work is on the stream. Only then do the uses of
+// its arrays end: others wait for that point, and not for later collectives.
 //
 // | file | content |
 // |---|---|

@@ -10,7 +10,7 @@ use cudarc::driver::{CudaStream, DeviceSlice, SyncOnDrop};
 use super::buffer::{Readable, Writable};
 use super::number::{BYTE, Number, Reduction};
 use super::operation::{Kind, Operation};
-use crate::array::Element;
+use crate::array::{Element, QueuedWrite};
 use crate::device::Cuda;
 use gpucache_engine::{Error, Result};
 
@@ -42,10 +42,26 @@ impl Place {
     }
 }
 
-/// An operation whose arrays are ordered for the communicator's stream. cudarc's guards are dropped once the operation is on the stream.
+/// An operation whose arrays are ordered for the communicator's stream.
 pub(super) struct Prepared<'a> {
     pub(super) operation: Operation,
-    pub(super) guards: [Option<SyncOnDrop<'a>>; 2],
+    pub(super) uses: Uses<'a>,
+}
+
+/// The uses of an operation's arrays. They end once the operation is on the stream.
+pub(super) struct Uses<'a> {
+    guards: [Option<SyncOnDrop<'a>>; 2],
+    write: QueuedWrite<'a>,
+}
+
+impl Uses<'_> {
+    /// The operation is on the stream, or failed. After a failure, the arrays still count as used.
+    pub(super) fn end(self, is_queued: bool) {
+        drop(self.guards);
+        if is_queued {
+            self.write.end();
+        }
+    }
 }
 
 impl<'a> Prepared<'a> {
@@ -193,15 +209,19 @@ fn both<'a, T>(
     on_its_gpu(ranks, from)?;
     on_its_gpu(ranks, &*to)?;
     let (from, read) = from.device_ptr(ranks.raw_stream());
-    let (to, written) = to.device_ptr_mut(ranks.raw_stream());
-    Ok(Prepared { operation: count.operation(kind, from, to), guards: [Some(read), Some(written)] })
+    let (to, written, write) = to.queue_write(ranks.raw_stream());
+    Ok(Prepared {
+        operation: count.operation(kind, from, to),
+        uses: Uses { guards: [Some(read), Some(written)], write },
+    })
 }
 
 /// An operation that only reads.
 fn read<'a, T>(ranks: &'a Place, kind: Kind, from: &'a impl Readable<T>, count: Counted) -> Result<Prepared<'a>> {
     on_its_gpu(ranks, from)?;
     let (from, read) = from.device_ptr(ranks.raw_stream());
-    Ok(Prepared { operation: count.operation(kind, from, 0), guards: [Some(read), None] })
+    let uses = Uses { guards: [Some(read), None], write: QueuedWrite::UNKNOWN };
+    Ok(Prepared { operation: count.operation(kind, from, 0), uses })
 }
 
 /// An operation that reads and writes parts of one array.
@@ -213,10 +233,10 @@ fn written<'a, T>(
     parts: Parts,
 ) -> Result<Prepared<'a>> {
     on_its_gpu(ranks, &*data)?;
-    let (data, written) = data.device_ptr_mut(ranks.raw_stream());
+    let (data, written, write) = data.queue_write(ranks.raw_stream());
     let at = |part: usize| data + part as u64 * count.bytes;
     let operation = count.operation(kind, at(parts.reads), at(parts.writes));
-    Ok(Prepared { operation, guards: [Some(written), None] })
+    Ok(Prepared { operation, uses: Uses { guards: [Some(written), None], write } })
 }
 
 /// Refuses an array of another GPU than the communicator's.

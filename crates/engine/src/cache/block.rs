@@ -143,6 +143,13 @@ impl Block {
         self.0.is_bare()
     }
 
+    /// Notes that all work of the last write that another stream announced (by [`write_on`](Block::write_on)) is on that stream now. Others
+    /// then wait for this point. Otherwise they wait for all work that is on the stream when they wait.
+    #[cfg(feature = "cuda")]
+    pub fn end_write_on(&self, stream: &Stream) {
+        self.0.end_write_on(stream);
+    }
+
     /// Notes that the work which writes the block is now on its own stream. Other streams then wait for this point. Otherwise they
     /// wait for all work that is on the stream when they wait.
     pub fn note_write(&self) {

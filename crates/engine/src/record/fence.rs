@@ -66,6 +66,14 @@ impl Fence {
 /// # Errors
 /// [`is_unavailable`](crate::Error::is_unavailable) for streams of two devices; otherwise as for [`Fence::precede`].
 pub(crate) fn order(stream: &Stream, other: &Stream) -> Result<()> {
+    order_up_to(stream, other, 0)
+}
+
+/// As [`order`], for the work of `other` up to the end of an epoch that it reported; 0 stands for the present one.
+///
+/// # Errors
+/// Those of [`order`].
+pub(crate) fn order_up_to(stream: &Stream, other: &Stream, epoch: u64) -> Result<()> {
     if stream.memory_id() != other.memory_id() {
         return Err(Error::unavailable(
             "an array of another device",
@@ -73,5 +81,5 @@ pub(crate) fn order(stream: &Stream, other: &Stream) -> Result<()> {
             "copy it to this stream's device, or use a stream of its own",
         ));
     }
-    Fence::now(other).precede(stream)
+    Fence::told(other, epoch).precede(stream)
 }

@@ -20,11 +20,11 @@ impl Record {
         self.follow_view()?;
         let written = self.last_write.get();
         let is_bare = written == Written::Anytime;
-        self.uses().read(self.stream(), stream, is_bare, |stream, writer| match written {
+        self.uses().read(self.stream(), stream, is_bare, |stream, writer, end| match written {
             Written::In(epoch) if writer.id() == self.stream().id() && writer.memory_id() == stream.memory_id() => {
                 Fence::at(writer, epoch).precede(stream)
             }
-            _ => fence::order(stream, writer),
+            _ => fence::order_up_to(stream, writer, end),
         })
     }
 
@@ -79,7 +79,13 @@ impl Record {
         }
         let home = self.stream().clone();
         let is_told = self.view.get().is_none() && self.last_write.get() != Written::Anytime;
-        self.uses().write(&home, stream, is_told, fence::order)
+        self.uses().write(&home, stream, is_told, fence::order_up_to)
+    }
+
+    /// Notes that all work of the last write that `stream` announced is on the stream now. Others then wait for no later work of it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn end_write_on(&self, stream: &Stream) {
+        self.uses.get().into_iter().for_each(|uses| lock(uses).end_write(stream));
     }
 
     fn uses(&self) -> MutexGuard<'_, Uses> {
@@ -129,11 +135,11 @@ impl Record {
     pub(crate) fn follow_uses(&mut self, fences: &[Fence]) -> Result<()> {
         let home = self.stream().clone();
         let Some(uses) = self.known_uses() else { return Ok(()) };
-        for user in uses.users() {
+        for (user, end) in uses.known_ends() {
             match fences.iter().find(|fence| fence.stream().id() == user.id()) {
                 _ if user.queue() == home.queue() => {}
                 Some(fence) => fence.precede(&home)?,
-                None => fence::order(&home, user)?,
+                None => fence::order_up_to(&home, user, end)?,
             }
         }
         uses.clear();

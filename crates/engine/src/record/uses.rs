@@ -1,7 +1,7 @@
 //! Uses of a block by streams that are not its own: which stream waits for which, and for which uses the memory's next life waits.
 //!
-//! The crate does not see work that is put on a stream. So a use lasts from its announcement until the block is dropped. The drop calls no
-//! device.
+//! The crate does not see work that is put on a stream. So a use lasts from its announcement until the block is dropped, unless the code
+//! that queued the work of a write tells its end ([`Uses::end_write`]). The drop calls no device.
 //!
 //! Invariants: every stream in `readers` waits for `writer`, or for the block's own stream if there is no writer. `writer` waits for all
 //! uses of the block before it.
@@ -17,6 +17,10 @@ use crate::device::Stream;
 pub(super) struct Uses {
     /// The stream whose work wrote the block last, if that is not its own stream.
     writer: Option<Stream>,
+    /// The announcements of the writer whose ends were not told.
+    unended: u32,
+    /// The epoch of the writer's last use, if all ends were told; 0 if epochs were not counted.
+    ended: u64,
     /// The streams that read the last written contents.
     readers: Vec<Stream>,
     /// The epoch of each of [`users`](Uses::users), in their order, when the block was dropped. Empty before the drop.
@@ -28,25 +32,27 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    /// Lets later work of `stream` read the block, whose own stream is `home`. `order` first makes `stream` wait for the last write. If
-    /// work of `home` may write without an announcement (`is_bare`), each call also makes `stream` wait for the present work of `home`.
+    /// Lets later work of `stream` read the block, whose own stream is `home`. `order` first makes `stream` wait for the last write, up to
+    /// an epoch; 0 stands for the present one. If work of `home` may write without an announcement (`is_bare`), each call also makes
+    /// `stream` wait for the present work of `home`.
     pub(super) fn read(
         &mut self,
         home: &Stream,
         stream: &Stream,
         is_bare: bool,
-        order: impl Fn(&Stream, &Stream) -> Result<()>,
+        order: impl Fn(&Stream, &Stream, u64) -> Result<()>,
     ) -> Result<()> {
         let writer = self.writer.as_ref().unwrap_or(home);
         let is_known = self.knows(writer, stream);
         // If the order below already makes it wait for the home stream, once is enough.
         if is_bare && stream.queue() != home.queue() && (is_known || writer.queue() != home.queue()) {
-            order(stream, home)?;
+            order(stream, home, 0)?;
         }
         if is_known {
+            self.continue_writer(stream);
             return Ok(());
         }
-        order(stream, writer)?;
+        order(stream, writer, self.end_of_writer())?;
         self.readers.push(stream.clone());
         Ok(())
     }
@@ -54,9 +60,38 @@ impl Uses {
     /// Notes that present work of `stream` may use the block. Other code has ordered this work.
     #[cfg(feature = "foreign")]
     pub(super) fn note(&mut self, stream: &Stream) {
+        self.continue_writer(stream);
         if !self.users().any(|user| user.queue() == stream.queue()) {
             self.readers.push(stream.clone());
         }
+    }
+
+    /// Notes one more announcement if this stream is the writer.
+    fn continue_writer(&mut self, stream: &Stream) {
+        let is_writer = self.writer.as_ref().is_some_and(|writer| writer.queue() == stream.queue());
+        self.unended = self.unended.saturating_add(u32::from(is_writer));
+    }
+
+    /// Notes that all work of the last announced write of `stream` is on the stream. Captured work is not: it runs with each launch of its
+    /// graph.
+    #[cfg(feature = "cuda")]
+    pub(super) fn end_write(&mut self, stream: &Stream) {
+        let is_writer = self.writer.as_ref().is_some_and(|writer| writer.id() == stream.id());
+        if is_writer && !stream.has_notice() && !stream.is_capturing() {
+            self.unended = self.unended.saturating_sub(1);
+            self.ended = stream.epoch();
+        }
+    }
+
+    /// The epoch of the writer's last use; 0 if that is not known.
+    fn end_of_writer(&self) -> u64 {
+        if self.unended == 0 { self.ended } else { 0 }
+    }
+
+    /// The users, each with the epoch of its last use; 0 if that is not known.
+    pub(super) fn known_ends(&self) -> impl Iterator<Item = (&Stream, u64)> {
+        let writer = self.writer.iter().map(|writer| (writer, self.end_of_writer()));
+        writer.chain(self.readers.iter().map(|reader| (reader, 0)))
     }
 
     /// Whether a stream waits for the last write: it made that write, or has read it.
@@ -72,16 +107,19 @@ impl Uses {
         home: &Stream,
         stream: &Stream,
         is_told: bool,
-        order: impl Fn(&Stream, &Stream) -> Result<()>,
+        order: impl Fn(&Stream, &Stream, u64) -> Result<()>,
     ) -> Result<()> {
         let is_writer = self.writer.as_ref().is_some_and(|writer| writer.queue() == stream.queue());
         if is_told && is_writer && self.readers.is_empty() {
+            self.continue_writer(stream);
             return Ok(());
         }
-        let users = self.users().chain([home]).filter(|user| user.queue() != stream.queue());
-        users.into_iter().try_for_each(|user| order(stream, user))?;
+        let users = self.known_ends().chain([(home, 0)]).filter(|(user, _)| user.queue() != stream.queue());
+        users.into_iter().try_for_each(|(user, end)| order(stream, user, end))?;
         self.readers.clear();
+        self.unended = if is_writer { self.unended } else { 0 };
         self.writer = (stream.queue() != home.queue()).then(|| stream.clone());
+        self.continue_writer(stream);
         Ok(())
     }
 
@@ -90,11 +128,13 @@ impl Uses {
         self.writer.iter().chain(&self.readers)
     }
 
-    /// Notes that the block was dropped. Its next life then waits only for the present work of its users. Calls no device.
+    /// Notes that the block was dropped. Its next life then waits only for the present work of its users, or for less if their last use is
+    /// known. Calls no device.
     pub(super) fn end(&mut self) {
-        let Uses { writer, readers, until, .. } = self;
+        let mut until = std::mem::take(&mut self.until);
         until.clear();
-        until.extend(writer.iter().chain(&*readers).map(Stream::epoch));
+        until.extend(self.known_ends().map(|(user, end)| if end == 0 { user.epoch() } else { end }));
+        self.until = until;
     }
 
     /// The users, each with the latest epoch that may contain its last use; 0 if epochs were not counted.
@@ -117,6 +157,7 @@ impl Uses {
     /// Forgets the users, because the block's own stream waits for them.
     pub(super) fn clear(&mut self) {
         self.writer = None;
+        self.unended = 0;
         self.readers.clear();
         self.until.clear();
     }
