@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::peers::{Join, Outcome, Peers};
 use crate::server::SILENCE;
-use crate::wire::{Channel, GREETING, Hello, Kind, receive, send, to_bytes, to_numbers};
+use crate::wire::{Channel, GREETING, Hello, Kind, receive, receive_within, send, to_bytes, to_numbers};
 
 /// The time between two questions whether the training still runs.
 const PING_EVERY: Duration = Duration::from_millis(100);
@@ -56,7 +56,7 @@ impl Client {
             })?;
             let hello = Hello { greeting: GREETING.to_owned(), rank, ranks, channel };
             let hello = serde_json::to_vec(&hello).map_err(|error| error.to_string())?;
-            call(&mut stream, Kind::Hello, &hello).map_err(|error| gone(address, &error))??;
+            call_within(SILENCE, &mut stream, Kind::Hello, &hello).map_err(|error| gone(address, &error))??;
             Ok::<_, String>(stream)
         };
         let (texts, numbers, watched) =
@@ -146,7 +146,7 @@ impl Shared {
     /// Asks rank 0 again and again whether the training still runs. If it does not, calls on `open` connections end.
     fn watch(&self, mut stream: TcpStream, open: &[TcpStream]) {
         while let Some((kind, contents)) = self.next() {
-            let called = call(&mut stream, kind, contents.as_bytes());
+            let called = call_within(SILENCE, &mut stream, kind, contents.as_bytes());
             if let Err(why) = called.unwrap_or_else(|error| Err(gone(&self.address, &error))) {
                 self.note(why);
                 // Rank 0 answers calls with the failure if it can. If it is gone, nothing else would end them.
@@ -175,10 +175,17 @@ impl Shared {
 /// A request and its answer. The outer error is the connection's.
 fn call(stream: &mut TcpStream, kind: Kind, contents: &[u8]) -> io::Result<Outcome<Vec<u8>>> {
     send(stream, kind, contents)?;
-    match receive(stream)? {
-        (Kind::Done, answer) => Ok(Ok(answer)),
-        (_, why) => Ok(Err(String::from_utf8_lossy(&why).into_owned())),
-    }
+    receive(stream).map(outcome)
+}
+
+/// The same, for a request that rank 0 answers at once: the whole answer must come within `time`.
+fn call_within(time: Duration, stream: &mut TcpStream, kind: Kind, contents: &[u8]) -> io::Result<Outcome<Vec<u8>>> {
+    send(stream, kind, contents)?;
+    receive_within(stream, time).map(outcome)
+}
+
+fn outcome((kind, contents): (Kind, Vec<u8>)) -> Outcome<Vec<u8>> {
+    if kind == Kind::Done { Ok(contents) } else { Err(String::from_utf8_lossy(&contents).into_owned()) }
 }
 
 fn gone(address: &str, error: &io::Error) -> String {
@@ -210,7 +217,6 @@ fn reach(address: &str, deadline: Instant) -> io::Result<TcpStream> {
         match tried {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(SILENCE))?;
                 return Ok(stream);
             }
             Err(error) if Instant::now() >= deadline => return Err(error),
