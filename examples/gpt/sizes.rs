@@ -19,7 +19,7 @@ pub(crate) struct Sizes {
     pub(crate) vocabulary: usize,
 }
 
-/// The sizes on a command line. Those that are left out have defaults.
+/// The sizes on a command line. Sizes that are left out have defaults.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct SizeOptions {
     /// Number of blocks, each with an attention and a perceptron, at most 4096. [default: 2 on the host, 6 on a GPU]
@@ -59,7 +59,7 @@ impl SizeOptions {
         self
     }
 
-    /// The sizes of a network. Those that were left out are the host's.
+    /// The sizes of a network. Sizes that were left out are the host's.
     pub(crate) fn sizes(self, vocabulary: usize) -> Sizes {
         let SizeOptions { layers, width, heads, context, batch } = self.or(ON_THE_HOST);
         let [layers, width, heads, context, batch] =

@@ -227,6 +227,24 @@ fn work_that_follows_a_collective_on_its_stream_counts_until_the_drop() {
     let _ = invalidate("after_a_collective");
 }
 
+/// The end of a collective says nothing of a later write on the array's own stream.
+#[test]
+fn a_write_after_a_collective_is_waited_for() {
+    let Some(Alone { gpu, ranks }) = alone() else { return };
+    let Some(kernels) = gpu.kernels() else { return };
+    let other = gpu.new_stream();
+    let (mut data, mut copy, mut source) = (zeros(&gpu.cuda), zeros(&other), zeros(&gpu.cuda));
+    for round in 1..=50u32 {
+        ranks.all_reduce_in_place(&mut data, Reduction::Sum).unwrap();
+        kernels.fill_on(&gpu.cuda, &mut source, round, 0);
+        kernels.hold(gpu.cuda.stream(), 300);
+        // cudarc's call does not tell when the work of the write is on the stream.
+        gpu.cuda.stream().memcpy_dtod(&source, &mut data).unwrap();
+        copy.copy_from(&data).unwrap();
+        assert!(copy.to_vec().unwrap() == [round; LEN], "round {round}");
+    }
+}
+
 /// A training step: gradients in buckets, reduced beside the computation, and an update that reads them.
 fn reduced_step(gpu: &Cuda, ranks: &Communicator, weights: &mut Array<u32, Cuda>, buckets: usize) {
     scope!(reduced_step, {

@@ -70,7 +70,7 @@ pub(super) type Carve<'a> = dyn Fn(&mut Range<Source>, &dyn Fn(Tag) -> bool, &dy
 /// streams share a range, but may cost one query to the device for each stream whose memory is examined. The range examines all spans
 /// before it grows.
 pub(super) const CANDIDATES: usize = 16;
-/// If other streams' work keeps more than this share of the reserved memory from a stream that needs more, long free memory stays apart from
+/// If other streams' work keeps more than this share, 1/4, of the reserved memory from a stream that needs more, long free memory stays apart from
 /// short memory in use from then on. In other programs this would cost up to a fifth more memory: short memory divides long memory.
 const HELD: u64 = 4;
 
@@ -184,8 +184,9 @@ impl Ordered {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
         // A small block in the middle of a chunk would keep all of the chunk. In a span, it keeps a page.
-        let held = range.barred(|tag| !streams.is_held(me, tag));
-        range.fit.keeps_apart = range.backing == Backing::Span && held > range.stats.reserved / HELD;
+        let is_shared_span = range.backing == Backing::Span && streams.are_several();
+        range.fit.keeps_apart =
+            is_shared_span && range.barred(|tag| !streams.is_held(me, tag)) > range.stats.reserved / HELD;
         let settled = streams.unknown.settled();
         range.settled = settled;
         let before = range.stats;

@@ -85,7 +85,9 @@ impl Record {
     /// Notes that all work of the last write that `stream` announced is on the stream now. Others then wait for no later work of it.
     #[cfg(feature = "cuda")]
     pub(crate) fn end_write_on(&self, stream: &Stream) {
-        self.uses.get().into_iter().for_each(|uses| lock(uses).end_write(stream));
+        if let Some(uses) = self.uses.get() {
+            lock(uses).end_write(stream);
+        }
     }
 
     fn uses(&self) -> MutexGuard<'_, Uses> {

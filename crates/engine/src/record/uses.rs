@@ -15,12 +15,8 @@ use crate::device::Stream;
 /// The uses of a block by other streams in this life.
 #[derive(Default)]
 pub(super) struct Uses {
-    /// The stream whose work wrote the block last, if that is not its own stream.
-    writer: Option<Stream>,
-    /// The announcements of the writer whose ends were not told.
-    unended: u32,
-    /// The epoch of the writer's last use, if all ends were told; 0 if epochs were not counted.
-    ended: u64,
+    /// Whose work wrote the block last, if that is not its own stream.
+    writer: Option<Writer>,
     /// The streams that read the last written contents.
     readers: Vec<Stream>,
     /// The epoch of each of [`users`](Uses::users), in their order, when the block was dropped. Empty before the drop.
@@ -29,6 +25,22 @@ pub(super) struct Uses {
     reservations: Vec<Stream>,
     /// The outcome of the late work that last wrote the block, in the life in which the block was lent to this work.
     pub(super) outcome: Option<Arc<Outcome>>,
+}
+
+/// A stream that is not the block's own, and whose work wrote the block last.
+struct Writer {
+    stream: Stream,
+    /// The number of its announcements whose ends were not told.
+    unended: u32,
+    /// The epoch of its last use, if all ends were told; 0 if epochs were not counted.
+    ended: u64,
+}
+
+impl Writer {
+    /// The epoch of its last use; 0 if that is not known.
+    fn end(&self) -> u64 {
+        if self.unended == 0 { self.ended } else { 0 }
+    }
 }
 
 impl Uses {
@@ -42,7 +54,7 @@ impl Uses {
         is_bare: bool,
         order: impl Fn(&Stream, &Stream, u64) -> Result<()>,
     ) -> Result<()> {
-        let writer = self.writer.as_ref().unwrap_or(home);
+        let (writer, end) = self.writer.as_ref().map_or((home, 0), |writer| (&writer.stream, writer.end()));
         let is_known = self.knows(writer, stream);
         // If the order below already makes it wait for the home stream, once is enough.
         if is_bare && stream.queue() != home.queue() && (is_known || writer.queue() != home.queue()) {
@@ -52,7 +64,7 @@ impl Uses {
             self.continue_writer(stream);
             return Ok(());
         }
-        order(stream, writer, self.end_of_writer())?;
+        order(stream, writer, end)?;
         self.readers.push(stream.clone());
         Ok(())
     }
@@ -68,29 +80,30 @@ impl Uses {
 
     /// Notes one more announcement if this stream is the writer.
     fn continue_writer(&mut self, stream: &Stream) {
-        let is_writer = self.writer.as_ref().is_some_and(|writer| writer.queue() == stream.queue());
-        self.unended = self.unended.saturating_add(u32::from(is_writer));
+        if let Some(writer) = self.writer_on(stream) {
+            writer.unended = writer.unended.saturating_add(1);
+        }
+    }
+
+    /// The writer, if it is this stream.
+    fn writer_on(&mut self, stream: &Stream) -> Option<&mut Writer> {
+        self.writer.as_mut().filter(|writer| writer.stream.queue() == stream.queue())
     }
 
     /// Notes that all work of the last announced write of `stream` is on the stream. Captured work is not: it runs with each launch of its
     /// graph.
     #[cfg(feature = "cuda")]
     pub(super) fn end_write(&mut self, stream: &Stream) {
-        let is_writer = self.writer.as_ref().is_some_and(|writer| writer.id() == stream.id());
-        if is_writer && !stream.has_notice() && !stream.is_capturing() {
-            self.unended = self.unended.saturating_sub(1);
-            self.ended = stream.epoch();
+        let writer = self.writer.as_mut().filter(|writer| writer.stream.id() == stream.id());
+        if let Some(writer) = writer.filter(|_| !stream.has_notice() && !stream.is_capturing()) {
+            writer.unended = writer.unended.saturating_sub(1);
+            writer.ended = stream.epoch();
         }
-    }
-
-    /// The epoch of the writer's last use; 0 if that is not known.
-    fn end_of_writer(&self) -> u64 {
-        if self.unended == 0 { self.ended } else { 0 }
     }
 
     /// The users, each with the epoch of its last use; 0 if that is not known.
     pub(super) fn known_ends(&self) -> impl Iterator<Item = (&Stream, u64)> {
-        let writer = self.writer.iter().map(|writer| (writer, self.end_of_writer()));
+        let writer = self.writer.iter().map(|writer| (&writer.stream, writer.end()));
         writer.chain(self.readers.iter().map(|reader| (reader, 0)))
     }
 
@@ -109,7 +122,7 @@ impl Uses {
         is_told: bool,
         order: impl Fn(&Stream, &Stream, u64) -> Result<()>,
     ) -> Result<()> {
-        let is_writer = self.writer.as_ref().is_some_and(|writer| writer.queue() == stream.queue());
+        let is_writer = self.writer_on(stream).is_some();
         if is_told && is_writer && self.readers.is_empty() {
             self.continue_writer(stream);
             return Ok(());
@@ -117,15 +130,17 @@ impl Uses {
         let users = self.known_ends().chain([(home, 0)]).filter(|(user, _)| user.queue() != stream.queue());
         users.into_iter().try_for_each(|(user, end)| order(stream, user, end))?;
         self.readers.clear();
-        self.unended = if is_writer { self.unended } else { 0 };
-        self.writer = (stream.queue() != home.queue()).then(|| stream.clone());
+        if !is_writer {
+            let is_other = stream.queue() != home.queue();
+            self.writer = is_other.then(|| Writer { stream: stream.clone(), unended: 0, ended: 0 });
+        }
         self.continue_writer(stream);
         Ok(())
     }
 
     /// The streams whose work may still use the block.
     pub(super) fn users(&self) -> impl Iterator<Item = &Stream> {
-        self.writer.iter().chain(&self.readers)
+        self.writer.iter().map(|writer| &writer.stream).chain(&self.readers)
     }
 
     /// Notes that the block was dropped. Its next life then waits only for the present work of its users, or for less if their last use is
@@ -157,7 +172,6 @@ impl Uses {
     /// Forgets the users, because the block's own stream waits for them.
     pub(super) fn clear(&mut self) {
         self.writer = None;
-        self.unended = 0;
         self.readers.clear();
         self.until.clear();
     }

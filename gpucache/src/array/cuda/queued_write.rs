@@ -20,7 +20,9 @@ impl QueuedWrite<'_> {
 
     /// All work of the write is on its stream now, and no more comes. Others then wait for this point, not for later work of the stream.
     pub(crate) fn end(self) {
-        self.0.into_iter().for_each(|(block, stream)| block.end_write_on(&stream));
+        if let Some((block, stream)) = self.0 {
+            block.end_write_on(&stream);
+        }
     }
 }
 
