@@ -56,7 +56,7 @@ impl Client {
             })?;
             let hello = Hello { greeting: GREETING.to_owned(), rank, ranks, channel };
             let hello = serde_json::to_vec(&hello).map_err(|error| error.to_string())?;
-            call_within(SILENCE, &mut stream, Kind::Hello, &hello).map_err(|error| gone(address, &error))??;
+            ask(&mut stream, Kind::Hello, &hello).map_err(|error| gone(address, &error))??;
             Ok::<_, String>(stream)
         };
         let (texts, numbers, watched) =
@@ -146,7 +146,7 @@ impl Shared {
     /// Asks rank 0 again and again whether the training still runs. If it does not, calls on `open` connections end.
     fn watch(&self, mut stream: TcpStream, open: &[TcpStream]) {
         while let Some((kind, contents)) = self.next() {
-            let called = call_within(SILENCE, &mut stream, kind, contents.as_bytes());
+            let called = ask(&mut stream, kind, contents.as_bytes());
             if let Err(why) = called.unwrap_or_else(|error| Err(gone(&self.address, &error))) {
                 self.note(why);
                 // Rank 0 answers calls with the failure if it can. If it is gone, nothing else would end them.
@@ -178,10 +178,10 @@ fn call(stream: &mut TcpStream, kind: Kind, contents: &[u8]) -> io::Result<Outco
     receive(stream).map(outcome)
 }
 
-/// The same, for a request that rank 0 answers at once: the whole answer must come within `time`.
-fn call_within(time: Duration, stream: &mut TcpStream, kind: Kind, contents: &[u8]) -> io::Result<Outcome<Vec<u8>>> {
+/// The same, for a request that rank 0 answers at once: the whole answer must come within [`SILENCE`].
+fn ask(stream: &mut TcpStream, kind: Kind, contents: &[u8]) -> io::Result<Outcome<Vec<u8>>> {
     send(stream, kind, contents)?;
-    receive_within(stream, time).map(outcome)
+    receive_within(stream, SILENCE).map(outcome)
 }
 
 fn outcome((kind, contents): (Kind, Vec<u8>)) -> Outcome<Vec<u8>> {

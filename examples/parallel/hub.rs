@@ -85,12 +85,10 @@ impl<P, R: Clone> Meeting<P, R> {
 
 /// The error of a meeting to which some ranks did not come.
 fn late<P>(parts: &[Option<P>], waited: Duration) -> String {
-    let missing: Vec<String> =
-        (0..).zip(parts).filter(|(_, part)| part.is_none()).map(|(rank, _): (usize, _)| rank.to_string()).collect();
-    let (missing, seconds) = (missing.join(", "), waited.as_secs());
-    format!(
-        "of all ranks, these did not bring their part of a step within {seconds} s: {missing}; see whether they hang"
-    )
+    let missing = parts.iter().enumerate().filter(|(_, part)| part.is_none());
+    let missing: Vec<String> = missing.map(|(rank, _)| rank.to_string()).collect();
+    let (ranks, missing, seconds) = (parts.len(), missing.join(", "), waited.as_secs());
+    format!("of {ranks} ranks, these did not bring their part within {seconds} s: {missing}; see whether they hang")
 }
 
 impl Hub {

@@ -145,6 +145,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
     if send(&mut stream, kind, text.as_bytes()).is_err() || answer.is_err() {
         return;
     }
+    // The limit of the first message does not hold for calls: a rank calls when it is ready.
     let _ = stream.set_read_timeout(None);
     let ended = answer_all(&mut stream, &hello, shared);
     if hello.channel == Channel::Watch {
@@ -181,7 +182,6 @@ fn answer_all(stream: &mut TcpStream, hello: &Hello, shared: &Shared) -> Outcome
         let began = Instant::now();
         let received = match hello.channel {
             Channel::Watch => receive_within(stream, SILENCE),
-            // A rank calls only when it is ready.
             Channel::Texts | Channel::Numbers => receive(stream),
         };
         let (kind, contents) = received.map_err(|error| lost(rank, &error, began.elapsed()))?;
