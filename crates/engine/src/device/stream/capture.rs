@@ -145,23 +145,21 @@ impl Stream {
     }
 
     /// Refuses work of other threads while the driver captures the stream: it would become a part of the graph, or be lost. Callers ask before
-    /// the work and after it, since a capture may begin in between.
+    /// the work and after it, since a capture may begin in between. While no stream is captured, this is one load.
     #[doc(hidden)]
     #[inline]
     pub fn check_thread(&self) -> Result<()> {
-        if self.has_notice() {
-            return self.check_capturing_thread();
-        }
-        self.note_work_elsewhere();
-        Ok(())
+        if Stream::is_any_in_capture() { self.check_captures() } else { Ok(()) }
     }
 
-    /// Notes that this thread puts work on the stream. If it captures another stream, the graph would lack this work.
+    /// Checks the thread again behind an operation, and adds the operation to the list of a capture. `make` is called only if there is one.
     #[inline]
-    fn note_work_elsewhere(&self) {
+    pub(super) fn note_done(&self, make: impl FnOnce() -> Operation) -> Result<()> {
         if Stream::is_any_in_capture() {
-            HAS_OTHER_WORK.set(true);
+            self.check_captures()?;
+            self.list(make);
         }
+        Ok(())
     }
 
     /// Whether this thread put work on a stream that was not captured since the last call.
@@ -170,7 +168,7 @@ impl Stream {
     }
 
     #[cold]
-    fn check_capturing_thread(&self) -> Result<()> {
+    fn check_captures(&self) -> Result<()> {
         match self.capture() {
             #[cfg(feature = "cuda")]
             Some(CaptureBy::Driver(thread)) if thread != current().id() => Err(Error::unavailable(
@@ -178,7 +176,12 @@ impl Stream {
                 "another thread captures it for a captured scope",
                 "use a stream for each thread, or try again once that run has returned",
             )),
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => {
+                // If this thread captures another stream, the graph lacks this work.
+                HAS_OTHER_WORK.set(true);
+                Ok(())
+            }
         }
     }
 
@@ -228,15 +231,8 @@ impl Stream {
     }
 
     /// Adds an operation to the list of a capture. `make` is called only if there is one.
-    #[inline]
-    pub(super) fn list(&self, make: impl FnOnce() -> Operation) {
-        if self.has_notice() {
-            self.list_captured(make);
-        }
-    }
-
     #[cold]
-    fn list_captured(&self, make: impl FnOnce() -> Operation) {
+    fn list(&self, make: impl FnOnce() -> Operation) {
         if let Some(listing) = self.listing() {
             let operation = make();
             lock(&listing.listed).operations.push(operation);
@@ -246,7 +242,9 @@ impl Stream {
     /// Adds a function of the host that was put on the stream.
     #[doc(hidden)]
     pub fn list_kernel(&self, make: impl FnOnce() -> KernelCall) {
-        self.list(|| Operation::Kernel(make()));
+        if Stream::is_any_in_capture() {
+            self.list(|| Operation::Kernel(make()));
+        }
     }
 
     /// Notes that the stream has, or the host did, work that a list cannot have. The capture then gives no graph.
