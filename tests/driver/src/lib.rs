@@ -52,5 +52,6 @@ mod table;
 mod tests;
 mod transfers;
 mod unsupported;
+mod user_objects;
 mod uses;
 mod work;
