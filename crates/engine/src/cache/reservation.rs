@@ -52,7 +52,7 @@ impl Reservation {
 
     /// Ends the reserving: memory that is reserved by now stays reserved, and no more is added.
     pub fn close(&self) {
-        self.home.end_reserving();
+        self.stream.end_reserving();
     }
 }
 

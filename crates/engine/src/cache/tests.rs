@@ -56,6 +56,21 @@ fn what_is_reserved_serves_its_reservation_alone() {
 }
 
 #[test]
+fn the_end_of_one_reservation_leaves_another_one_open() {
+    let device = Virtual::new(64 * BYTES);
+    let stream = device.stream_handle();
+    let first = Reservation::begin(stream).unwrap();
+    first.close();
+    let second = Reservation::begin(stream).unwrap();
+    drop(first);
+    let inside = new(stream);
+    drop(second);
+    let outside = new(stream);
+    assert_ne!(inside.stream().id(), stream.id(), "it is reserved");
+    assert_eq!(outside.stream().id(), stream.id());
+}
+
+#[test]
 fn what_is_used_meanwhile_is_kept() {
     let device = Virtual::new(64 * BYTES);
     let stream = device.stream_handle();
