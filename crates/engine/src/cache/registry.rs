@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+#[cfg(feature = "foreign")]
+use super::graph_memory::GraphMemory;
 use super::owner::{Cache, ScopeSite};
 use crate::base::sync::{LazyLock, Mutex, lock};
 use crate::device::Memory;
@@ -65,6 +67,8 @@ impl NamedCaches {
     /// waits a moment for the work that uses the pages. Returns devices without other handles, which the caller must drop where no
     /// lock is held.
     pub fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Arc<Memory>> {
+        #[cfg(feature = "foreign")]
+        GraphMemory::free_ended();
         demand::trim_to_demand(waits, serves)
     }
 

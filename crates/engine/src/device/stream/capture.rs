@@ -18,6 +18,9 @@ pub(in crate::device) enum CaptureBy {
     /// The driver captures it, and runs nothing of it. Only this thread may put work on the stream.
     #[cfg(feature = "cuda")]
     Driver(ThreadId),
+    /// Other code captures it by the driver, and this crate serves the capture.
+    #[cfg(feature = "foreign")]
+    Other,
     /// This crate lists the operations, and runs each as usual.
     Listing(Arc<Listing>),
 }
@@ -100,6 +103,23 @@ impl Stream {
     #[doc(hidden)]
     pub fn end_other_capture() {
         CAPTURES.fetch_sub(1, Relaxed);
+    }
+
+    /// Notes that other code captures this stream, and gets memory for the capture, until [`end_served_capture`](Stream::end_served_capture).
+    #[cfg(feature = "foreign")]
+    #[doc(hidden)]
+    pub fn begin_served_capture(&self) {
+        // A stream that is noted as captured already stays so.
+        let _ = self.begin_capture(CaptureBy::Other);
+    }
+
+    /// Undoes [`begin_served_capture`](Stream::begin_served_capture).
+    #[cfg(feature = "foreign")]
+    #[doc(hidden)]
+    pub fn end_served_capture(&self) {
+        if matches!(self.capture(), Some(CaptureBy::Other)) {
+            self.end_capture();
+        }
     }
 
     /// Begins to note that the stream is captured.
@@ -202,6 +222,8 @@ impl Stream {
             }
             #[cfg(feature = "cuda")]
             CaptureBy::Driver(_) => None,
+            #[cfg(feature = "foreign")]
+            CaptureBy::Other => None,
         }
     }
 
