@@ -1,7 +1,7 @@
 //! Decides which calls are served and which are passed on to the driver, and orders a free.
 //!
-//! An allocation is served if the thread is inside a scope that keeps memory, and the stream belongs to a device's own context and is not
-//! captured. The memory returns to the scope in the order of the stream on which it was allocated. If a program frees it on another
+//! An allocation is served if the thread is inside a scope that keeps memory, and the stream belongs to a device's own context. If the
+//! stream is captured, the graph's own memory serves it (`captures`). Other memory returns to the scope in the order of the stream on which it was allocated. If a program frees it on another
 //! stream, the earlier work of that stream may use it, so the memory's next life waits for both streams.
 
 use std::any::TypeId;
@@ -14,6 +14,7 @@ use gpucache_engine::cache::addresses;
 use gpucache_engine::cache::{Block, Current, Entry};
 use gpucache_engine::device::Stream;
 use gpucache_engine::device::{Handle, process_exits};
+use gpucache_engine::home::Counter;
 use gpucache_engine::record::Request;
 
 /// The answer to an allocation.
@@ -44,7 +45,7 @@ pub(super) fn allocate_planned(bytes: usize, handle: Handle) -> Option<u64> {
     let serve = |stream: &Stream| Block::planned(stream, &[bytes], bytes);
     let block = streams::with_known(handle, entry, serve)??;
     let address = addresses::put(block).ok()?;
-    Current::note_foreign(true);
+    Current::note_foreign(Counter::ForeignServed);
     Some(address)
 }
 
@@ -52,7 +53,11 @@ pub(super) fn allocate_planned(bytes: usize, handle: Handle) -> Option<u64> {
 pub(super) fn allocate(bytes: usize, handle: Handle) -> Answer {
     let Some(entry) = Entry::serving().filter(|_| bytes > 0 && !Handle::is_own_call()) else { return Answer::PassOn };
     if let Some(captured) = captures::of(handle) {
-        return answered(put(captured.allocate(&request(&[bytes]))));
+        let answer = answered(put(captured.allocate(&request(&[bytes]))));
+        if let Answer::Served(_) = answer {
+            Current::note_foreign(Counter::ForeignCaptured);
+        }
+        return answer;
     }
     match streams::with(handle, entry, |stream| take(stream, bytes)) {
         Ok(Err(error)) if error.is_unavailable() => {
@@ -68,7 +73,7 @@ pub(super) fn allocate(bytes: usize, handle: Handle) -> Answer {
 fn answered(taken: Result<Option<u64>>) -> Answer {
     match taken {
         Ok(Some(address)) => {
-            Current::note_foreign(true);
+            Current::note_foreign(Counter::ForeignServed);
             Answer::Served(address)
         }
         Err(error) if error.is_out_of_memory() => Answer::Exhausted,
@@ -94,7 +99,7 @@ pub(super) fn allocate_for_host(bytes: usize) -> Answer {
 }
 
 fn passed_on() -> Answer {
-    Current::note_foreign(false);
+    Current::note_foreign(Counter::ForeignPassedOn);
     Answer::PassOn
 }
 

@@ -65,11 +65,6 @@ impl GraphMemory {
         lock(&self.kept).push(block);
     }
 
-    /// How many graphs have memory now.
-    pub fn graphs() -> usize {
-        lock(&ALL).len()
-    }
-
     /// Frees the memory of graphs that have ended. While a graph is captured, it stays: the return of a block may call the driver.
     #[inline]
     pub fn free_ended() {
