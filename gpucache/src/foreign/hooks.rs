@@ -195,7 +195,7 @@ pub(super) unsafe extern "C" fn cuStreamBeginCapture_v2(stream: CUstream, mode: 
     guarded(|driver| {
         let mut answer = CUresult::CUDA_ERROR_UNKNOWN;
         captures::begin(Handle(stream as usize), || {
-            // SAFETY: the driver's own function gets the caller's arguments for it.
+            // SAFETY: the caller gives a stream of its own and a mode, as the driver's function requires.
             answer = unsafe { (driver.begin_capture)(stream, mode) };
             answer == CUresult::CUDA_SUCCESS
         });
@@ -210,7 +210,7 @@ pub(super) unsafe extern "C" fn cuStreamBeginCapture_v2(stream: CUstream, mode: 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) -> CUresult {
     guarded(|driver| {
-        // SAFETY: the driver's own function gets the caller's arguments for it.
+        // SAFETY: as the driver's function requires, `graph` is null or has room for a handle.
         let answer = unsafe { (driver.end_capture)(stream, graph) };
         captures::end(Handle(stream as usize));
         answer

@@ -301,9 +301,7 @@ impl Block {
         }
         // No capture by this thread begins within the operation, and a capture by another thread makes it fail.
         let has_notice = self.0.stream().has_notice();
-        if has_notice {
-            self.note_use(self.0.stream());
-        }
+        has_notice.then(|| self.note_use(self.0.stream()));
         operation(self.0.stream(), self.0.address)?;
         self.0.note_write_noticed(has_notice);
         self.0.set_outcome(None);

@@ -3,11 +3,9 @@
 //! The graph may be launched on any stream and at any time. So its memory is reserved ([`Reservation::apart`]) until the driver tells that
 //! the graph, everything made from it, and all launches have ended ([`GraphEnd`]). If the driver never tells it, the memory stays reserved.
 //!
-//! The driver tells an end on a thread of its own, or within some call. The memory is freed later: when a thread next requests memory of a
-//! device, or trims a device, while no graph is captured.
+//! The memory is freed when a thread next requests memory of a device, or invalidates a scope, while no graph is captured.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::block::Block;
 use super::reservation::Reservation;
@@ -17,24 +15,18 @@ use crate::device::{GraphEnd, Stream};
 use crate::record::Request;
 
 /// The reservations of one graph, and the blocks that its work uses and that were freed in its capture.
+#[derive(Default)]
 pub struct GraphMemory {
-    end: GraphEnd,
     /// One for each stream that is captured, since the streams are in no order.
     reservations: Mutex<Vec<Arc<Reservation>>>,
     kept: Mutex<Vec<Block>>,
 }
 
-/// The memory of all graphs that may be launched again.
-static ALL: Mutex<Vec<Arc<GraphMemory>>> = Mutex::new(Vec::new());
-
-/// The number of ends up to which memory was freed.
-static SEEN: AtomicUsize = AtomicUsize::new(0);
-
 impl GraphMemory {
     /// Memory that stays reserved until `end` comes.
     pub fn until(end: GraphEnd) -> Arc<GraphMemory> {
-        let new = Arc::new(GraphMemory { end, reservations: Mutex::default(), kept: Mutex::default() });
-        lock(&ALL).push(new.clone());
+        let new = Arc::new(GraphMemory::default());
+        end.keep(new.clone());
         new
     }
 
@@ -63,25 +55,5 @@ impl GraphMemory {
             return drop(block);
         }
         lock(&self.kept).push(block);
-    }
-
-    /// Frees the memory of graphs that have ended. While a graph is captured, it stays: the return of a block may call the driver.
-    #[inline]
-    pub fn free_ended() {
-        if GraphEnd::count() != SEEN.load(Relaxed) {
-            GraphMemory::free();
-        }
-    }
-
-    #[cold]
-    fn free() {
-        if Stream::is_any_in_capture() {
-            return;
-        }
-        // Read first: an end that comes meanwhile is seen the next time.
-        SEEN.store(GraphEnd::count(), Relaxed);
-        let ended: Vec<_> = lock(&ALL).extract_if(.., |memory| memory.end.has_come()).collect();
-        // The blocks return while no lock is held.
-        drop(ended);
     }
 }

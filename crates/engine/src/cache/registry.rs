@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-#[cfg(feature = "foreign")]
-use super::graph_memory::GraphMemory;
 use super::owner::{Cache, ScopeSite};
 use crate::base::sync::{LazyLock, Mutex, lock};
+#[cfg(feature = "foreign")]
+use crate::device::GraphEnd;
 use crate::device::Memory;
 use crate::home::Counts;
 use crate::pressure::{ReclaimStats, demand};
@@ -68,7 +68,7 @@ impl NamedCaches {
     /// lock is held.
     pub fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Arc<Memory>> {
         #[cfg(feature = "foreign")]
-        GraphMemory::free_ended();
+        GraphEnd::free_ended();
         demand::trim_to_demand(waits, serves)
     }
 

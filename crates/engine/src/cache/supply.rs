@@ -113,7 +113,7 @@ pub(super) fn from_range(
     holder: Asking,
 ) -> Result<Supplied> {
     #[cfg(feature = "foreign")]
-    super::graph_memory::GraphMemory::free_ended();
+    crate::device::GraphEnd::free_ended();
     let bytes = request.bytes as u64;
     let (address, origin, taken) = match DeviceRange::of(stream) {
         _ if bytes == 0 => (0, Origin::Nowhere, Obtained::default()),

@@ -5,16 +5,18 @@
 //! their executable is destroyed, and captures that fail.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use cudarc::driver::sys;
 
 use super::driver::load;
 use super::handle::Handle;
-use crate::base::sync::OnceLock;
+use crate::base::sync::{Mutex, OnceLock, lock};
+use crate::device::stream::Stream;
 
 type Info = unsafe extern "C" fn(
     sys::CUstream,
@@ -65,23 +67,43 @@ fn calls() -> Option<&'static Calls> {
     CALLS.get_or_init(find).as_ref()
 }
 
-/// How many graphs have ended whose ends were watched.
+/// Values that are kept until the graph ends that may use them.
+type Kept = Vec<(GraphEnd, Arc<dyn Any + Send + Sync>)>;
+
+static KEPT: Mutex<Kept> = Mutex::new(Vec::new());
+
+/// How many graphs have ended whose ends were watched, and up to which of these numbers values were dropped.
 static ENDS: AtomicUsize = AtomicUsize::new(0);
+static SEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Tells whether a graph, everything made from it, and all launches have ended.
 #[derive(Default)]
 pub struct GraphEnd(Arc<AtomicBool>);
 
 impl GraphEnd {
-    /// Whether no launch can use the graph's memory any more.
-    pub(crate) fn has_come(&self) -> bool {
-        self.0.load(Acquire)
+    /// Keeps a value until the end.
+    pub(crate) fn keep(self, value: Arc<dyn Any + Send + Sync>) {
+        lock(&KEPT).push((self, value));
     }
 
-    /// How many graphs have ended so far. It changes with each end that [`has_come`](GraphEnd::has_come) tells.
+    /// Drops the values of graphs that have ended. While a graph is captured, they stay: the return of memory may call the driver.
     #[inline]
-    pub(crate) fn count() -> usize {
-        ENDS.load(Acquire)
+    pub(crate) fn free_ended() {
+        if ENDS.load(Acquire) != SEEN.load(Relaxed) {
+            GraphEnd::free();
+        }
+    }
+
+    #[cold]
+    fn free() {
+        if Stream::is_any_in_capture() {
+            return;
+        }
+        // Read first: an end that comes meanwhile is seen the next time.
+        SEEN.store(ENDS.load(Acquire), Relaxed);
+        let ended: Kept = lock(&KEPT).extract_if(.., |(end, _)| end.0.load(Acquire)).collect();
+        // The memory returns while no lock is held.
+        drop(ended);
     }
 }
 
