@@ -43,7 +43,9 @@ fn info(stream: usize, question: &Question<'_>) -> Answer {
     }
     if let Some(number) = number {
         id.put_if_wanted(number);
-        graph.into_iter().for_each(|graph| graph.put_if_wanted(capture::graph(number)));
+        if let Some(graph) = graph {
+            graph.put_if_wanted(capture::graph(number));
+        }
     }
     status.put(code)
 }
