@@ -55,10 +55,10 @@ impl Drop for Counted {
 }
 
 /// Lets `begin` begin a capture of the stream, and reserves memory for it if it succeeds. A stream whose context is not served gets memory
-/// from the driver.
+/// from the driver. So does the per-thread default stream, whose handle means another stream on each thread.
 pub(super) fn begin(handle: Handle, begin: impl FnOnce() -> bool) {
     // Found before the capture, since the driver answers few questions about a captured stream.
-    let home = handle.stream().map(|(stream, _)| stream);
+    let home = if handle.is_of_context() { None } else { handle.stream().map(|(stream, _)| stream) };
     // Counted before, so that nobody serves an allocation of the capture from a plan.
     let counted = Counted::begin();
     if !begin() {
