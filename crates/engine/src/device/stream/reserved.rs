@@ -86,6 +86,7 @@ impl Stream {
 
     /// Whether this is the stream of a reservation on the queue of `home`.
     #[cfg(feature = "foreign")]
+    #[doc(hidden)]
     pub fn is_reserved_on(&self, home: &Stream) -> bool {
         self.0.reserved.as_ref().is_some_and(|reserved| reserved.home.id() == home.id())
     }
