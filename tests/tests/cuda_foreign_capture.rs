@@ -12,7 +12,8 @@ use cudarc::driver::{CudaContext, CudaGraph, CudaSlice, CudaStream, DevicePtr};
 use gpucache::prelude::*;
 use gpucache::{cache_scope as scope, foreign};
 use gpucache_tests::alone::alone;
-use gpucache_tests::gpu::{Gpu, Kernels};
+use gpucache_tests::gpu::{Gpu, Kernels, is_made_up};
+use gpucache_tests::madeup::fail;
 
 const LEN: usize = 1 << 16;
 const MODES: [Mode; 3] = [
@@ -257,5 +258,34 @@ fn after_a_capture_the_scope_is_as_warm_as_before() {
         let planned = after.served.planned.allocations - before.served.planned.allocations;
         assert!(planned >= 150, "{planned} of 180: {after}");
         drop((gpu, graphs));
+    });
+}
+
+/// If the driver refuses to tell the end of a graph, the graph's memory stays reserved, and everything else goes on.
+#[test]
+fn a_graph_whose_end_is_not_told_keeps_its_memory() {
+    alone(120, || {
+        let Some((gpu, kernels, _, stream)) = gpu() else { return };
+        if !is_made_up() {
+            return;
+        }
+        let mut input = filled(&kernels, &stream, 1);
+        for (name, function) in [("uncreated", c"cuUserObjectCreate"), ("unretained", c"cuGraphRetainUserObject")] {
+            fail(function, 0, 1, 999);
+            let (graph, output) = scope!(name = name, { captured(&stream, MODES[1], || step(&stream, &input)) });
+            assert!(!allocates(&graph));
+            let old = place(&output);
+            for launch in 0..3 {
+                kernels.fill_slice(&stream, &mut input, launch, 0);
+                graph.launch().unwrap();
+                assert!(!eager(&kernels, &stream, name).contains(&old));
+                assert_all(&output, launch);
+            }
+            drop((graph, output));
+            stream.synchronize().unwrap();
+            let _ = invalidate(name);
+            assert!(!eager(&kernels, &stream, name).contains(&old), "{name}");
+        }
+        drop(gpu);
     });
 }
