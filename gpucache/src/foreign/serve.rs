@@ -1,8 +1,9 @@
 //! Decides which calls are served and which are passed on to the driver, and orders a free.
 //!
 //! An allocation is served if the thread is inside a scope that keeps memory, and the stream belongs to a device's own context. If the
-//! stream is captured, the graph's own memory serves it (`captures`). Other memory returns to the scope in the order of the stream on which it was allocated. If a program frees it on another
-//! stream, the earlier work of that stream may use it, so the memory's next life waits for both streams.
+//! stream is captured, the graph's own memory serves it (`captures`). Other memory returns to the scope in the order of the stream on which
+//! it was allocated. If a program frees it on another stream, the earlier work of that stream may use it, so the memory's next life waits
+//! for both streams.
 
 use std::any::TypeId;
 
