@@ -2,7 +2,7 @@
 
 use std::mem::ManuallyDrop;
 
-use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUresult, CUstream};
+use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUgraph, CUresult, CUstream, CUstreamCaptureMode};
 use libloading::Library;
 
 use gpucache_engine::base::sync::OnceLock;
@@ -15,6 +15,8 @@ pub(super) struct Driver {
     pub(super) alloc: unsafe extern "C" fn(*mut CUdeviceptr, usize) -> CUresult,
     pub(super) free: unsafe extern "C" fn(CUdeviceptr) -> CUresult,
     pub(super) info: unsafe extern "C" fn(*mut usize, *mut usize) -> CUresult,
+    pub(super) begin_capture: unsafe extern "C" fn(CUstream, CUstreamCaptureMode) -> CUresult,
+    pub(super) end_capture: unsafe extern "C" fn(CUstream, *mut CUgraph) -> CUresult,
     pub(super) stream_destroy: unsafe extern "C" fn(CUstream) -> CUresult,
     pub(super) stream_synchronize: unsafe extern "C" fn(CUstream) -> CUresult,
     pub(super) context: unsafe extern "C" fn(*mut CUcontext) -> CUresult,
@@ -54,6 +56,8 @@ impl Driver {
                 alloc: find(&library, "cuMemAlloc_v2")?,
                 free: find(&library, "cuMemFree_v2")?,
                 info: find(&library, "cuMemGetInfo_v2")?,
+                begin_capture: find(&library, "cuStreamBeginCapture_v2")?,
+                end_capture: find(&library, "cuStreamEndCapture")?,
                 stream_destroy: find(&library, "cuStreamDestroy_v2")?,
                 stream_synchronize: find(&library, "cuStreamSynchronize")?,
                 context: find(&library, "cuCtxGetCurrent")?,

@@ -6,12 +6,12 @@
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cudarc::driver::sys::{CUdeviceptr, CUresult, CUstream};
+use cudarc::driver::sys::{CUdeviceptr, CUgraph, CUresult, CUstream, CUstreamCaptureMode};
 
 use super::driver::Driver;
 use super::probe::{Entrance, answer};
 use super::serve::{self, Answer, Freed};
-use super::{info, pool};
+use super::{captures, info, pool};
 use gpucache_engine::device::{Handle, process_exits};
 
 /// Runs a hook with the driver's own functions and catches panics. Planned allocations and frees do not come here: they cannot panic.
@@ -177,6 +177,7 @@ unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -
 pub(super) unsafe extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> CUresult {
     guarded(|driver| {
         if !process_exits() {
+            captures::end_stream(Handle(stream as usize));
             Handle(stream as usize).ends();
         }
         // SAFETY: the driver's own function gets the stream that the caller destroys.
@@ -184,12 +185,46 @@ pub(super) unsafe extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> CUresult
     })
 }
 
+/// Does the same as the driver's function with this name. Until the capture ends, the stream's allocations get memory that the graph alone
+/// has.
+///
+/// # Safety
+/// As for the driver's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) -> CUresult {
+    guarded(|driver| {
+        let mut answer = CUresult::CUDA_ERROR_UNKNOWN;
+        captures::begin(Handle(stream as usize), || {
+            // SAFETY: the caller gives a stream of its own and a mode, as the driver's function requires.
+            answer = unsafe { (driver.begin_capture)(stream, mode) };
+            answer == CUresult::CUDA_SUCCESS
+        });
+        answer
+    })
+}
+
+/// Does the same as the driver's function with this name.
+///
+/// # Safety
+/// As for the driver's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) -> CUresult {
+    guarded(|driver| {
+        // SAFETY: as the driver's function requires, `graph` is null or has room for a handle.
+        let answer = unsafe { (driver.end_capture)(stream, graph) };
+        captures::end(Handle(stream as usize));
+        answer
+    })
+}
+
 /// The functions above, with the names under which the library in front of the driver exports them.
-pub(super) const HOOKS: [(&str, *const ()); 6] = [
+pub(super) const HOOKS: [(&str, *const ()); 8] = [
     ("cuMemAllocAsync", cuMemAllocAsync as *const ()),
     ("cuMemFreeAsync", cuMemFreeAsync as *const ()),
     ("cuMemAlloc_v2", cuMemAlloc_v2 as *const ()),
     ("cuMemFree_v2", cuMemFree_v2 as *const ()),
     ("cuMemGetInfo_v2", loaded_memory_info as *const ()),
+    ("cuStreamBeginCapture_v2", cuStreamBeginCapture_v2 as *const ()),
+    ("cuStreamEndCapture", cuStreamEndCapture as *const ()),
     ("cuStreamDestroy_v2", cuStreamDestroy_v2 as *const ()),
 ];

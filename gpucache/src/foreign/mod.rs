@@ -25,12 +25,14 @@
 //! |---|---|
 //! | `hooks` | the driver's functions, as C code calls them |
 //! | `serve` | decides which calls are served and which are passed on, and orders a free |
+//! | `captures` | captures of other code: memory for them that nobody else gets before the graph ends |
 //! | `streams` | finds the stream of a handle, usually without a call |
 //! | `entrance`, `shim`, `probe` | intercept calls, and tell whether that works |
 //! | `driver` | the driver's own functions |
 //! | `pool`, `info` | the driver's own pool; the memory that counts as free |
 #![allow(unsafe_code)]
 
+mod captures;
 mod driver;
 mod entrance;
 mod hooks;

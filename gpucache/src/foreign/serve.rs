@@ -1,19 +1,22 @@
 //! Decides which calls are served and which are passed on to the driver, and orders a free.
 //!
-//! An allocation is served if the thread is inside a scope that keeps memory, and the stream belongs to a device's own context and is not
-//! captured. The memory returns to the scope in the order of the stream on which it was allocated. If a program frees it on another
-//! stream, the earlier work of that stream may use it, so the memory's next life waits for both streams.
+//! An allocation is served if the thread is inside a scope that keeps memory, and the stream belongs to a device's own context. If the
+//! stream is captured, the graph's own memory serves it (`captures`). Other memory returns to the scope in the order of the stream on which
+//! it was allocated. If a program frees it on another stream, the earlier work of that stream may use it, so the memory's next life waits
+//! for both streams.
 
 use std::any::TypeId;
 
+use super::captures;
 use super::driver::Driver;
 use super::streams::{self, Unknown};
+use gpucache_engine::Result;
 use gpucache_engine::cache::addresses;
 use gpucache_engine::cache::{Block, Current, Entry};
 use gpucache_engine::device::Stream;
 use gpucache_engine::device::{Handle, process_exits};
+use gpucache_engine::home::Counter;
 use gpucache_engine::record::Request;
-use gpucache_engine::{Error, Result};
 
 /// The answer to an allocation.
 pub(super) enum Answer {
@@ -43,20 +46,39 @@ pub(super) fn allocate_planned(bytes: usize, handle: Handle) -> Option<u64> {
     let serve = |stream: &Stream| Block::planned(stream, &[bytes], bytes);
     let block = streams::with_known(handle, entry, serve)??;
     let address = addresses::put(block).ok()?;
-    Current::note_foreign(true);
+    Current::note_foreign(Counter::ForeignServed);
     Some(address)
 }
 
 /// Serves memory of the innermost scope on the stream of a handle.
 pub(super) fn allocate(bytes: usize, handle: Handle) -> Answer {
     let Some(entry) = Entry::serving().filter(|_| bytes > 0 && !Handle::is_own_call()) else { return Answer::PassOn };
+    if let Some(captured) = captures::of(handle) {
+        let answer = answered(put(captured.allocate(&request(&[bytes]))));
+        if let Answer::Served(_) = answer {
+            Current::note_foreign(Counter::ForeignCaptured);
+        }
+        return answer;
+    }
     match streams::with(handle, entry, |stream| take(stream, bytes)) {
-        Ok(Ok(Some(address))) => {
-            Current::note_foreign(true);
+        Ok(Err(error)) if error.is_unavailable() => {
+            // A graph is captured on the stream, and the beginning of the capture was not seen.
+            streams::note_capture(handle);
+            passed_on()
+        }
+        Ok(taken) => answered(taken),
+        Err(_) => passed_on(),
+    }
+}
+
+fn answered(taken: Result<Option<u64>>) -> Answer {
+    match taken {
+        Ok(Some(address)) => {
+            Current::note_foreign(Counter::ForeignServed);
             Answer::Served(address)
         }
-        Ok(Err(error)) => refused(&error, handle),
-        Ok(Ok(None)) | Err(_) => passed_on(),
+        Err(error) if error.is_out_of_memory() => Answer::Exhausted,
+        Ok(None) | Err(_) => passed_on(),
     }
 }
 
@@ -68,41 +90,31 @@ pub(super) fn allocate_for_host(bytes: usize) -> Answer {
     let Some(stream) = Handle::host_ordered() else { return passed_on() };
     // The range may have put the stream behind others, in this call or in another thread's. The host has to wait for them too.
     match take(&stream, bytes) {
-        Ok(Some(address)) if stream.synchronize().is_ok() => {
-            Current::note_foreign(true);
-            Answer::Served(address)
-        }
-        Ok(Some(address)) => {
+        Ok(Some(address)) if stream.synchronize().is_err() => {
             // The caller does not get the block, so it would never free it.
             drop(addresses::take(address));
             passed_on()
         }
-        Err(error) if error.is_out_of_memory() => Answer::Exhausted,
-        Ok(None) | Err(_) => passed_on(),
+        taken => answered(taken),
     }
 }
 
 fn passed_on() -> Answer {
-    Current::note_foreign(false);
+    Current::note_foreign(Counter::ForeignPassedOn);
     Answer::PassOn
 }
 
 /// A block of the scope, noted under its address; `None` if that address has no place in the table.
 fn take(stream: &Stream, bytes: usize) -> Result<Option<u64>> {
-    let request = Request { dtype: TypeId::of::<Bytes>(), type_name: "bytes", dims: &[bytes], bytes, site: None };
-    Ok(addresses::put(Block::allocate(stream, &request)?).ok())
+    put(Block::allocate(stream, &request(&[bytes])))
 }
 
-#[cold]
-fn refused(error: &Error, handle: Handle) -> Answer {
-    if error.is_out_of_memory() {
-        return Answer::Exhausted;
-    }
-    if error.is_unavailable() {
-        // A graph is captured on the stream, and allocations during a capture belong to the graph.
-        streams::note_capture(handle);
-    }
-    passed_on()
+fn put(block: Result<Block>) -> Result<Option<u64>> {
+    Ok(addresses::put(block?).ok())
+}
+
+fn request(dims: &[usize; 1]) -> Request<'_> {
+    Request { dtype: TypeId::of::<Bytes>(), type_name: "bytes", dims, bytes: dims[0], site: None }
 }
 
 /// Repeats a call of the driver that found no memory, after all idle memory was freed. Returns whether it succeeded.
@@ -131,6 +143,9 @@ pub(super) fn take_back(address: u64, handle: Handle) -> Freed {
 
 /// Takes a block back that work on the stream of this handle may use, if that is not the block's own stream.
 pub(super) fn free_elsewhere(block: Block, handle: Handle) {
+    if let Some(captured) = captures::of(handle) {
+        return captured.take_back(block);
+    }
     match streams::with(handle, Entry::now(), |stream| note_use(&block, stream)) {
         Ok(Ok(())) => {}
         // The thread waits for work that cannot be ordered: the work of both contexts, and of the stream, which may belong to a third one.
@@ -141,7 +156,8 @@ pub(super) fn free_elsewhere(block: Block, handle: Handle) {
 }
 
 fn note_use(block: &Block, stream: &Stream) -> Result<()> {
-    if stream.id() == block.stream().id() {
+    // Memory that the stream got in a capture is freed behind its work like any other. Only the graph uses it again.
+    if stream.id() == block.stream().id() || block.stream().is_reserved_on(stream) {
         return Ok(());
     }
     block.note_freed_elsewhere();

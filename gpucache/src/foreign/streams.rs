@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 
+use super::captures;
 use super::driver::Driver;
 use gpucache_engine::cache::Entry;
 use gpucache_engine::device::Handle;
@@ -15,6 +16,9 @@ use gpucache_engine::device::Stream;
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
+
+/// In place of the number of ended streams, for what is found while a capture is open: a stream may join it at any time.
+const NEVER: u64 = u64::MAX;
 
 /// The result of the last look-up of a handle.
 struct Last {
@@ -68,10 +72,12 @@ impl Last {
 
 #[cold]
 fn look_up(last: &RefCell<Option<Last>>, handle: Handle, entry: Entry) -> Option<Result<Stream, Unknown>> {
-    let ended = Handle::ended_streams();
+    let ended = if captures::is_any() { NEVER } else { Handle::ended_streams() };
     let context = Driver::get()?.current_context();
     let mut last = last.try_borrow_mut().ok()?;
-    let known = last.take().filter(|last| last.handle == handle && last.ended == ended && last.context == context);
+    let known = last
+        .take()
+        .filter(|last| last.handle == handle && last.ended == ended && ended != NEVER && last.context == context);
     let (found, is_captured) = match known {
         Some(last) if last.entry == entry => (last.found, last.is_captured),
         Some(last) if handle.is_still(last.found.1) => (last.found, false),

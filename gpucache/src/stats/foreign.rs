@@ -22,7 +22,10 @@ use gpucache_engine::home::{Counter, Counts};
 pub struct ForeignStats {
     /// Allocations that the scope served.
     pub served: u64,
-    /// Allocations inside the scope that went on to the driver, because the stream is captured or its context is not the device's own.
+    /// Of these, allocations in a capture that other code began. They got memory that the graph alone has until it is destroyed, which counts
+    /// for the device and not for the scope.
+    pub captured: u64,
+    /// Allocations inside the scope that went on to the driver, because the beginning of a capture was not seen or the context is not the device's own.
     pub passed_on: u64,
     /// Blocks of the scope that were freed on another stream than their own. The next use of their memory waits for that stream.
     pub freed_elsewhere: u64,
@@ -32,6 +35,7 @@ impl ForeignStats {
     pub(super) fn of(counts: &Counts) -> ForeignStats {
         ForeignStats {
             served: counts.get(Counter::ForeignServed),
+            captured: counts.get(Counter::ForeignCaptured),
             passed_on: counts.get(Counter::ForeignPassedOn),
             freed_elsewhere: counts.get(Counter::FreedElsewhere),
         }
@@ -39,6 +43,7 @@ impl ForeignStats {
 
     pub(super) fn combine(&mut self, other: &ForeignStats, with: fn(u64, u64) -> u64) {
         self.served = with(self.served, other.served);
+        self.captured = with(self.captured, other.captured);
         self.passed_on = with(self.passed_on, other.passed_on);
         self.freed_elsewhere = with(self.freed_elsewhere, other.freed_elsewhere);
     }
@@ -47,6 +52,10 @@ impl ForeignStats {
 impl fmt::Display for ForeignStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let allocations = Count(self.served, "allocation", "allocations");
-        write!(f, "{allocations} served, {} passed on, {} freed elsewhere", self.passed_on, self.freed_elsewhere)
+        write!(f, "{allocations} served")?;
+        if self.captured > 0 {
+            write!(f, " ({} in captures)", self.captured)?;
+        }
+        write!(f, ", {} passed on, {} freed elsewhere", self.passed_on, self.freed_elsewhere)
     }
 }

@@ -87,6 +87,12 @@ impl<T> Out<T> {
     pub(crate) fn of(place: &mut T) -> Out<T> {
         Out(place)
     }
+
+    /// A place that the caller leaves out.
+    #[cfg(test)]
+    pub(crate) fn of_null() -> Out<T> {
+        Out(std::ptr::null_mut())
+    }
 }
 
 /// A text of the caller.

@@ -18,6 +18,7 @@ use std::thread::{self, ThreadId};
 use crate::answer::{Answer, Status, lock};
 use crate::graph::Node;
 use crate::streams::Stream;
+use crate::user_objects::Kept;
 use crate::work::Work;
 
 /// `CUstreamCaptureMode`: which threads may make calls meanwhile that could disturb the capture.
@@ -53,6 +54,8 @@ struct Capture {
     origin: u64,
     is_invalid: bool,
     nodes: Vec<Node>,
+    /// The references of the graph that is being captured.
+    kept: Kept,
     /// For each stream that belongs to it: the last nodes, and whether the stream waits for the legacy stream.
     streams: BTreeMap<u64, (Vec<usize>, bool)>,
 }
@@ -132,14 +135,16 @@ pub(crate) fn begin(stream: &Stream, mode: Mode) -> Answer {
     let id = captures.made;
     let streams = BTreeMap::from([(stream.id, (Vec::new(), stream.is_blocking()))]);
     let thread = thread::current().id();
-    captures
-        .live
-        .insert(id, Capture { mode, thread, origin: stream.id, is_invalid: false, nodes: Vec::new(), streams });
+    captures.live.insert(
+        id,
+        Capture { mode, thread, origin: stream.id, is_invalid: false, nodes: Vec::new(), kept: Kept::new(), streams },
+    );
     Ok(())
 }
 
-/// Ends the capture that began on this stream, also if it fails. Returns the nodes, each behind those that it depends on.
-pub(crate) fn end(stream: &Stream) -> Answer<Vec<Node>> {
+/// Ends the capture that began on this stream, also if it fails. Returns the nodes, each behind those that it depends on, and the references
+/// of the graph.
+pub(crate) fn end(stream: &Stream) -> Answer<(Vec<Node>, Kept)> {
     let mut captures = lock(&CAPTURES);
     let (id, capture) = captures.of(stream).ok_or(Status::ILLEGAL_STATE)?;
     let is_elsewhere = capture.mode != Mode::Relaxed && capture.thread != thread::current().id();
@@ -151,7 +156,7 @@ pub(crate) fn end(stream: &Stream) -> Answer<Vec<Node>> {
     match ended {
         Capture { is_invalid: true, .. } => Err(Status::CAPTURE_INVALIDATED),
         _ if is_elsewhere => Err(Status::CAPTURE_WRONG_THREAD),
-        ended if ended.is_joined() => Ok(ended.nodes),
+        ended if ended.is_joined() => Ok((ended.nodes, ended.kept)),
         _ => Err(Status::CAPTURE_UNJOINED),
     }
 }
@@ -166,6 +171,22 @@ pub(crate) fn status(stream: &Stream) -> Answer<(u32, Option<u64>)> {
         None => (0, None),
         Some((id, capture)) => (1 + u32::from(capture.is_invalid), Some(id)),
     })
+}
+
+/// While a graph is captured, its handle is this number and that of the capture. At the end, it gets another handle.
+const UNFINISHED: usize = 0x6900_0000_0000;
+
+/// The handle of the graph of a capture.
+pub(crate) fn graph(capture: u64) -> usize {
+    UNFINISHED + capture as usize
+}
+
+/// Gives references to a graph that is being captured. Returns whether there is such a capture.
+pub(crate) fn keep(graph: usize, kept: &Kept) -> bool {
+    let capture = graph.checked_sub(UNFINISHED).map(|number| number as u64);
+    let mut captures = lock(&CAPTURES);
+    let found = capture.and_then(|number| captures.live.get_mut(&number));
+    found.map(|capture| capture.kept.extend(kept.iter().cloned())).is_some()
 }
 
 /// Makes work a node if the stream is captured. Returns whether it is. Empty work is no node.

@@ -25,21 +25,34 @@ pub(crate) extern "C" fn cuStreamIsCapturing(stream: usize, status: Out<c_uint>)
     answer("cuStreamIsCapturing", || status.put(capture::status(&*streams::find(stream)?)?.0))
 }
 
-/// The status and the number of a stream's capture. The graph of a capture cannot be had before its end.
-fn info(stream: usize, status: &Out<c_uint>, id: &Out<u64>, others: &[&Out<*const c_void>]) -> Answer {
+/// What a caller asks about a capture.
+struct Question<'a> {
+    status: &'a Out<c_uint>,
+    id: &'a Out<u64>,
+    graph: Option<&'a Out<usize>>,
+    /// The last nodes, which cannot be had before the end.
+    nodes: &'a [&'a Out<*const c_void>],
+}
+
+/// The status, the number and the graph of a stream's capture.
+fn info(stream: usize, question: &Question<'_>) -> Answer {
+    let Question { status, id, graph, nodes } = question;
     let (code, number) = capture::status(&*streams::find(stream)?)?;
-    if number.is_some() && others.iter().any(|other| other.is_wanted()) {
+    if number.is_some() && nodes.iter().any(|other| other.is_wanted()) {
         return Err(Status::NOT_SUPPORTED);
     }
     if let Some(number) = number {
         id.put_if_wanted(number);
+        if let Some(graph) = graph {
+            graph.put_if_wanted(capture::graph(number));
+        }
     }
     status.put(code)
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamGetCaptureInfo(stream: usize, status: Out<c_uint>, id: Out<u64>) -> Status {
-    answer("cuStreamGetCaptureInfo", || info(stream, &status, &id, &[]))
+    answer("cuStreamGetCaptureInfo", || info(stream, &Question { status: &status, id: &id, graph: None, nodes: &[] }))
 }
 
 #[unsafe(no_mangle)]
@@ -47,11 +60,13 @@ pub(crate) extern "C" fn cuStreamGetCaptureInfo_v2(
     stream: usize,
     status: Out<c_uint>,
     id: Out<u64>,
-    graph: Out<*const c_void>,
+    graph: Out<usize>,
     dependencies: Out<*const c_void>,
     count: Out<*const c_void>,
 ) -> Status {
-    answer("cuStreamGetCaptureInfo_v2", || info(stream, &status, &id, &[&graph, &dependencies, &count]))
+    answer("cuStreamGetCaptureInfo_v2", || {
+        info(stream, &Question { status: &status, id: &id, graph: Some(&graph), nodes: &[&dependencies, &count] })
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -59,12 +74,17 @@ pub(crate) extern "C" fn cuStreamGetCaptureInfo_v3(
     stream: usize,
     status: Out<c_uint>,
     id: Out<u64>,
-    graph: Out<*const c_void>,
+    graph: Out<usize>,
     dependencies: Out<*const c_void>,
     edges: Out<*const c_void>,
     count: Out<*const c_void>,
 ) -> Status {
-    answer("cuStreamGetCaptureInfo_v3", || info(stream, &status, &id, &[&graph, &dependencies, &edges, &count]))
+    answer("cuStreamGetCaptureInfo_v3", || {
+        info(
+            stream,
+            &Question { status: &status, id: &id, graph: Some(&graph), nodes: &[&dependencies, &edges, &count] },
+        )
+    })
 }
 
 /// # Safety

@@ -9,6 +9,7 @@ use crate::answer::{Answer, Status, lock};
 use crate::graph::{Graph, Node};
 use crate::queue::Point;
 use crate::table::Table;
+use crate::user_objects::Kept;
 use crate::uses::Use;
 use crate::work::Work;
 use crate::{arena, streams};
@@ -22,6 +23,8 @@ pub(crate) struct Executable {
     /// The handle of the graph that it was made from. The nodes of this graph name its own nodes.
     pub(crate) graph: usize,
     nodes: Mutex<Vec<Node>>,
+    /// The references of the graph. Launches that are not done hold them too.
+    kept: Mutex<Kept>,
     /// The numbers of the nodes in the order in which they run.
     order: Vec<usize>,
     bytes: u64,
@@ -62,7 +65,8 @@ pub(crate) fn instantiate(graph: &Graph) -> Answer<usize> {
     let bytes = BYTES + BYTES_OF_NODE * graph.nodes.len() as u64;
     arena::charge(bytes)?;
     let (nodes, order) = (Mutex::new(graph.nodes.clone()), order(&graph.nodes));
-    let new = Executable { graph: graph.handle, nodes, order, bytes, last: Mutex::default() };
+    let kept = Mutex::new(lock(&graph.kept).clone());
+    let new = Executable { graph: graph.handle, nodes, kept, order, bytes, last: Mutex::default() };
     Ok(lock(&EXECUTABLES).add(Arc::new(new)))
 }
 
@@ -111,6 +115,8 @@ impl Executable {
             replaces(&new.work, &old.work).map_err(|difference| (difference, Some(number)))?;
         }
         nodes.clone_from(&graph.nodes);
+        // The references to what the old graph kept are dropped last.
+        let _old = std::mem::replace(&mut *lock(&self.kept), lock(&graph.kept).clone());
         Ok(())
     }
 
@@ -140,12 +146,14 @@ impl Executable {
         }
         let mut last = lock(&self.last);
         let before = last.clone();
+        let kept = lock(&self.kept).clone();
         let used: Vec<Use> = work.iter().flat_map(Work::uses).collect();
         let task = move || {
             before.iter().for_each(Point::wait);
             // SAFETY: the memory is there by this function's contract. It does not go while its use is noted.
             work.iter().for_each(|work| unsafe { work.run() });
             drop(used);
+            drop(kept);
         };
         *last = Some(streams::submit(stream, task)?);
         Ok(())

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use crate::answer::{Answer, Status, lock};
+use crate::user_objects::Kept;
 use crate::work::Work;
 
 /// The distance of two handles.
@@ -19,6 +20,7 @@ pub(crate) struct Node {
 pub(crate) struct Graph {
     pub(crate) handle: usize,
     pub(crate) nodes: Vec<Node>,
+    pub(crate) kept: Mutex<Kept>,
 }
 
 /// The graphs by handle, and the next handle. Handles are not used again, so an old one is never taken for another graph's.
@@ -35,11 +37,11 @@ impl Graph {
     }
 }
 
-pub(crate) fn add(nodes: Vec<Node>) -> usize {
+pub(crate) fn add((nodes, kept): (Vec<Node>, Kept)) -> usize {
     let mut graphs = lock(&GRAPHS);
     let handle = graphs.next;
     graphs.next += STEP * (nodes.len() + 1);
-    graphs.live.insert(handle, Arc::new(Graph { handle, nodes }));
+    graphs.live.insert(handle, Arc::new(Graph { handle, nodes, kept: Mutex::new(kept) }));
     handle
 }
 

@@ -11,7 +11,7 @@
 //!
 //! Freed memory is not kept in a pool. There are only three kernels (`kernels`); in other cases, `cuLaunchHostFunc` runs a function
 //! of the host in a stream's order. Streams can be captured, with CUDA's rules (`capture`). Executables of graphs take memory of the
-//! device (`executable`). Allocations can be captured too, but a graph with them is not launched. A real driver may behave
+//! device (`executable`), and graphs keep user objects (`user_objects`). Allocations can be captured too, but a graph with them is not launched. A real driver may behave
 //! differently in corners that its manual leaves open.
 //!
 //! Three functions exist only here. `madeup_calls(name)` returns how often a function of the driver was called,
@@ -52,5 +52,6 @@ mod table;
 mod tests;
 mod transfers;
 mod unsupported;
+mod user_objects;
 mod uses;
 mod work;

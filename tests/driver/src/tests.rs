@@ -2,6 +2,7 @@
 
 mod captures;
 mod graphs;
+mod user_objects;
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

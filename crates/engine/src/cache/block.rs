@@ -299,9 +299,11 @@ impl Block {
         if self.0.needs_care() {
             self.0.end_uses()?;
         }
-        self.note_use(self.0.stream());
+        // No capture by this thread begins within the operation, and a capture by another thread makes it fail.
+        let has_notice = self.0.stream().has_notice();
+        has_notice.then(|| self.note_use(self.0.stream()));
         operation(self.0.stream(), self.0.address)?;
-        self.0.note_write();
+        self.0.note_write_noticed(has_notice);
         self.0.set_outcome(None);
         Ok(())
     }

@@ -15,6 +15,8 @@ use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Short;
 use crate::device::Stream;
+#[cfg(feature = "foreign")]
+use crate::home::Counter;
 use crate::record::{Record, Request};
 use crate::trace;
 
@@ -80,9 +82,9 @@ impl Current {
     /// Counts an allocation of another crate for the innermost scope, which this thread owns, if that scope keeps memory.
     #[cfg(feature = "foreign")]
     #[inline]
-    pub fn note_foreign(is_served: bool) {
+    pub fn note_foreign(counter: Counter) {
         if let Some(cache) = keeping() {
-            cache.note_foreign(is_served);
+            cache.note_foreign(counter);
         }
     }
 

@@ -38,7 +38,7 @@
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
 //! | `scope_limit` | how many bytes that limit allows |
-//! | `reservation` | memory that stays reserved for a graph |
+//! | `reservation`, `graph_memory` | memory that stays reserved for a graph; the same for a graph of other code |
 
 mod current;
 mod registry;
@@ -54,6 +54,8 @@ mod caller;
 mod captured;
 mod deferred;
 mod entry;
+#[cfg(feature = "foreign")]
+mod graph_memory;
 #[cfg(feature = "tracing")]
 mod heard;
 mod lists;
@@ -78,6 +80,8 @@ pub use block::Block;
 #[cfg(feature = "foreign")]
 pub use caller::Caller;
 pub use current::{Current, Entry};
+#[cfg(feature = "foreign")]
+pub use graph_memory::GraphMemory;
 pub use owner::{Cache, ScopeSite};
 pub use policy::{Recycle, Terms};
 pub use registry::NamedCaches;

@@ -16,6 +16,8 @@ use hashbrown::HashMap;
 
 use super::owner::{Cache, ScopeSite};
 use crate::base::sync::{LazyLock, Mutex, lock};
+#[cfg(feature = "foreign")]
+use crate::device::GraphEnd;
 use crate::device::Memory;
 use crate::home::Counts;
 use crate::pressure::{ReclaimStats, demand};
@@ -65,6 +67,8 @@ impl NamedCaches {
     /// waits a moment for the work that uses the pages. Returns devices without other handles, which the caller must drop where no
     /// lock is held.
     pub fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Arc<Memory>> {
+        #[cfg(feature = "foreign")]
+        GraphEnd::free_ended();
         demand::trim_to_demand(waits, serves)
     }
 

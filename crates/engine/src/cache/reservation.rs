@@ -44,6 +44,12 @@ impl Reservation {
         Block::reserved(&self.stream, request)
     }
 
+    /// Whether the block has memory of this reservation.
+    #[cfg(feature = "foreign")]
+    pub(super) fn serves(&self, block: &Block) -> bool {
+        block.stream().id() == self.stream.id()
+    }
+
     /// The stream over whose queue the reservation is made.
     #[cfg(feature = "foreign")]
     pub fn home(&self) -> &Stream {
@@ -52,7 +58,7 @@ impl Reservation {
 
     /// Ends the reserving: memory that is reserved by now stays reserved, and no more is added.
     pub fn close(&self) {
-        self.home.end_reserving();
+        self.stream.end_reserving();
     }
 }
 

@@ -112,6 +112,8 @@ pub(super) fn from_range(
     (spare, moves): (Option<Box<Record>>, Moves),
     holder: Asking,
 ) -> Result<Supplied> {
+    #[cfg(feature = "foreign")]
+    crate::device::GraphEnd::free_ended();
     let bytes = request.bytes as u64;
     let (address, origin, taken) = match DeviceRange::of(stream) {
         _ if bytes == 0 => (0, Origin::Nowhere, Obtained::default()),

@@ -56,6 +56,39 @@ fn what_is_reserved_serves_its_reservation_alone() {
 }
 
 #[test]
+fn idle_memory_beside_reserved_memory_serves_everybody() {
+    let device = Virtual::new(64 * BYTES);
+    let stream = device.stream_handle();
+    let reservation = Reservation::begin(stream).unwrap();
+    let reserved = [new(stream), new(stream)];
+    reservation.close();
+    let outside = [new(stream), new(stream)];
+    drop((reserved, outside));
+    assert_eq!(held(&device), 2 * BYTES, "what is idle goes back to the device");
+    let outside = [new(stream), new(stream)];
+    drop(outside);
+    let again = [new(stream), new(stream)];
+    assert_eq!(device.stream_handle().meter().read().bytes as usize, 4 * BYTES, "it serves again");
+    drop((again, reservation));
+    assert_eq!(held(&device), 0);
+}
+
+#[test]
+fn the_end_of_one_reservation_leaves_another_one_open() {
+    let device = Virtual::new(64 * BYTES);
+    let stream = device.stream_handle();
+    let first = Reservation::begin(stream).unwrap();
+    first.close();
+    let second = Reservation::begin(stream).unwrap();
+    drop(first);
+    let inside = new(stream);
+    drop(second);
+    let outside = new(stream);
+    assert_ne!(inside.stream().id(), stream.id(), "it is reserved");
+    assert_eq!(outside.stream().id(), stream.id());
+}
+
+#[test]
 fn what_is_used_meanwhile_is_kept() {
     let device = Virtual::new(64 * BYTES);
     let stream = device.stream_handle();

@@ -62,11 +62,11 @@ impl Cache {
         self.shared.counts()
     }
 
-    /// Counts an allocation of another crate. The cache served it, or it went on to the driver.
+    /// Counts an allocation of another crate.
     #[cfg(feature = "foreign")]
     #[inline]
-    pub(super) fn note_foreign(&self, is_served: bool) {
-        self.shared.counters.add(if is_served { Counter::ForeignServed } else { Counter::ForeignPassedOn }, 1);
+    pub(super) fn note_foreign(&self, counter: Counter) {
+        self.shared.counters.add(counter, 1);
     }
 
     /// Sets the peaks to the current use: at once, or, if another thread is inside, when that thread leaves.

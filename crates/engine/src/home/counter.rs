@@ -99,6 +99,9 @@ pub enum Counter {
     /// Allocations of other crates that went on to the driver.
     #[cfg(feature = "foreign")]
     ForeignPassedOn,
+    /// Allocations of other crates in captures, which got memory of the graph.
+    #[cfg(feature = "foreign")]
+    ForeignCaptured,
     /// Allocations that the plan did not expect.
     Extra,
     /// Allocations that the plan expected and that never came.

@@ -52,7 +52,7 @@ impl Streams {
         let slot = &mut self.slots[place];
         let epoch = slot.use_now();
         slot.freed = epoch;
-        Tag::new(place, epoch).at(self.unknown.now())
+        Tag::new(place, epoch).reserved_if(slot.is_reserved).at(self.unknown.now())
     }
 
     /// The present point in the work of `stream`, for [`order`](Streams::order). Calls no device.

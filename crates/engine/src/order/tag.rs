@@ -7,7 +7,8 @@ use super::unknown::FreeMoment;
 /// The work that may still use a stretch of free memory, and when the stretch was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
-    /// The slot in the upper bits and the epoch in the lower ones. So for one slot, the later epoch is the larger number.
+    /// Whether the memory is reserved in the highest bit, then the slot, and the epoch in the lower bits. So for one slot, the later epoch is
+    /// the larger number.
     users: u64,
     freed: FreeMoment,
 }
@@ -22,9 +23,11 @@ pub(super) enum Users {
     Several,
 }
 
-/// The bits of an epoch in a tag. A stream that ends an epoch every microsecond needs twelve days to use them up. The other 24 bits are for
-/// slots; there are as many slots as streams that work at the same time.
+/// The bits of an epoch in a tag. A stream that ends an epoch every microsecond needs twelve days to use them up. Of the other bits, 23 are
+/// for slots; there are as many slots as streams that work at the same time.
 const EPOCH_BITS: u32 = 40;
+/// The bit of memory that only the stream in the slot may use, whatever work is done.
+const RESERVED: u64 = 1 << 63;
 
 /// The number for memory that nobody uses. No slot and epoch yield this number or the one below it.
 const NOBODY: u64 = u64::MAX;
@@ -39,8 +42,15 @@ impl Tag {
     /// which is safe.
     #[inline]
     pub(super) fn new(slot: usize, epoch: Epoch) -> Tag {
-        let fits = (slot as u64) < (1 << (64 - EPOCH_BITS)) - 1 && epoch.0 < 1 << EPOCH_BITS;
+        let fits = (slot as u64) < (1 << (63 - EPOCH_BITS)) - 1 && epoch.0 < 1 << EPOCH_BITS;
         Tag { users: if fits { (slot as u64) << EPOCH_BITS | epoch.0 } else { SEVERAL }, freed: FreeMoment::FIRST }
+    }
+
+    /// The same tag, for memory that is reserved for its stream if this `is` so.
+    #[inline]
+    pub(super) fn reserved_if(self, is: bool) -> Tag {
+        let names_one = matches!(self.users(), Users::One(..));
+        Tag { users: if is && names_one { self.users | RESERVED } else { self.users }, ..self }
     }
 
     /// The same tag, for memory that is freed at this moment.
@@ -54,7 +64,7 @@ impl Tag {
         match self.users {
             NOBODY => Users::Nobody,
             SEVERAL => Users::Several,
-            users => Users::One((users >> EPOCH_BITS) as usize, Epoch(users & ((1 << EPOCH_BITS) - 1))),
+            users => Users::One(((users & !RESERVED) >> EPOCH_BITS) as usize, Epoch(users & ((1 << EPOCH_BITS) - 1))),
         }
     }
 
@@ -76,11 +86,12 @@ impl Tag {
     }
 
     /// The tag of two stretches that are joined. `None` if two streams used them: separately, each stream may use its own stretch at once,
-    /// but nobody could use the joined stretch before the work of both is done.
+    /// but nobody could use the joined stretch before the work of both is done. Reserved memory joins only other memory of its stream, since
+    /// the joined stretch would be reserved.
     #[inline]
     pub(crate) fn merge(self, other: Tag) -> Option<Tag> {
         let users = match (self.users, other.users) {
-            (NOBODY, users) | (users, NOBODY) => users,
+            (NOBODY, users) | (users, NOBODY) if users >= SEVERAL || users & RESERVED == 0 => users,
             (a, b) if a >> EPOCH_BITS == b >> EPOCH_BITS => a.max(b),
             _ => return None,
         };
@@ -109,6 +120,20 @@ mod tests {
     }
 
     #[test]
+    fn reserved_memory_joins_no_other_memory() {
+        let tag = Tag::new(3, Epoch(1));
+        let (reserved, later) = (tag.reserved_if(true), Tag::new(3, Epoch(2)).reserved_if(true));
+        assert_eq!(reserved.users(), tag.users());
+        assert_eq!(reserved.merge(later), Some(later));
+        assert_eq!(reserved.merge(Tag::NOBODY), None);
+        assert_eq!(Tag::NOBODY.merge(reserved), None);
+        assert_eq!(reserved.merge(tag), None);
+        assert_eq!(Tag::NOBODY.reserved_if(true), Tag::NOBODY);
+        assert_eq!(tag.reserved_if(false), tag);
+        assert_eq!(reserved.without_users().merge(Tag::NOBODY), Some(Tag::NOBODY));
+    }
+
+    #[test]
     fn merged_tags_were_freed_when_the_last_part_was() {
         let (first, last) = (Tag::NOBODY, Tag::new(0, Epoch(1)).at(FreeMoment::LAST));
         assert_eq!(first.merge(last), Some(last));
@@ -119,7 +144,7 @@ mod tests {
 
     #[test]
     fn tags_tell_what_they_were_made_of() {
-        let (slot, epoch) = ((1 << 24) - 2, Epoch((1 << EPOCH_BITS) - 1));
+        let (slot, epoch) = ((1 << 23) - 2, Epoch((1 << EPOCH_BITS) - 1));
         assert_eq!(Tag::new(slot, epoch).users(), Users::One(slot, epoch));
         assert_eq!(Tag::new(0, Epoch(0)).users(), Users::One(0, Epoch(0)));
         assert_eq!(Tag::new(slot + 1, Epoch(1)).users(), Users::Several);

@@ -61,7 +61,12 @@ impl Record {
 
     /// Notes that work which is already on its own stream writes it. Captured work is not on the stream yet, so its epoch is unknown.
     pub(crate) fn note_write(&self) {
-        let may_be_captured = self.stream().has_notice();
+        self.note_write_noticed(self.stream().has_notice());
+    }
+
+    /// As [`note_write`](Record::note_write), if the stream's notice was already asked for.
+    #[inline]
+    pub(crate) fn note_write_noticed(&self, may_be_captured: bool) {
         self.last_write.note((!may_be_captured).then(|| self.stream().epoch()));
     }
 

@@ -52,6 +52,11 @@ impl Handle {
     pub fn ended_streams() -> u64 {
         ENDED.load(Acquire)
     }
+
+    /// Makes all threads look up again which stream a handle means, as if a stream had ended.
+    pub fn forget_found() {
+        note_end();
+    }
 }
 
 impl GpuStream {

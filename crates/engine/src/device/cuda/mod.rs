@@ -17,6 +17,8 @@ mod driver;
 mod errors;
 pub(super) mod graph;
 #[cfg(feature = "foreign")]
+mod graph_end;
+#[cfg(feature = "foreign")]
 mod handle;
 mod known;
 mod lent;
@@ -38,6 +40,8 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
 pub use self::driver::{EventHandle, EventRef};
 use self::errors::{describe, failure};
+#[cfg(feature = "foreign")]
+pub use self::graph_end::GraphEnd;
 #[cfg(feature = "foreign")]
 pub use self::handle::Handle;
 use self::known::Known;

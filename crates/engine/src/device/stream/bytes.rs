@@ -40,9 +40,7 @@ impl Stream {
         // SAFETY: `bytes` is not zero, so the caller promises what `fill` requires: the bytes are allocated, and nothing else touches them
         // before this is done.
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.fill(address, bytes, pattern) } }?;
-        self.check_thread()?;
-        self.list(|| Operation::Fill { to: address, bytes, pattern: pattern.to_vec() });
-        Ok(())
+        self.note_done(|| Operation::Fill { to: address, bytes, pattern: pattern.to_vec() })
     }
 
     /// Calls [`Backend::write`](crate::device::Backend::write). For zero bytes it does nothing.
@@ -78,8 +76,6 @@ impl Stream {
         // SAFETY: `bytes` is not zero, so the caller promises what `copy` requires: the bytes are allocated at both addresses, do not
         // overlap, and nothing else writes them before this is done.
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.copy(from, to, bytes) } }?;
-        self.check_thread()?;
-        self.list(|| Operation::Copy { from, to, bytes });
-        Ok(())
+        self.note_done(|| Operation::Copy { from, to, bytes })
     }
 }

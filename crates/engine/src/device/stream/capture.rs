@@ -18,6 +18,9 @@ pub(in crate::device) enum CaptureBy {
     /// The driver captures it, and runs nothing of it. Only this thread may put work on the stream.
     #[cfg(feature = "cuda")]
     Driver(ThreadId),
+    /// Other code captures it by the driver, and this crate serves the capture.
+    #[cfg(feature = "foreign")]
+    Other,
     /// This crate lists the operations, and runs each as usual.
     Listing(Arc<Listing>),
 }
@@ -102,6 +105,23 @@ impl Stream {
         CAPTURES.fetch_sub(1, Relaxed);
     }
 
+    /// Notes that other code captures this stream, and gets memory for the capture, until [`end_served_capture`](Stream::end_served_capture).
+    #[cfg(feature = "foreign")]
+    #[doc(hidden)]
+    pub fn begin_served_capture(&self) {
+        // A stream that is noted as captured already stays so.
+        let _ = self.begin_capture(CaptureBy::Other);
+    }
+
+    /// Undoes [`begin_served_capture`](Stream::begin_served_capture).
+    #[cfg(feature = "foreign")]
+    #[doc(hidden)]
+    pub fn end_served_capture(&self) {
+        if matches!(self.capture(), Some(CaptureBy::Other)) {
+            self.end_capture();
+        }
+    }
+
     /// Begins to note that the stream is captured.
     pub(in crate::device) fn begin_capture(&self, by: CaptureBy) -> Result<()> {
         let mut notice = self.notice();
@@ -145,23 +165,21 @@ impl Stream {
     }
 
     /// Refuses work of other threads while the driver captures the stream: it would become a part of the graph, or be lost. Callers ask before
-    /// the work and after it, since a capture may begin in between.
+    /// the work and after it, since a capture may begin in between. While no stream is captured, this is one load.
     #[doc(hidden)]
     #[inline]
     pub fn check_thread(&self) -> Result<()> {
-        if self.has_notice() {
-            return self.check_capturing_thread();
-        }
-        self.note_work_elsewhere();
-        Ok(())
+        if Stream::is_any_in_capture() { self.check_captures() } else { Ok(()) }
     }
 
-    /// Notes that this thread puts work on the stream. If it captures another stream, the graph would lack this work.
+    /// Checks the thread again behind an operation, and adds the operation to the list of a capture. `make` is called only if there is one.
     #[inline]
-    fn note_work_elsewhere(&self) {
+    pub(super) fn note_done(&self, make: impl FnOnce() -> Operation) -> Result<()> {
         if Stream::is_any_in_capture() {
-            HAS_OTHER_WORK.set(true);
+            self.check_captures()?;
+            self.list(make);
         }
+        Ok(())
     }
 
     /// Whether this thread put work on a stream that was not captured since the last call.
@@ -170,7 +188,7 @@ impl Stream {
     }
 
     #[cold]
-    fn check_capturing_thread(&self) -> Result<()> {
+    fn check_captures(&self) -> Result<()> {
         match self.capture() {
             #[cfg(feature = "cuda")]
             Some(CaptureBy::Driver(thread)) if thread != current().id() => Err(Error::unavailable(
@@ -178,7 +196,12 @@ impl Stream {
                 "another thread captures it for a captured scope",
                 "use a stream for each thread, or try again once that run has returned",
             )),
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => {
+                // If this thread captures another stream, the graph lacks this work.
+                HAS_OTHER_WORK.set(true);
+                Ok(())
+            }
         }
     }
 
@@ -199,6 +222,8 @@ impl Stream {
             }
             #[cfg(feature = "cuda")]
             CaptureBy::Driver(_) => None,
+            #[cfg(feature = "foreign")]
+            CaptureBy::Other => None,
         }
     }
 
@@ -228,15 +253,8 @@ impl Stream {
     }
 
     /// Adds an operation to the list of a capture. `make` is called only if there is one.
-    #[inline]
-    pub(super) fn list(&self, make: impl FnOnce() -> Operation) {
-        if self.has_notice() {
-            self.list_captured(make);
-        }
-    }
-
     #[cold]
-    fn list_captured(&self, make: impl FnOnce() -> Operation) {
+    fn list(&self, make: impl FnOnce() -> Operation) {
         if let Some(listing) = self.listing() {
             let operation = make();
             lock(&listing.listed).operations.push(operation);
@@ -246,7 +264,9 @@ impl Stream {
     /// Adds a function of the host that was put on the stream.
     #[doc(hidden)]
     pub fn list_kernel(&self, make: impl FnOnce() -> KernelCall) {
-        self.list(|| Operation::Kernel(make()));
+        if Stream::is_any_in_capture() {
+            self.list(|| Operation::Kernel(make()));
+        }
     }
 
     /// Notes that the stream has, or the host did, work that a list cannot have. The capture then gives no graph.

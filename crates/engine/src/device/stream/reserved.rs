@@ -74,11 +74,21 @@ impl Stream {
         }))
     }
 
-    /// Later allocations are no longer reserved.
+    /// Later allocations on this reservation's home are no longer reserved for it. Another reservation of the home stays open.
     pub(crate) fn end_reserving(&self) {
-        let mut notice = self.notice();
-        notice.reservation = None;
-        self.tell(&notice);
+        let Some(Reserved { home, .. }) = &self.0.reserved else { return };
+        let mut notice = home.notice();
+        if notice.reservation.as_ref().is_some_and(|open| open.id() == self.id()) {
+            notice.reservation = None;
+            home.tell(&notice);
+        }
+    }
+
+    /// Whether this is the stream of a reservation on the queue of `home`.
+    #[cfg(feature = "foreign")]
+    #[doc(hidden)]
+    pub fn is_reserved_on(&self, home: &Stream) -> bool {
+        self.0.reserved.as_ref().is_some_and(|reserved| reserved.home.id() == home.id())
     }
 
     /// The stream of the reservation that gets allocations now.
