@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures and checks gpucache under PyTorch and CuPy on one NVIDIA GPU, beside PyTorch's own allocators. Prints lines of JSON.
 #
-#   tests/gpu/frameworks.sh                     all parts, about 20 minutes on an H100
+#   tests/gpu/frameworks.sh                     all parts, about 25 minutes on an H100
 #   tests/gpu/frameworks.sh models streams      some parts
 #   OURS="gpucache" OTHERS="native" MODELS=gpt2 tests/gpu/frameworks.sh models
 #   OPTIONS="--device cpu --small" tests/gpu/frameworks.sh oom    tries the programs without a GPU
@@ -17,6 +17,7 @@ ours=${OURS:-gpucache gpucache-auto}
 others=${OTHERS:-native expandable async}
 read -ra options <<< "${OPTIONS:-}"
 failed=0
+MODELS=${MODELS:-gpt2,gpt2-random,mixtral,resnet50,vit,graph,generate}
 
 # Runs a program, and says with which status it ended and how long it took.
 program() {
@@ -39,7 +40,13 @@ comma() { local IFS=,; printf '%s' "$*"; }
 
 models() {
     # shellcheck disable=SC2086
-    PATIENCE=600 program compare --allocators "$(comma $others $ours)" ${MODELS:+--models "$MODELS"} --options="${OPTIONS:-}"
+    PATIENCE=600 program compare --allocators "$(comma $others $ours)" --models "$MODELS" --options="${OPTIONS:-}"
+}
+# Below PyTorch: its segments come from gpucache, and it plans no tensors. Compare with the lines of `models`.
+below() {
+    for model in ${MODELS//,/ }; do
+        each "native gpucache-pool" models --model "$model"
+    done
 }
 pair() { each "native gpucache" pair; }
 streams() {
@@ -77,7 +84,7 @@ examples() {
     done
 }
 
-all=(models pair plan streams graphs oom functions soak exits batch memcheck examples)
+all=(models below pair plan streams graphs oom functions soak exits batch memcheck examples)
 for part in "${@:-${all[@]}}"; do
     "$part"
 done

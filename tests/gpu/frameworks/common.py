@@ -6,6 +6,7 @@ value of `--allocator`:
     native, expandable, async    torch's allocator, with expandable segments, or on top of cudaMallocAsync
     gpucache                     gpucache, each step inside a scope
     gpucache-auto                gpucache without scopes
+    gpucache-pool                torch's allocator, whose segments in a step come from gpucache (`gpucache.torch.pool`)
 
 `GPUCACHE_INSTALL` holds arguments of `gpucache.torch.install` as JSON, for example `{"backward": "caller"}`.
 """
@@ -25,12 +26,17 @@ SETTINGS = {
     "async": "backend:cudaMallocAsync",
     "gpucache": "",
     "gpucache-auto": "",
+    "gpucache-pool": "",
 }
 # torch 2.9 renamed the first variable to the second. It still reads both.
 VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 # The scope of every program here. Programs without scopes are served by gpucache's own scope.
 SCOPE = "train_step"
 AUTO_SCOPE = "auto"
+# Programs in which gpucache serves each tensor.
+OURS = ("gpucache", "gpucache-auto")
+# The pool of this process with `gpucache-pool`, once the first step began: a pool can only be made when CUDA has started.
+_pools = []
 
 
 def environment_of(allocator):
@@ -78,7 +84,7 @@ def arguments(description):
 
 
 def is_gpucache(options):
-    return options.allocator.startswith("gpucache")
+    return options.allocator in OURS
 
 
 def install(options):
@@ -95,11 +101,24 @@ def install(options):
 
 def scope(options, name=SCOPE):
     """The scope of a step. Other allocators have none."""
+    if options.allocator == "gpucache-pool":
+        return _pool()
     if options.allocator != "gpucache":
         return contextlib.nullcontext()
     import gpucache
 
     return gpucache.scope(name)
+
+
+@contextlib.contextmanager
+def _pool():
+    """A step in the pool. Its backward pass runs on this thread, because a pool serves only one thread."""
+    import gpucache.torch
+
+    if not _pools:
+        _pools.append(gpucache.torch.pool())
+    with gpucache.torch.use_pool(_pools[0]), gpucache.torch.backward_on_caller():
+        yield
 
 
 def deterministic():

@@ -15,7 +15,7 @@ import sys
 import common
 
 MODELS = ["gpt2", "gpt2-random", "mixtral", "resnet50", "vit", "graph", "generate"]
-OURS = ("gpucache", "gpucache-auto")
+OURS = common.OURS
 # The last 20 steps, and the whole run.
 SPANS = ("last", "whole")
 
