@@ -14,7 +14,7 @@ pub(crate) struct Step<'a, C: Compute> {
     pub(crate) context: usize,
     /// Heads of each attention.
     pub(crate) heads: usize,
-    /// What the backward pass does with gradients.
+    /// The use of each gradient in the backward pass.
     pub(crate) learn: Learn<'a, C>,
 }
 

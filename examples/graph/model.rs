@@ -77,7 +77,7 @@ pub(crate) struct Model<D: Device> {
     pub(crate) table: Matrix<D>,
     /// The weights of each block.
     pub(crate) weights: Vec<Matrix<D>>,
-    /// What each block remembers of the rows of the largest batch.
+    /// The values that each block remembers for the rows of the largest batch.
     pub(crate) states: Vec<Matrix<D>>,
 }
 

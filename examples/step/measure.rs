@@ -16,7 +16,7 @@ const LEAST_ROUNDS: usize = 5;
 /// A mode that has taken this long runs only the least number of rounds.
 const MODE_BUDGET: Duration = Duration::from_secs(2);
 
-/// What is measured.
+/// One variant of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) layers: usize,

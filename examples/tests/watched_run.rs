@@ -99,3 +99,18 @@ fn a_file_that_cannot_be_written_is_told_once() {
     assert!(done.status.success(), "{told}");
     assert_eq!(told.matches("gpucache: GPUCACHE_WATCH=").count(), 1, "{told}");
 }
+
+/// A run that is shorter than the time between two readings: the file has the figures of its end.
+#[test]
+fn the_last_reading_is_that_of_the_exit() {
+    let folder = Folder::new("watched-to-the-end");
+    let file = folder.0.join("run.txt");
+    let done = train("3", &file).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let line = line_of_step(&text).unwrap_or_else(|| panic!("{text}"));
+    let shown =
+        String::from_utf8(train("3", &folder.0.join("other.txt")).arg("--json").output().unwrap().stdout).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(line[line.len() - 2].parse::<u64>().unwrap(), report["steps"].as_u64().unwrap(), "{text}");
+}

@@ -73,7 +73,7 @@ pub(crate) struct Outcome {
     pub(crate) cache: Option<ScopeStats>,
     /// Number of arrays that outlived their step and that its plan served.
     pub(crate) carried: u64,
-    /// What the captured scope did, with `--graph`.
+    /// The work of the captured scope, with `--graph`.
     pub(crate) graphs: Option<GraphStats>,
     /// A hash of the losses of all steps: equal if every bit is equal.
     pub(crate) loss_bits: u64,

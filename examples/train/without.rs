@@ -71,7 +71,7 @@ impl fmt::Display for Comparison<'_> {
         let (peak, plain_peak) = (report.peak_device_bytes(), uncached.peak_device_bytes);
         let takes = per_step(uncached.device_takes, uncached.steps);
         writeln!(f, "                       with the cache   without")?;
-        writeln!(f, "best steps per second  {speed:14.0} {plain_speed:9.0}")?;
+        writeln!(f, "steps/s, fastest epoch {speed:14.0} {plain_speed:9.0}")?;
         writeln!(f, "device calls per step  {:14.2} {takes:9.2}", per_step(report.device_takes(), report.steps()))?;
         write!(f, "peak memory, MiB       {:14.2} {:9.2}", mebibytes(peak), mebibytes(plain_peak))?;
         if speed < plain_speed * (1.0 + NOISE) {

@@ -5,6 +5,7 @@ use std::any::TypeId;
 use std::slice::from_raw_parts;
 
 use super::Element;
+use gpucache_engine::base::amounts::Count;
 use gpucache_engine::record::Request;
 use gpucache_engine::{Error, Result};
 
@@ -48,7 +49,8 @@ pub(super) fn same_len<T>(dims: &[usize], len: usize) -> Result<()> {
     match elements::<T>(dims)? {
         elements if elements == len => Ok(()),
         elements => Err(Error::invalid_shape(format!(
-            "{len} elements do not fit the shape {dims:?}, which has {elements}: pass exactly as many"
+            "the shape {dims:?} has {}, but {len} were passed: pass exactly as many as the shape has",
+            Count(elements as u64, "element", "elements")
         ))),
     }
 }

@@ -31,10 +31,9 @@ use crate::stats::{self, DeviceStats};
 /// ```
 ///
 /// # Safety
-/// The handle is a `#[repr(transparent)]` struct around the [`Stream`] that [`stream_handle`](Device::stream_handle)
-/// gives out, always the same one, and [`from_stream_handle`](Device::from_stream_handle), if it is implemented at all,
-/// gives the handle around just the stream it is given: an array is freed and copied on the stream that it was
-/// allocated on. Nothing unsafe relies on the other methods, which have defaults that no implementation needs to replace.
+/// The handle is a `#[repr(transparent)]` struct around one [`Stream`]. [`stream_handle`](Device::stream_handle) always returns this
+/// stream. [`from_stream_handle`](Device::from_stream_handle), if it is implemented, returns the handle around exactly the given stream,
+/// because an array is freed and copied on the stream that it was allocated on. Nothing unsafe relies on the other methods, which have defaults that no implementation needs to replace.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a device: borrow one, made by `Host::new()`, `Cuda::new(0)?` or `Cuda::with_stream(stream)?`"
 )]

@@ -43,7 +43,7 @@ impl Host {
     ///
     /// These streams share one memory, apart from the default stream's: no stream ever waits on a caller's thread for
     /// memory that another one freed. A panic in queued work is caught and is the error of the stream's next fallible
-    /// call ([`is_panic`](crate::Error::is_panic)); the stream goes on. What that work was to write is lost: see
+    /// call ([`is_panic`](crate::Error::is_panic)); the stream goes on. The arrays that this work was to write are lost: see
     /// [`launch`](Host::launch). Once no handle, array or free memory needs the stream any more, its thread finishes what
     /// is queued and ends. A process that exits does not wait for it.
     ///

@@ -29,6 +29,8 @@ use gpucache_engine::home::{Facts, Sample};
 pub struct Diagnosis {
     /// The name of the scope.
     pub scope: Arc<str>,
+    /// Other scopes with the same causes and the same source line, from [`diagnose_all`](crate::diagnose_all). The figures cover these too.
+    pub alike: Vec<Arc<str>>,
     /// The source line of the scope: the macro, or the call of [`Scope::new`](crate::Scope::new), that the first thread used.
     pub scope_site: Option<&'static Location<'static>>,
     /// Entries of the scope on all threads.
@@ -37,7 +39,7 @@ pub struct Diagnosis {
     pub is_early: bool,
     /// Arrays of earlier entries that are alive, while it is too early to tell whether they leak: their number rose so far. Otherwise 0.
     pub still_alive: u64,
-    /// The problems. Those that affect the largest share of entries come first. Empty for a healthy scope.
+    /// The problems, sorted by the share of entries that they affect, the largest share first. Empty for a healthy scope.
     pub findings: Vec<Finding>,
 }
 
@@ -101,7 +103,18 @@ impl Diagnosis {
     }
 }
 
+/// So many names of other scopes fit the line of a terminal.
+const MOST_NAMES: usize = 2;
+
 impl Diagnosis {
+    fn write_alike(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.alike.iter().take(MOST_NAMES).try_for_each(|name| write!(f, ", `{}`", Short(name)))?;
+        match self.alike.len().saturating_sub(MOST_NAMES) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+
     fn write_no_problem(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no problem found")?;
         if self.still_alive == 0 {
@@ -117,6 +130,7 @@ impl Diagnosis {
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "scope `{}`", Short(&self.scope))?;
+        self.write_alike(f)?;
         if let Some(site) = self.scope_site.filter(|_| !self.is_healthy()) {
             write!(f, " at {site}")?;
         }

@@ -6,9 +6,11 @@
 //! | `words` | for each cause what happens, why it matters, and what to do |
 //! | `rules` | pure rules from facts to causes |
 //! | `finding` | findings, as data and as text |
+//! | `joined` | equal findings of many scopes become one |
 
 mod cause;
 mod finding;
+mod joined;
 mod rules;
 mod words;
 
@@ -16,6 +18,7 @@ use std::sync::Arc;
 
 pub use cause::Cause;
 pub use finding::{Diagnosis, Finding};
+pub(crate) use joined::joined;
 
 use gpucache_engine::base::amounts::{add, total};
 use gpucache_engine::cache::ScopeFacts;
@@ -54,7 +57,8 @@ pub(crate) fn examine(scope: Arc<str>, threads: &[ScopeFacts], siblings: Sibling
     let is_early = findings.is_empty() && !cases.is_empty() && cases.iter().all(Case::is_early);
     let still_alive = total(cases.iter().map(Case::still_alive));
     let scope_site = threads.iter().find_map(|known| known.site);
-    Diagnosis { scope, scope_site, entries, is_early, still_alive, findings }
+    let alike = Vec::new();
+    Diagnosis { scope, alike, scope_site, entries, is_early, still_alive, findings }
 }
 
 /// The share of entries in which a finding occurs.

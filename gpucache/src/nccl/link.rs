@@ -286,7 +286,7 @@ fn grouped(library: &Library, calls: impl FnOnce() -> Option<Code>) -> Code {
     failed.unwrap_or(ended)
 }
 
-/// Ends a communicator. Whatever NCCL answers, the object is not used again.
+/// Ends a communicator. The object is not used again, even if NCCL answers with an error.
 fn end(library: &Library, comm: Comm, how: End) {
     let functions = &library.functions;
     let is_finished = match how {

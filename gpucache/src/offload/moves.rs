@@ -148,15 +148,20 @@ impl fmt::Display for OffloadStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} in, {} out; ", Bytes(self.bytes_in), Bytes(self.bytes_out))?;
         let evictions = Count(self.evictions, "eviction", "evictions");
-        write!(f, "{evictions}; {} came ahead, {} when asked for; ", self.prefetched, self.demanded)?;
+        write!(f, "{evictions}; {} prefetched, {} fetched on demand; ", self.prefetched, self.demanded)?;
         write!(f, "{:.1?} waited for copies", self.waited)?;
         if let Some(share) = self.hidden_share() {
             write!(f, " of {:.1?}, {:.0}% hidden", self.copying, 100.0 * share)?;
         }
         let mispredictions = Count(self.mispredictions, "misprediction", "mispredictions");
-        write!(f, "; {mispredictions}, {:.1?} of layout", self.layout_time)?;
+        write!(f, "; {mispredictions}, {:.1?} to compute moves", self.layout_time)?;
         if self.resident_bytes > 0 || self.host_bytes > 0 {
-            write!(f, "; {} on the device, {} of the host held", Bytes(self.resident_bytes), Bytes(self.host_bytes))?;
+            write!(
+                f,
+                "; {} on the device, {} of the host reserved",
+                Bytes(self.resident_bytes),
+                Bytes(self.host_bytes)
+            )?;
         }
         let pageable = Some(Bytes(self.pageable_bytes)).filter(|_| self.pageable_bytes > 0);
         pageable.map_or(Ok(()), |bytes| write!(f, ", {bytes} of that not pinned"))

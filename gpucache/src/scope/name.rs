@@ -168,7 +168,8 @@ pub fn diagnose(name: impl AsRef<str>) -> Option<Diagnosis> {
     Some(diagnose_scope(&scope, &families))
 }
 
-/// The [diagnoses](diagnose) of all scopes, sorted by name.
+/// The [diagnoses](diagnose) of all scopes, sorted by name. Scopes of one source line with the same problems, such as one for each layer
+/// with a computed name, have one diagnosis together.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -184,7 +185,7 @@ pub fn diagnose_all() -> Vec<Diagnosis> {
     let mut scopes = NamedCaches::all();
     scopes.sort_by(|one, other| one.name().cmp(other.name()));
     let families = families(&scopes, None);
-    scopes.iter().map(|scope| diagnose_scope(scope, &families)).collect()
+    diagnosis::joined(scopes.iter().map(|scope| diagnose_scope(scope, &families)))
 }
 
 fn diagnose_scope(scope: &NamedCaches, families: &Families) -> Diagnosis {

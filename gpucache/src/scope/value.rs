@@ -123,8 +123,8 @@ impl<'a> Scope<'a> {
     /// share with other scopes. Entries of one scope may have different limits: the newest decides. An entry that finds more held
     /// gives idle memory back when it begins, and when an entry within it ends.
     ///
-    /// A text that is no limit is the error of the first allocation in the scope that needs memory. `text.parse::<Limit>()` reports it at
-    /// once. For constants there is [`with_limit`](Scope::with_limit).
+    /// With a text that is no limit, the first allocation in the scope that needs memory returns an error, which quotes the text.
+    /// `text.parse::<Limit>()` reports the error at once. For constants there is [`with_limit`](Scope::with_limit).
     ///
     /// ```
     /// use gpucache::{Scope, device::Virtual, error::Bound, prelude::*};
@@ -136,7 +136,7 @@ impl<'a> Scope<'a> {
     /// assert!(decode.run(|| device.zeros::<u8>(4 << 20)).is_ok());
     /// ```
     pub fn limit(self, limit: impl IntoLimit) -> Scope<'a> {
-        self.with_limit(limit.into_limit().unwrap_or(Limit::INVALID))
+        self.with_limit(limit.into_limit().unwrap_or_else(Limit::rejected))
     }
 
     /// As [`limit`](Scope::limit), also in constants.

@@ -1,4 +1,7 @@
-//! Writes [`Top`](super::Top) once a second to the file that `GPUCACHE_WATCH` names, without a change of code.
+//! Writes [`Top`](super::Top) once a second, and a last time at exit, to the file that `GPUCACHE_WATCH` names, without a change of code.
+//!
+//! The thread makes the last reading too. The exit waits for it only for a moment, because a thread that hangs in a driver may keep a lock
+//! that the reading needs.
 //!
 //! Invariant: the file always contains one whole reading. Each reading is written to another file beside it, which is then renamed. A
 //! device or a pipe of that name is written to and stays what it is.
@@ -7,17 +10,55 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::thread::{Builder, sleep};
-use std::time::Duration;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
+use std::thread::{Builder, Thread, park_timeout, sleep};
+use std::time::{Duration, Instant};
 
 use super::top::top;
 use gpucache_engine::base::output::Output;
 use gpucache_engine::base::sync::OnceLock;
-use gpucache_engine::device::process_exits;
+use gpucache_engine::device::call_at_exit;
 
 const VARIABLE: &str = "GPUCACHE_WATCH";
 
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The exit waits this long for the last reading. A reading takes some microseconds for each scope, and the file as long as its disk.
+const LAST_READING: Duration = Duration::from_millis(500);
+
+/// The exit looks this often whether the last reading is written.
+const PAUSE: Duration = Duration::from_millis(1);
+
+static THREAD: OnceLock<Thread> = OnceLock::new();
+static IS_EXITING: AtomicBool = AtomicBool::new(false);
+static IS_DONE: AtomicBool = AtomicBool::new(false);
+
+/// Has the thread write once more.
+fn write_at_exit() {
+    let Some(thread) = THREAD.get() else { return };
+    IS_EXITING.store(true, Release);
+    thread.unpark();
+    let began = Instant::now();
+    while !IS_DONE.load(Acquire) && began.elapsed() < LAST_READING {
+        sleep(PAUSE);
+    }
+}
+
+/// Waits for the time of the next reading. Returns whether that one is the last.
+fn is_last_after_pause() -> bool {
+    let began = Instant::now();
+    while !IS_EXITING.load(Acquire) {
+        let left = INTERVAL.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        park_timeout(left);
+    }
+    true
+}
 
 /// Starts the thread at the first call, if the variable is set. The thread ends with the process.
 pub(crate) fn start_from_environment() {
@@ -25,20 +66,28 @@ pub(crate) fn start_from_environment() {
     STARTED.get_or_init(|| {
         let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) else { return };
         let there = path.clone();
-        if let Err(error) = Builder::new().name("gpucache watch".into()).spawn(move || watch(&there)) {
-            tell(&path, &error);
+        match Builder::new().name("gpucache watch".into()).spawn(move || watch(&there)) {
+            Ok(started) => {
+                THREAD.get_or_init(|| started.thread().clone());
+                call_at_exit(write_at_exit);
+            }
+            Err(error) => tell(&path, &error),
         }
     });
 }
 
 fn watch(path: &Path) {
     let (mut top, beside, mut is_told) = (top(), beside(path), false);
-    while !process_exits() {
+    let mut is_last = false;
+    loop {
         match write(&top.to_string(), path, &beside) {
             Err(error) if !std::mem::replace(&mut is_told, true) => tell(path, &error),
             _ => {}
         }
-        sleep(INTERVAL);
+        if is_last {
+            return IS_DONE.store(true, Release);
+        }
+        is_last = is_last_after_pause();
         top.renew();
     }
 }

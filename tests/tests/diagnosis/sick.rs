@@ -234,3 +234,31 @@ fn a_name_for_each_request() -> Result {
     is_sick("sick request 7", Cause::ManyNames);
     Ok(())
 }
+
+/// Forty layers with the same two problems of one line, and another scope with one of them: two diagnoses, of which the first has the
+/// figures of all layers.
+#[test]
+fn equal_findings_of_many_scopes_are_one_diagnosis() -> Result {
+    let device = device();
+    let mut kept = Vec::new();
+    for _ in 0..40 {
+        for layer in 0..40 {
+            cache_scope!(name = format!("sick layer {layer}"), { kept.push(device.zeros::<f32>(1000 + layer)?) });
+        }
+        cache_scope!(sick_keeper, { kept.push(device.zeros::<f32>(1000)?) });
+    }
+    let own =
+        |one: &&gpucache::diagnosis::Diagnosis| one.scope.starts_with("sick layer") || &*one.scope == "sick_keeper";
+    let all = gpucache::diagnose_all();
+    let of_these: Vec<_> = all.iter().filter(own).collect();
+    let [layers, keeper] = of_these[..] else { panic!("{of_these:#?}") };
+    let single = diagnose("sick layer 7").unwrap();
+    assert_eq!((&*layers.scope, layers.alike.len(), keeper.alike.len()), ("sick layer 0", 39, 0));
+    assert_eq!((layers.entries, single.entries), (1600, 40));
+    let (joined, one) = (&layers.findings[0], &single.findings[0]);
+    assert_eq!((joined.cause, joined.allocations), (one.cause, 40 * one.allocations));
+    assert!(joined.sites.len() <= 3 && joined.details.len() <= 4, "{joined:?}");
+    let text = layers.to_string();
+    assert!(text.starts_with("scope `sick layer 0`, `sick layer 1`, `sick layer 10` and 37 more at "), "{text}");
+    Ok(())
+}

@@ -137,3 +137,28 @@ fn a_scope_with_a_wrong_text_refuses_its_allocations() {
     let error = Scope::new("texts: share of what").limit("50%").run(|| unknown.zeros::<u8>(8)).unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("`50%`"), "{error}");
 }
+
+/// `Scope::limit` cannot return the error of a text, so the first allocation does, and again the next one. Each error has its own text.
+#[test]
+fn a_wrong_text_of_a_scope_is_in_the_error_of_its_first_allocation() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    let told = |scope: &Scope<'_>| scope.run(|| device.zeros::<u8>(10).unwrap_err().to_string());
+    let (apples, share) = (Scope::new("texts: apples").limit("12 apples"), Scope::new("texts: share").limit("120%"));
+    for _ in 0..2 {
+        let text = told(&apples);
+        assert!(
+            text.contains("the limit \"12 apples\" cannot be used here (it is neither bytes nor a share)"),
+            "{text}"
+        );
+        assert!(text.contains("in the scope `texts: apples`") && text.contains("`20GiB`"), "{text}");
+        let text = told(&share);
+        assert!(text.contains("the limit \"120%\" cannot be used here (a share is at most 100%)"), "{text}");
+    }
+    // A program that makes such texts without end keeps only some of them.
+    for number in 0..1000 {
+        let text = told(&Scope::new("texts: many").limit(&format!("{number} pears")));
+        assert!(text.contains("cannot be used here"), "{text}");
+    }
+    assert!(told(&apples).contains("12 apples"));
+}

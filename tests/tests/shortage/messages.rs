@@ -34,6 +34,24 @@ fn the_error_of_a_scope_tells_what_the_scope_reserves() {
     let _ = (invalidate("messages: weights"), scope.invalidate());
 }
 
+/// Arrays of no scope have most of the device, beside those of a scope.
+#[test]
+fn arrays_outside_of_scopes_are_named_as_owners() {
+    let _turn = turn();
+    let device = Virtual::new(8 * PAGE);
+    let outside = device.zeros::<u8>(6 * PAGE).unwrap();
+    let inside = Scope::new("messages: inside").run(|| device.zeros::<u8>(PAGE).unwrap());
+    let error = Scope::new("messages: inside").run(|| device.zeros::<u8>(2 * PAGE).unwrap_err());
+    let (text, shortage) = (error.to_string(), error.shortage().unwrap());
+    assert_eq!((shortage.outside_bytes, shortage.reserved_bytes), (6 * PAGE as u64, PAGE as u64));
+    assert!(text.contains("\narrays outside of scopes have 12.00 MiB\n"), "{text}");
+    drop(outside);
+    let text = Scope::new("messages: inside").run(|| device.zeros::<u8>(8 * PAGE).unwrap_err()).to_string();
+    assert!(!text.contains("outside of scopes"), "{text}");
+    drop(inside);
+    let _ = invalidate("messages: inside");
+}
+
 /// Guards have all of the device, on the one thread that there is.
 #[test]
 fn fetched_guards_are_what_is_to_be_dropped() {

@@ -158,6 +158,12 @@ impl Error {
         Error(Box::new(Kind::Unavailable { what: what.to_string(), detail: detail.to_string(), remedy }))
     }
 
+    /// The same error once more, if it is of an unavailable thing: a wrong limit fails each allocation under it.
+    pub(crate) fn again(&self) -> Option<Error> {
+        let Kind::Unavailable { what, detail, remedy } = &*self.0 else { return None };
+        Some(Error::unavailable(what, detail, remedy))
+    }
+
     /// For front ends, which know the shapes of arrays.
     #[doc(hidden)]
     pub fn invalid_shape(message: String) -> Error {

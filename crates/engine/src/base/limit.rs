@@ -1,6 +1,7 @@
 //! How much memory may be held: the one type of limit, and the one parser of its text.
 
 mod parse;
+mod rejected;
 #[cfg(test)]
 mod tests;
 
@@ -55,7 +56,7 @@ pub enum LimitKind {
     HardShare,
     /// Billionths of the device's memory, softly.
     SoftShare,
-    /// A share that is no number from 0 to 1, or a text that is no limit.
+    /// A share that is no number from 0 to 1, or a text that is no limit. The amount is the place of its error.
     Invalid,
     /// No limit.
     None,
@@ -89,9 +90,15 @@ impl Limit {
     /// ```
     pub const NONE: Limit = Limit { amount: u64::MAX, kind: LimitKind::None };
 
-    /// Stands for a text that is no limit. A scope with this limit returns the error from its first allocation.
+    /// Stands for a share that is no number from 0 to 1. A scope with this limit returns the error from its first allocation.
     #[doc(hidden)]
     pub const INVALID: Limit = Limit { amount: u64::MAX, kind: LimitKind::Invalid };
+
+    /// Stands for this error, for a call that cannot return it. A scope with this limit returns the error from its first allocation.
+    #[doc(hidden)]
+    pub fn rejected(error: Error) -> Limit {
+        rejected::keep(error)
+    }
 
     /// At most `bytes`; an allocation beyond them is an error.
     ///
@@ -181,9 +188,7 @@ impl Limit {
                 "this device does not tell how much memory it has",
                 "set a number of bytes, as `20GiB`",
             )),
-            (LimitKind::Invalid, _) => {
-                Err(Error::unavailable("this limit", "it is neither bytes nor a share from 0% to 100%", FORMS))
-            }
+            (LimitKind::Invalid, _) => Err(rejected::error(self.amount)),
         }
     }
 

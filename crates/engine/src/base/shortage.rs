@@ -53,7 +53,7 @@ pub struct Shortage {
     /// Bytes of the device that others reserve: other processes, other libraries of this one, and the driver itself. `None` if the device
     /// does not report them, and while a graph is captured on the stream.
     pub elsewhere_bytes: Option<u64>,
-    /// Bytes of the device that scopes share: those of the device's range.
+    /// Bytes of the device that scopes and placed arrays share: those of the device's range.
     pub reserved_bytes: u64,
     /// Bytes of the range that arrays of scopes use, or blocks of their plans.
     pub live_bytes: u64,
@@ -61,6 +61,8 @@ pub struct Shortage {
     pub idle_bytes: u64,
     /// The longest free stretch of the range.
     pub longest_free_bytes: u64,
+    /// Bytes of the device that this process reserves outside of the range: arrays of no scope, and of scopes with `recycle = "off"`.
+    pub outside_bytes: u64,
     /// Bytes of arrays that could leave for the host, if they were not fetched: guards keep them on the device.
     pub fetched_bytes: u64,
     /// The scopes that reserve most, each on one thread, the largest first.
@@ -149,12 +151,20 @@ impl fmt::Display for Shortage {
         self.write_bound(f)?;
         let Shortage { reserved_bytes, live_bytes, idle_bytes, longest_free_bytes, .. } = *self;
         if reserved_bytes > 0 {
-            write!(f, "\nscopes share {} of it: {} live, ", Bytes(reserved_bytes), Bytes(live_bytes))?;
+            write!(
+                f,
+                "\nscopes and placed arrays share {} of it: {} live, ",
+                Bytes(reserved_bytes),
+                Bytes(live_bytes)
+            )?;
             write!(f, "{} idle, at most {} side by side", Bytes(idle_bytes), Bytes(longest_free_bytes))?;
         }
         for ScopeMemory { scope, busy_bytes, idle_bytes, is_entered_elsewhere } in &self.scopes {
             let inside = if *is_entered_elsewhere { ", on another thread" } else { "" };
             write!(f, "\n  `{}`: {} in use, {} idle{inside}", Short(scope), Bytes(*busy_bytes), Bytes(*idle_bytes))?;
+        }
+        if self.outside_bytes > 0 {
+            write!(f, "\narrays outside of scopes have {}", Bytes(self.outside_bytes))?;
         }
         if self.fetched_bytes > 0 {
             write!(f, "\nguards of fetched arrays keep {} on the device", Bytes(self.fetched_bytes))?;
@@ -217,6 +227,7 @@ mod tests {
             live_bytes: u64::MAX - 1,
             idle_bytes: u64::MAX - 1,
             longest_free_bytes: u64::MAX - 1,
+            outside_bytes: u64::MAX - 1,
             fetched_bytes: u64::MAX - 1,
             ..Shortage::default()
         };

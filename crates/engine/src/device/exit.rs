@@ -6,6 +6,8 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[cfg(any(unix, windows))]
+use crate::base::sync::OnceLock;
+#[cfg(any(unix, windows))]
 use crate::trace;
 
 static EXITS: AtomicBool = AtomicBool::new(false);
@@ -27,11 +29,28 @@ pub(super) fn watch() {
 extern "C" fn at_exit() {
     process_exits_now();
     trace::write_at_exit();
+    LAST_CALL.get().into_iter().for_each(|call| call());
+}
+
+/// A call of the front end at the exit.
+#[cfg(any(unix, windows))]
+static LAST_CALL: OnceLock<fn()> = OnceLock::new();
+
+/// Has `call` called while the process exits. The first call of this function decides. `call` runs after the end of `main`, while other
+/// threads may still run, and must end soon.
+#[cfg(any(unix, windows))]
+pub fn call_at_exit(call: fn()) {
+    LAST_CALL.get_or_init(|| call);
+    watch();
 }
 
 /// Other systems, for example WebAssembly, report no exit and have no driver that could be gone before.
 #[cfg(not(any(unix, windows)))]
 pub(super) fn watch() {}
+
+/// No exit is known, so the call is never made.
+#[cfg(not(any(unix, windows)))]
+pub fn call_at_exit(_call: fn()) {}
 
 /// Notes that the process exits. The main thread also calls this when its thread-local values are dropped, which happens before exit
 /// handlers run.

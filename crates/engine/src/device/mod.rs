@@ -58,7 +58,7 @@ pub use virtual_device::Virtual;
 pub use virtual_memory::{Unfinished, VirtualMemory};
 
 #[doc(hidden)]
-pub use exit::{exits_with_thread, process_exits};
+pub use exit::{call_at_exit, exits_with_thread, process_exits};
 pub(crate) use quota::softly;
 pub(crate) use source::{Pages, Source};
 pub use span::Span;

@@ -80,6 +80,7 @@ impl Asked<'_> {
             shortage.live_bytes = occupancy.live;
             shortage.idle_bytes = occupancy.reserved.saturating_sub(occupancy.live);
             shortage.longest_free_bytes = range.longest_free();
+            shortage.outside_bytes = shortage.held_bytes.saturating_sub(occupancy.reserved);
         }
         let error = error.with_shortage(shortage.held_by(reclaim::scope_memory(stream.memory_id())));
         #[cfg(feature = "tracing")]

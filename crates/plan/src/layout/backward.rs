@@ -1,7 +1,7 @@
 //! Best fit backwards in time: the buffer that dies last is placed first. Each goes into the smallest free stretch that it fits.
 //!
-//! Some arrays are replaced by longer ones; a cache of keys and values is, with each token of an answer. Such arrays leave free
-//! stretches that are too short for every later array, and skyline passes stack them: 1.05 times the bound for 24 layers and 512
+//! Some arrays are replaced by longer ones; a cache of keys and values is, with each token of an answer. The arrays before
+//! leave free stretches that are too short for every later array, and skyline passes stack them: 1.05 times the bound for 24 layers and 512
 //! tokens. Backwards in time, each array is replaced by a shorter one, which fits into the same stretch: 1.0000 times the bound, in
 //! 0.2 us per buffer.
 //!

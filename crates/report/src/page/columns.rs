@@ -139,6 +139,7 @@ fn device(number: u64, device: &OfDevice<'_>) -> Value {
         },
         "bands": bands.json(),
         "holders": rows(peak::holders(lives, peak.event)),
+        "left": rows(peak::left(lives)),
         "holes": { "count": holes.len(), "bytes": free,
             "longest": holes.iter().take(MOST_ROWS).map(hole).collect::<Value>() },
     })

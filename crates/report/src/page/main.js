@@ -13,6 +13,7 @@ function setDevice(number) {
   showSummary();
   showOverhead();
   showHolders();
+  showLeft();
   showLimit();
   readCharts();
 }
@@ -24,6 +25,7 @@ const EMPTY = {
   reserved: { events: [], bytes: [] },
   bands: [],
   holders: { rows: [], left_out: 0 },
+  left: { rows: [], left_out: 0 },
   holes: { count: 0, bytes: 0, longest: [] },
 };
 

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `kinds` | properties that many arrays share, stored once |
 //! | `bands` | addresses without the gaps that no array ever used |
-//! | `peak` | the live arrays at the peak, and the holes between them |
+//! | `peak` | the live arrays at the peak and at the end, and the holes between those at the peak |
 //! | `beside` | arrays that no plan served although their scope has one, and why |
 //! | `limits` | replays under lower limits |
 //! | `scopes` | the figures of each scope |

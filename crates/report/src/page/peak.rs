@@ -1,4 +1,4 @@
-//! The memory of a device at its peak: the live arrays, and the holes between them.
+//! The memory of a device at its peak, with the holes between live arrays; and the arrays that are live at the end.
 
 use std::collections::HashMap;
 
@@ -25,6 +25,11 @@ pub(super) fn holders(lives: &[&Life<'_>], at: usize) -> Vec<Value> {
     let row =
         |((scope, dtype, shape, site), (arrays, bytes)): &(_, _)| json!([scope, dtype, shape, arrays, bytes, site]);
     groups.iter().map(row).collect()
+}
+
+/// The arrays that were not dropped before the trace ended, in the same groups.
+pub(super) fn left(lives: &[&Life<'_>]) -> Vec<Value> {
+    holders(lives, usize::MAX)
 }
 
 /// The holes between the live arrays after an event: address, place in the picture and bytes. The longest come first.
@@ -54,7 +59,8 @@ mod tests {
         let outside = json!(["", "f32", "32x32", 1, 4096, "src/main.rs:3:9"]);
         let step = json!(["train, step", "u8", "1000", 1, 1000, "src/main.rs:8:9"]);
         assert_eq!(holders(&all, 4), [inner.clone(), outside.clone(), step]);
-        assert_eq!(holders(&all, 7), [inner, outside]);
+        assert_eq!(holders(&all, 7), [inner, outside.clone()]);
+        assert_eq!(left(&all), [outside], "the trace has no free of it");
     }
 
     #[test]

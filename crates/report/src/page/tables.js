@@ -69,17 +69,29 @@ function showSummary() {
   byId("about").textContent = about.join(" · ");
 }
 
-function showHolders() {
-  const { holders, peakLive, peakEvent } = view.device;
+// Groups of live arrays, and the share of each in all of their bytes.
+function liveTable(caption, groups, all) {
   const columns = [
     ["Scope", (row) => named(row[0]), true],
     ["Array", (row) => [arrayText(row[1], row[2]), ...below(row[5])], true],
     ["Arrays", (row) => countText(row[3])],
     ["Bytes", (row) => bytesText(row[4])],
-    ["Share", (row) => [shareText(row[4] / peakLive), bar(row[4] / peakLive)]],
+    ["Share", (row) => [shareText(row[4] / all), bar(row[4] / all)]],
   ];
-  const caption = `Arrays that are live at event ${countText(peakEvent)}: ${bytesText(peakLive)} in total${beyond(holders)}`;
-  byId("holders").replaceChildren(...table(caption, columns, holders.rows));
+  return table(`${caption}: ${bytesText(all)} in total${beyond(groups)}`, columns, groups.rows);
+}
+
+function showHolders() {
+  const { holders, peakLive, peakEvent } = view.device;
+  byId("holders").replaceChildren(...liveTable(`Arrays that are live at event ${countText(peakEvent)}`, holders, peakLive));
+}
+
+// Weights and caches belong here. A row whose number of arrays is about that of the steps is a leak.
+function showLeft() {
+  const { left } = view.device;
+  const all = left.rows.reduce((sum, row) => sum + row[4], 0);
+  byId("left-note").textContent = all > 0 ? "The trace has no drop of these arrays. If a row has about as many arrays as the run had steps, the program keeps one more in each step." : "Every array was dropped before the trace ended.";
+  byId("left").replaceChildren(...(all > 0 ? liveTable("Arrays without a drop", left, all) : []));
 }
 
 function beyond({ left_out: leftOut }) {

@@ -7,8 +7,8 @@
 //!   In that case, the context is waited for when the block's own stream has to come behind the use.
 //! - cudarc's kernel launches show no stream. They use the events of a slice (`slices`).
 //! - A caller with a slice, or with cudarc's view of one, can use it any number of times, and its events know only the last use. The same
-//!   holds for launches by context objects that record no events. Such a loan is *untold*. At its end, the block's own stream waits
-//!   for all work that the context has by then, by one event of the driver.
+//!   holds for launches by context objects that record no events. The loan of such a slice or view is *untold*. At its end, the block's
+//!   own stream waits for all work that the context has by then, by one event of the driver.
 //!
 //! Invariants: each loan is noted here before it is used. When a write or the block's next life begins, the block's own stream is behind
 //! all loans. When a read begins, it is behind all loans that write.

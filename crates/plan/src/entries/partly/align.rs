@@ -1,4 +1,4 @@
-//! Which allocations of several entries are the same ones.
+//! Finds the allocations that several entries have in common.
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 

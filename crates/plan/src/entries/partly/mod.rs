@@ -1,7 +1,7 @@
 //! Entries of which a part repeats: a backbone that is the same in each entry, and a number of boxes that is not.
 //!
 //! Several logs are compared (`align`). The allocations that all of them have in common, in the same order and with the same sizes and
-//! lives, are *regular*. They give an envelope, as those of a usual entry do. What lies between two regular allocations in some log is a
+//! lives, are *regular*. They give an envelope, as those of a usual entry do. All that lies between two regular allocations in some log is a
 //! *gap*. The arrays of a gap are served from a *room*: a position of the envelope that is as large as the arrays of its gap need together
 //! (`rooms`). Neighbouring gaps share a room if that takes less memory. While the gap lasts, the cursor serves parts of the room
 //! (`cursor/partly`).
