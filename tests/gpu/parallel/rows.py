@@ -83,7 +83,7 @@ def speed():
     for _ in range(2):
         for ranks in (1, RANKS):
             for how in ("scoped", "preallocated"):
-                run = train(ranks, *LARGE, "--steps", 60, *(["--preallocated"] if how == "preallocated" else []))
+                run = train(ranks, *LARGE, "--steps", 30, *(["--preallocated"] if how == "preallocated" else []))
                 if run and run["steps_per_second"] > best.get((ranks, how), {"steps_per_second": 0})["steps_per_second"]:
                     best[ranks, how] = run
     for (ranks, how), run in best.items():
@@ -99,7 +99,7 @@ def speed():
         ratio = rate[RANKS, "scoped"] / rate[1, "scoped"]
         mark(f"speed: {RANKS} GPUs ÷ the first one", ratio, f">= {wanted}", ratio >= wanted)
         # GPUs of one machine differ by some percent, and the slowest one sets the pace of all.
-        others = [train(1, *LARGE, "--steps", 60, "--device", f"cuda:{gpu}") for gpu in range(1, RANKS)]
+        others = [train(1, *LARGE, "--steps", 30, "--device", f"cuda:{gpu}") for gpu in range(1, RANKS)]
         alone = [rate[1, "scoped"], *(run["steps_per_second"] for run in others if run)]
         say("speed", how="each GPU alone", steps_per_second=alone)
         ratio = rate[RANKS, "scoped"] / (sum(alone) / len(alone))

@@ -17,6 +17,7 @@ use crate::record::Request;
 pub struct Reservation {
     stream: Stream,
     /// The stream over whose queue the reservation is made.
+    #[cfg(feature = "foreign")]
     home: Stream,
 }
 
@@ -26,7 +27,11 @@ impl Reservation {
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) if the stream has an open reservation already.
     pub fn begin(stream: &Stream) -> Result<Reservation> {
-        Ok(Reservation { stream: stream.reserve()?, home: stream.clone() })
+        Ok(Reservation {
+            stream: stream.reserve()?,
+            #[cfg(feature = "foreign")]
+            home: stream.clone(),
+        })
     }
 
     /// A reservation on the queue of `stream` that takes only what [`allocate`](Reservation::allocate) asks for.
