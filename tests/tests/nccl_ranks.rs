@@ -140,9 +140,11 @@ fn a_ring_shifts_its_rows_in_groups() {
     });
 }
 
+/// `STEPS` says how many steps.
 #[test]
 fn buckets_are_reduced_beside_the_computation() {
-    let sums = on_ranks(2, TIMEOUT, |rank| (0..100).map(|step| step_of(&rank, step).unwrap()).collect::<Vec<u32>>());
+    let steps = gpucache_tests::process::number("STEPS").unwrap_or(100) as u32;
+    let sums = on_ranks(2, TIMEOUT, |rank| (0..steps).map(|step| step_of(&rank, step).unwrap()).collect::<Vec<u32>>());
     for (rank, sums) in sums.iter().enumerate() {
         for (step, sum) in (0..).zip(sums) {
             assert_eq!(*sum, 4 * (2 * step + 1) + 12, "rank {rank}, step {step}");
