@@ -45,9 +45,38 @@ impl Cache {
         Owner::drop_left();
         Some(answer)
     }
+
+    /// Returns a record that a thread outside the scope dropped: at once if nobody is inside, otherwise when the owner looks.
+    #[inline(never)]
+    pub(super) fn give_back_from_outside(&'static self, record: Box<Record>) {
+        let me = claim_token();
+        let is_held = self.local.try_hold(me);
+        match self.owner().filter(|_| is_held) {
+            Some(owner) => owner.exit_after(|owner| owner.take_in(record)),
+            None => {
+                self.shared.returns.push(me, record);
+                self.local.attend(me, &self);
+            }
+        }
+        Owner::drop_left();
+    }
 }
 
 impl Owner {
+    /// Takes in a block that was dropped outside the scope.
+    fn take_in(&self, mut record: Box<Record>) {
+        // Counts as a lock, since the thread is not inside the scope.
+        let _held = Held::begin();
+        self.unwatch(&mut record);
+        let is_used = record.users().next().is_some();
+        if is_used {
+            self.defer(record)
+        } else {
+            self.put(record)
+        }
+        self.publish();
+    }
+
     /// Takes in the blocks that returned while other streams might still use them.
     #[inline]
     pub(super) fn take_deferred(&self) {
@@ -108,9 +137,10 @@ impl Owner {
 
     /// Drops the values that were let go. The cache has been given up.
     pub(super) fn drop_left() {
-        let (streams, others) = LATER.with(|later| later.take());
-        if !streams.is_empty() || !others.is_empty() {
-            run_user_code(|| drop((streams, others)));
+        let is_any = |(streams, others): &DroppedLater| !streams.is_empty() || !others.is_empty();
+        if LATER.with(|later| is_any(&later.borrow())) {
+            let left = LATER.with(|later| later.take());
+            run_user_code(|| drop(left));
         }
     }
 }

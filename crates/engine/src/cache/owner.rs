@@ -144,13 +144,6 @@ impl Cache {
         self.is_mine().then_some(Owner { cache: self, stays_here: PhantomData })
     }
 
-    /// Returns a record that a thread outside the scope dropped: at once if nobody is inside, otherwise when the owner looks.
-    #[cold]
-    fn give_back_from_outside(&'static self, record: Box<Record>) {
-        self.shared.returns.push(claim_token(), record);
-        self.attend();
-    }
-
     /// Whether the cache has, or may have, memory of this device.
     pub fn serves(&self, device: u64) -> bool {
         self.shared.devices().contain(device)
@@ -159,12 +152,6 @@ impl Cache {
     /// Whether a thread is inside the scope.
     pub fn is_entered(&self) -> bool {
         self.local.is_entered()
-    }
-
-    /// Does the work that is due, unless another thread owns the cache.
-    fn attend(&'static self) {
-        self.local.attend(claim_token(), &self);
-        Owner::drop_left();
     }
 
     #[inline]
@@ -345,7 +332,7 @@ impl Owner {
 
     /// Tells the planner about the drop of a watched record, since the planner waits for it.
     #[inline]
-    fn unwatch(&self, record: &mut Record) {
+    pub(super) fn unwatch(&self, record: &mut Record) {
         if record.is_watched() {
             self.with(|local, _| local.planner.unwatch(record));
         }

@@ -84,7 +84,7 @@ impl<T> Hold<T> {
     }
 
     /// Makes this thread the owner, or the owner once more. False while another thread owns the cache.
-    pub(super) fn try_hold(&self, me: u64) -> bool {
+    pub(crate) fn try_hold(&self, me: u64) -> bool {
         self.try_hold_as(me, HOLDING)
     }
 

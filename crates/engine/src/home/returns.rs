@@ -112,7 +112,10 @@ impl<N: Node> ReturnStack<N> {
     }
 
     fn take(&self) -> TakenAll<'_, N> {
-        TakenAll { next: self.head.swap(null_mut(), SeqCst), stack: self }
+        // Looks before it exchanges: most stacks are empty, and an exchange takes as long as the rest of a take.
+        let is_empty = self.head.load(SeqCst).is_null();
+        let next = if is_empty { null_mut() } else { self.head.swap(null_mut(), SeqCst) };
+        TakenAll { next, stack: self }
     }
 }
 

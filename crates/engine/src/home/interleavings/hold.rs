@@ -66,7 +66,12 @@ impl Toy {
 
     /// As `Cache::give_back_from_outside`.
     fn give_back(&self, me: u64) {
-        self.returns.push(me, Marked::new(me, &self.alive));
+        let node = Marked::new(me, &self.alive);
+        if self.hold.try_hold(me) {
+            self.owned(|contents| contents.returned.push(node.mark));
+            return self.exit(me);
+        }
+        self.returns.push(me, node);
         self.hold.attend(me, self);
     }
 
