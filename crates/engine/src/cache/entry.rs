@@ -7,7 +7,7 @@ use super::supply;
 use crate::base::amounts::total;
 use crate::device::{Stream, softly};
 use crate::home::{Counter, Fact, Shared, Visit};
-use crate::planner::{Begin, Effects, Refused, Vacated};
+use crate::planner::{Begin, Effects, Look, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim::{self, Releaser};
@@ -254,8 +254,8 @@ impl Owner {
             self.release(record);
         }
         self.tell_demand();
-        let frees = trim(range, stream.memory_id(), last);
-        self.with(|local, shared| local.planner.looked(shared, frees));
+        let look = trim(range, stream.memory_id(), last);
+        self.with(|local, shared| local.planner.looked(shared, look));
         self.let_go_of_stream(stream);
     }
 
@@ -291,13 +291,13 @@ fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Op
 }
 
 /// Gives back memory that the scopes are not likely to need again, if that is worth a call and something was freed since the last
-/// look. Returns the range's count of frees.
-fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> u64 {
+/// look.
+fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> Look {
     let RangeState { reserved, live, frees, .. } = range.occupancy();
     let keep = demand::of(device).max(live);
     if last != Some(frees) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
         // A failure is the device's own, and the next call meets it as well.
         let _ = range.trim(keep, WaitFor::Nothing);
     }
-    frees
+    Look { frees, spare: range.occupancy().reserved.saturating_sub(keep) }
 }

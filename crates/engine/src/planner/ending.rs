@@ -9,7 +9,7 @@ use super::effects::Effects;
 #[cfg(feature = "tracing")]
 use super::effects::News;
 use super::fate::{Course, Fate, Findings};
-use super::footprint::Footprint;
+use super::footprint::{Footprint, Look};
 use super::learner::Learner;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::is_heard;
@@ -299,9 +299,9 @@ impl Planner {
         }
     }
 
-    /// Notes that the range was looked at. `frees` is its count of frees by then.
-    pub(crate) fn looked(&mut self, shared: &Shared, frees: u64) {
-        self.trimming.looked(frees, shared.counters.times_taken());
+    /// Notes that the range was looked at.
+    pub(crate) fn looked(&mut self, shared: &Shared, look: Look) {
+        self.trimming.looked(look, shared.counters.times_taken());
     }
 
     /// Publishes the numbers of the plans and of the entry that ends.
