@@ -82,10 +82,20 @@ fn report(Options { trace, outputs }: &Options) -> Result<(), Box<dyn std::error
     ];
     for (path, format) in formats {
         if let Some(path) = path {
+            if is_same(path, trace) {
+                return Err(
+                    format!("{}: this is the trace itself: name another file for the output", path.display()).into()
+                );
+            }
             write(&run, &name, path, format).map_err(|error| format!("{}: {error}", path.display()))?;
         }
     }
     Ok(())
+}
+
+/// Whether both are one file. A file that does not exist yet is no other one.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 fn read(path: &Path) -> Result<Run, gpucache_report::Error> {
@@ -115,5 +125,18 @@ mod tests {
         }
         let options = Options::try_parse_from(["report", "run.csv", "--page", "run.html", "--rmm", "run.log"]).unwrap();
         assert!(options.outputs.page.is_some() && options.outputs.against.is_none());
+    }
+
+    #[test]
+    fn the_trace_is_not_overwritten() {
+        let trace = std::env::temp_dir().join(format!("gpucache-report-{}.csv", std::process::id()));
+        gpucache::trace::start(16);
+        gpucache::trace::stop().write_csv(File::create(&trace).unwrap()).unwrap();
+        let before = std::fs::read(&trace).unwrap();
+        let path = trace.display().to_string();
+        let options = Options::try_parse_from(["report", &path, "--page", &path]).unwrap();
+        assert!(report(&options).unwrap_err().to_string().contains("this is the trace itself"));
+        assert_eq!(std::fs::read(&trace).unwrap(), before);
+        std::fs::remove_file(trace).unwrap();
     }
 }

@@ -224,7 +224,7 @@ pub mod prelude {
 /// The procedural half of [`cache_scope!`], and what both macros write. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::scope::AsName;
+    pub use crate::scope::{AsName, forget};
     use gpucache_engine::Limit;
 
     /// The limit of a literal text in a macro. It runs in the compiler alone, where the panic is the error.

@@ -46,6 +46,27 @@ fn a_step_is_captured_and_launched() {
     assert!(stats.launches >= 25, "{stats}");
 }
 
+/// A block that uses an array which is no input, and one whose shapes change: the work is done, and no graph comes of it.
+#[test]
+fn each_run_counts_once() {
+    let host = Host::new_stream().unwrap();
+    let other = Array::full(&host, LEN, 7u32).unwrap();
+    let mut scope = CapturedScope::new(&host, "captured: counts");
+    for number in 0..60u64 {
+        let output = scope.run((), (), |()| {
+            let mut y = host.zeros(if number < 30 { LEN } else { number as usize })?;
+            if number < 30 {
+                add(&mut y, &other, 1)?;
+            }
+            Ok::<_, gpucache::Error>(y)
+        });
+        assert!(output.is_ok());
+        let stats = scope.stats();
+        assert_eq!(stats.launches + stats.captures + stats.direct, number + 1, "{stats}");
+    }
+    assert!(scope.stats().refused > 2, "{}", scope.stats());
+}
+
 /// A step of 24 blocks over `rows` rows, on a device without memory.
 fn blocks(device: &Virtual, rows: usize) -> Result<Array<f32, Virtual>> {
     let mut x = device.zeros::<f32>([rows, 1024])?;

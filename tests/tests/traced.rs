@@ -240,3 +240,23 @@ fn what_is_held_from_a_device_is_told_as_it_changes() {
         assert_eq!(grown.unwrap().scope.as_deref(), Some("traced, held"));
     }
 }
+
+/// The process that the test below starts.
+const CHILD: &str = "GPUCACHE_TRACED_CHILD";
+
+#[test]
+fn a_trace_of_the_program_ends_that_of_the_environment_with_a_line() {
+    let _alone = alone();
+    if std::env::var_os(CHILD).is_some() {
+        step(&Virtual::unchecked(1 << 30), "traced twice", &[5000]).unwrap();
+        trace::start(1000);
+        return drop(trace::stop());
+    }
+    let path = std::env::temp_dir().join(format!("gpucache-traced-{}.csv", std::process::id()));
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "a_trace_of_the_program_ends_that_of_the_environment_with_a_line"]);
+    let output = child.env(CHILD, "1").env("GPUCACHE_TRACE", &path).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("no trace of the whole run"), "{output:?}");
+    assert!(!path.exists());
+}

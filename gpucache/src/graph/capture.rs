@@ -56,14 +56,19 @@ impl<D: Device> Run<'_, D> {
         let cache = cache?;
         let recorded = self.record(cache, &like, &mut outputs, || (block.run)(inputs.lend()));
         if let Some(failure) = recorded.failed {
+            self.stats.direct += 1;
             return Some(Err(failure));
         }
         let made = recorded.captured.and_then(|captured| self.make(known, (cache, captured), seen, block.is_checked));
-        match made {
-            Ok(()) => self.stats.captures += 1,
-            Err(error) => self.refuse(known, &error),
+        let is_made = made.is_ok();
+        if let Err(error) = made {
+            self.refuse(known, &error);
         }
-        (recorded.is_done || self.launch_first(known, cache, inputs, seen)).then_some(Ok(outputs))
+        // A run that is not done now is done directly, and counts there.
+        let is_done = recorded.is_done || self.launch_first(known, cache, inputs, seen);
+        self.stats.captures += u64::from(is_done && is_made);
+        self.stats.direct += u64::from(is_done && !is_made);
+        is_done.then_some(Ok(outputs))
     }
 
     /// Launches a new graph. If there is none, or it fails, the entry counts as skipped: its block ran without effect.

@@ -131,6 +131,7 @@ pub(super) fn unplanned() -> Error {
     Error::unavailable(
         "a graph",
         "the scope's plan did not serve all arrays of the block, or some of them are still alive",
-        "drop all arrays in the block except those that it returns, and use another captured scope for another kind of work",
+        "drop all arrays in the block except those that it returns, allocate on the scope's own stream only, and use another captured \
+         scope for another kind of work; after an invalidation, some runs follow without a graph",
     )
 }

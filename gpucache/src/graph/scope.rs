@@ -89,7 +89,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         }
     }
 
-    /// Keeps at most `graphs` graphs, 64 by default. The least recently used one is dropped for a new one.
+    /// Keeps at most `graphs` graphs, 64 by default, and always the newest one. The least recently used one is dropped for a new one.
     ///
     /// ```
     /// use gpucache::{graph::CapturedScope, prelude::*};

@@ -27,7 +27,8 @@ pub struct GraphStats {
     pub launches: u64,
     /// Runs whose block was captured into a graph.
     pub captures: u64,
-    /// Runs that did the work of the block directly.
+    /// Runs that did the work of the block directly. Each run counts here, in `launches` or in `captures`, except those inside other
+    /// captured work, which are parts of it.
     pub direct: u64,
     /// Launches before which addresses in the graph were replaced, since an input or output had moved.
     pub moved: u64,

@@ -10,7 +10,7 @@ mod unknown;
 mod value;
 
 pub use auto::auto_scope;
-pub use name::{AsName, diagnose, diagnose_all, invalidate, invalidate_all, scopes, stats};
+pub use name::{AsName, diagnose, diagnose_all, forget, invalidate, invalidate_all, scopes, stats};
 pub use stack::ScopeGuard;
 pub use value::{OwnedScope, Scope};
 

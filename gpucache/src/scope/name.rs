@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::families::{Families, families, siblings};
+use super::stack::ScopeGuard;
 use super::unknown;
 use crate::diagnosis::{self, Diagnosis};
 use crate::stats::{Invalidated, ScopeStats, of_scope};
@@ -91,6 +92,12 @@ pub fn invalidate_all() -> Invalidated {
 }
 
 /// Releases what a scope holds. The caller returns it to the devices.
+/// Invalidates the scope of this name, and forgets it on this thread, with its statistics. For scopes that only a tool enters.
+pub fn forget(name: &str) {
+    invalidate_if_known(name);
+    ScopeGuard::forget(name);
+}
+
 fn invalidate_scope(scope: &NamedCaches) -> Invalidated {
     let held = of_scope(scope);
     scope.caches().into_iter().for_each(Cache::invalidate);

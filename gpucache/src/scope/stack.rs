@@ -146,6 +146,12 @@ impl ScopeGuard {
         ScopeGuard::of(|stack| stack.push(None, None))
     }
 
+    /// Forgets this thread's cache of the name, with its statistics, unless the thread is inside the scope or an array of it is alive.
+    pub(super) fn forget(name: &str) {
+        // A thread without a stack is ending, and its caches go anyway.
+        let _ = STACK.try_with(|stack| stack.forget(name));
+    }
+
     /// Whether the thread has any open entry, inside or outside of scopes, or cannot have one because it is ending.
     pub(super) fn is_any() -> bool {
         STACK.try_with(|stack| stack.open.try_borrow().is_ok_and(|open| open.entries.is_empty())) != Ok(true)
@@ -236,6 +242,15 @@ impl Stack {
         }
         // The next look comes once the number of names has doubled, so that each name is looked at a bounded number of times.
         self.look_at.set(2 * self.caches.borrow().len());
+    }
+
+    fn forget(&self, name: &str) {
+        // Releasing may run code of the program, which may enter scopes: nothing is borrowed here.
+        drop(self.last.take());
+        let Some(known) = self.caches.borrow_mut().remove(name) else { return };
+        if known.cache.is_entered() || !known.scope.forget(known.cache) {
+            self.keep(known);
+        }
     }
 
     // Inlined, although captured scopes call it too: a call costs each entry a tenth.

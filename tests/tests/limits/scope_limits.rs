@@ -43,6 +43,7 @@ fn both_macros_and_the_value_say_it() {
         assert!(error.to_string().contains("the scope has 3.00 MiB in all by its limit"), "{error}");
     }
     assert!(block(3).is_ok(), "the scope goes on");
+    assert_eq!(stats("limited: block").unwrap().reclaim.failed, 1);
     ["attribute", "block", "value"].iter().for_each(|name| _ = invalidate(format!("limited: {name}")));
 }
 

@@ -153,7 +153,7 @@ impl fmt::Display for Shortage {
         if reserved_bytes > 0 {
             write!(
                 f,
-                "\nscopes and placed arrays share {} of it: {} live, ",
+                "\nscopes and placed arrays share {}: {} in arrays and plans, ",
                 Bytes(reserved_bytes),
                 Bytes(live_bytes)
             )?;

@@ -72,6 +72,7 @@ impl Owner {
         if is_soft || self.allows(bytes) {
             return Ok(());
         }
+        self.shared.reclaim().failed += 1;
         let held = self.shared.counters.get(Counter::HeldBytes);
         let detail = format!("{} of at most {} are reserved by the scope on this thread", Bytes(held), Bytes(limit));
         let error = Error::out_of_memory("the scope", request.bytes, detail).of_limit(limit, Bound::Scope);

@@ -13,27 +13,32 @@ const VARIABLE: &str = "GPUCACHE_TRACE";
 /// The number of events that each thread keeps. A thread with so many takes 64 MB.
 const CAPACITY: usize = 1 << 20;
 
-/// The file, if the environment names one.
-static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
+/// The file, if the environment names one, and the number of the trace's session.
+static ASKED: OnceLock<Option<(PathBuf, u64)>> = OnceLock::new();
 
 /// Begins a trace at the first call, if the environment asks for one.
 pub(crate) fn start_from_environment() {
-    PATH.get_or_init(|| {
+    ASKED.get_or_init(|| {
         let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-        path.iter().for_each(|_| session::begin(CAPACITY));
-        path
+        path.map(|path| (path, session::begin(CAPACITY)))
     });
 }
 
 /// Writes the trace that the environment asked for, while the process exits. Prints a failure to stderr, since no caller is left to
 /// get it.
 pub(crate) fn write_at_exit() {
-    let Some(Some(path)) = PATH.get() else { return };
-    let Some((session, unwritten)) = session::end() else { return };
-    let trace = Trace::of(&session, unwritten);
-    if let Err(error) = write(&trace, path) {
-        let _ = writeln!(io::stderr(), "gpucache: {VARIABLE}={}: {error}", path.display());
+    let Some(Some((path, number))) = ASKED.get() else { return };
+    if session::number() != *number {
+        return tell(path, &"no trace of the whole run, since the program began or ended a trace itself");
     }
+    let Some((session, unwritten)) = session::end() else { return };
+    if let Err(error) = write(&Trace::of(&session, unwritten), path) {
+        tell(path, &error);
+    }
+}
+
+fn tell(path: &Path, what: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "gpucache: {VARIABLE}={}: {what}", path.display());
 }
 
 fn write(trace: &Trace, path: &Path) -> io::Result<()> {

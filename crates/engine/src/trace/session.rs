@@ -50,8 +50,8 @@ pub(super) fn number() -> u64 {
     NUMBER.load(Relaxed)
 }
 
-/// Begins a session. Drops the one before, if a trace was on.
-pub(super) fn begin(capacity: usize) {
+/// Begins a session, and returns its number. Drops the one before, if a trace was on.
+pub(super) fn begin(capacity: usize) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Relaxed);
     let (rings, scopes, dtypes, sites) = (Vec::new(), Names::new(), Names::new(), Names::new());
@@ -60,6 +60,7 @@ pub(super) fn begin(capacity: usize) {
     *session = Some(Session { number, capacity, began, rings, scopes, dtypes, sites, devices });
     UNWRITTEN.store(0, Relaxed);
     NUMBER.store(number, Relaxed);
+    number
 }
 
 /// Ends the session that is on. Returns it with the number of events that no ring took.

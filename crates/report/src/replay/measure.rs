@@ -162,7 +162,8 @@ fn timed_run<D: Device>(device: &D, history: &History, policy: Policy, passes: u
     Ok((median(counted) / operations(history.split_steady().1) as f64, failed, served))
 }
 
-/// Names for the scopes of a history that no other run has. The drop invalidates the scopes, so the next run begins without memory.
+/// Names for the scopes of a history that no other run has. The drop invalidates the scopes, so the next run begins without memory. It also
+/// forgets them, so the statistics of a program that writes a page are its own.
 pub(super) struct Scopes(pub(super) Vec<String>);
 
 impl Scopes {
@@ -178,7 +179,7 @@ impl Scopes {
 
 impl Drop for Scopes {
     fn drop(&mut self) {
-        self.0.iter().for_each(|scope| _ = gpucache::invalidate(scope));
+        self.0.iter().for_each(|scope| gpucache::__private::forget(scope));
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) const fn limit(text: &str) -> Option<Limit> {
     }
     let (digits, unit) = split_unit(rest);
     match scaled(digits, unit) {
+        // There is no half of a byte.
+        Some(_) if unit == 1 && !is_whole(digits) => None,
         Some(bytes) if is_soft => Some(Limit::soft(bytes)),
         Some(bytes) => Some(Limit::hard(bytes)),
         None => None,
@@ -30,7 +32,30 @@ pub(super) const fn limit(text: &str) -> Option<Limit> {
 
 /// Why a text is no limit.
 pub(super) const fn reason(text: &str) -> &'static str {
-    if is_above_whole(text) { "a share is at most 100%" } else { "it is neither bytes nor a share" }
+    if is_above_whole(text) {
+        "a share is at most 100%"
+    } else if is_too_large(text) {
+        "a limit is less than 2^64 bytes"
+    } else {
+        "it is neither bytes nor a share"
+    }
+}
+
+/// Whether a text is a number of bytes that no 64 bits hold.
+const fn is_too_large(text: &str) -> bool {
+    let text = trimmed(text.as_bytes());
+    let amount = if starts_with(text, b"soft ") { text.split_at(5).1 } else { text };
+    let (digits, unit) = split_unit(amount);
+    is_whole(digits) && scaled(digits, unit).is_none()
+}
+
+/// Whether a text has digits alone.
+const fn is_whole(text: &[u8]) -> bool {
+    let (text, mut place) = (trimmed(text), 0);
+    while place < text.len() && text[place].is_ascii_digit() {
+        place += 1;
+    }
+    place > 0 && place == text.len()
 }
 
 /// Whether a text is a share of more than the whole.

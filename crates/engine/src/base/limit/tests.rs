@@ -33,7 +33,10 @@ fn the_error_of_a_text_tells_what_is_wrong() {
     for text in ["120%", " soft  100.1 %"] {
         assert!(told(text).contains("(a share is at most 100%)"), "{}", told(text));
     }
-    for text in ["64M", "lots", "", "%", "soft", "-1%"] {
+    for text in ["99999999TiB", "soft 18446744073709551616"] {
+        assert!(told(text).contains("(a limit is less than 2^64 bytes)"), "{}", told(text));
+    }
+    for text in ["64M", "lots", "", "%", "soft", "-1%", "1.5", "1.5B"] {
         assert!(told(text).contains("(it is neither bytes nor a share)"), "{}", told(text));
         assert!(told(text).contains("`KiB MiB GiB TiB` and `KB MB GB TB`"), "{}", told(text));
     }
