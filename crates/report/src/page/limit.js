@@ -103,6 +103,6 @@ function showReplays() {
     ["By plan", (row) => shareText(row[3])],
   ];
   const of = run.devices.length > 1 ? ` of device ${device}` : "";
-  const caption = `Replays${of} under limits, with pages of ${bytesText(pageBytes)} as the device has.`;
+  const caption = `Replays${of} under limits, with pages of ${bytesText(pageBytes)} as the device has. "By plan" counts the last three steps of each replay.`;
   byId("limit-replays").replaceChildren(...table(caption, columns, rows));
 }

@@ -36,9 +36,11 @@ pub(super) fn of(name: &str, run: &Run) -> Limits {
     let reserved = run.reserved.iter().filter(|reserved| reserved.device == device);
     let peak = reserved.map(|reserved| reserved.bytes).max().unwrap_or(0).max(history.peak_live_bytes());
     let limits = SHARES.map(|share| (u128::from(peak) * u128::from(share) / 100) as u64);
-    let worth = limits.into_iter().filter(|limit| *limit >= history.peak_live_bytes() / 2);
-    let rows = worth.map_while(|limit| replayed(&history, limit).ok()).collect();
-    Limits { device, page_bytes: history.page_bytes(), rows }
+    let page = history.page_bytes();
+    // A device reserves whole pages, so less than a page serves nothing.
+    let is_worth = |limit: &u64| *limit >= history.peak_live_bytes() / 2 && (*limit == peak || *limit >= page);
+    let rows = limits.into_iter().filter(is_worth).map_while(|limit| replayed(&history, limit).ok()).collect();
+    Limits { device, page_bytes: page, rows }
 }
 
 /// The device with the highest peak of live memory. Of several it is the one with the lowest number.
@@ -109,6 +111,7 @@ mod tests {
         run.reserved = vec![Reserved { before: 0, time_ns: 0, device: 1, bytes: 128 << 10 }];
         let fails = |run: &Run| of("host", run).rows[0].out_of_memory;
         assert!(fails(&run) > 0);
+        assert_eq!(of("host", &run).rows.len(), 1, "less than a page serves nothing");
         run.page_bytes.insert(1, 64 << 10);
         assert_eq!((fails(&run), of("host", &run).rows[0].limit_bytes), (0, 128 << 10));
     }
