@@ -260,3 +260,20 @@ fn a_trace_of_the_program_ends_that_of_the_environment_with_a_line() {
     assert!(output.status.success() && text.contains("no trace of the whole run"), "{output:?}");
     assert!(!path.exists());
 }
+
+#[test]
+fn the_arrays_of_a_captured_scope_have_lines_of_the_program() {
+    let _alone = alone();
+    let host = Host::new_stream().unwrap();
+    trace::start(10_000);
+    let value = gpucache::graph::Scalar::new(&host, 1u32).unwrap();
+    let mut scope = gpucache::graph::CapturedScope::new(&host, "traced: captured");
+    for _ in 0..10 {
+        drop(scope.run((), (), |()| Array::full(&host, 100, 1u8)).unwrap());
+    }
+    drop(value);
+    let trace = trace::stop();
+    let allocated = trace.events.iter().filter(|event| event.action == Action::Allocated);
+    let others: Vec<_> = allocated.filter(|event| event.site.is_none_or(|site| site.file() != file!())).collect();
+    assert!(others.is_empty(), "{others:?}");
+}

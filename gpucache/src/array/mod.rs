@@ -170,11 +170,17 @@ impl<T: Element, D: Device> Array<T, D> {
     #[inline(always)]
     #[track_caller]
     fn allocate(device: &D, dims: &[usize]) -> Result<Self> {
-        let Some(elements) = product::<T>(dims) else { return Self::serve_empty(device, dims, Location::caller()) };
+        Self::allocate_at(device, dims, Location::caller())
+    }
+
+    /// As [`allocate`](Self::allocate), for the line `site` of the program.
+    #[inline(always)]
+    fn allocate_at(device: &D, dims: &[usize], site: &'static Location<'static>) -> Result<Self> {
+        let Some(elements) = product::<T>(dims) else { return Self::serve_empty(device, dims, site) };
         let bytes = elements * size_of::<T>();
         match Block::planned(device.stream_handle(), dims, bytes) {
             Some(block) => Ok(Array { block, typed: PhantomData }),
-            None => Self::serve(device, dims, bytes, Location::caller()),
+            None => Self::serve(device, dims, bytes, site),
         }
     }
 

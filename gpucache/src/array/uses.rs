@@ -1,6 +1,7 @@
 //! Arrays as inputs and outputs of captured scopes, and the outcome of a launch on the host.
 
 use std::any::Any;
+use std::panic::Location;
 use std::slice::from_ref;
 use std::sync::Arc;
 
@@ -28,6 +29,11 @@ impl<T: Element, D: Device> Array<T, D> {
     #[track_caller]
     pub(crate) fn for_copy(device: &D, dims: &[usize]) -> Result<Self> {
         Self::allocate(device, dims)
+    }
+
+    /// As [`for_copy`](Array::for_copy), for the line `site` of the program.
+    pub(crate) fn for_copy_at(device: &D, dims: &[usize], site: &'static Location<'static>) -> Result<Self> {
+        Self::allocate_at(device, dims, site)
     }
 
     /// The bytes of an array of this shape.

@@ -1,5 +1,7 @@
 //! The outputs of a captured scope: arrays that its block returns.
 
+use std::panic::Location;
+
 use super::visitor::{Contents, Operand};
 use crate::array::{Array, Element};
 use crate::device::Device;
@@ -26,7 +28,7 @@ pub trait Outputs<D: Device>: sealed::Out<D> {}
 impl<R: sealed::Out<D>, D: Device> Outputs<D> for R {}
 
 pub(super) mod sealed {
-    use super::{Contents, Operand, Result};
+    use super::{Contents, Location, Operand, Result};
 
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be returned from the block of a captured scope: return arrays of its device, or tuples, a `Vec` or \
@@ -41,8 +43,8 @@ pub(super) mod sealed {
 
         fn like(&self) -> Self::Like;
 
-        /// Makes arrays of these shapes, for [`copy_from`](Out::copy_from).
-        fn allocate(device: &D, like: &Self::Like) -> Result<Self>;
+        /// Makes arrays of these shapes, for [`copy_from`](Out::copy_from). `site` is their line in traces.
+        fn allocate(device: &D, like: &Self::Like, site: &'static Location<'static>) -> Result<Self>;
 
         /// Copies arrays of the same shapes.
         fn copy_from(&mut self, from: &Self) -> Result<()>;
@@ -64,8 +66,8 @@ impl<T: Element, D: Device> sealed::Out<D> for Array<T, D> {
         self.shape().to_vec()
     }
 
-    fn allocate(device: &D, like: &Vec<usize>) -> Result<Self> {
-        Array::for_copy(device, like)
+    fn allocate(device: &D, like: &Vec<usize>, site: &'static Location<'static>) -> Result<Self> {
+        Array::for_copy_at(device, like, site)
     }
 
     fn copy_from(&mut self, from: &Self) -> Result<()> {
@@ -93,8 +95,8 @@ impl<R: sealed::Out<D>, D> sealed::Out<D> for Vec<R> {
         self.iter().map(R::like).collect()
     }
 
-    fn allocate(device: &D, like: &Self::Like) -> Result<Self> {
-        like.iter().map(|like| R::allocate(device, like)).collect()
+    fn allocate(device: &D, like: &Self::Like, site: &'static Location<'static>) -> Result<Self> {
+        like.iter().map(|like| R::allocate(device, like, site)).collect()
     }
 
     fn copy_from(&mut self, from: &Self) -> Result<()> {
@@ -121,8 +123,8 @@ impl<R: sealed::Out<D>, D> sealed::Out<D> for Option<R> {
         self.as_ref().map(R::like)
     }
 
-    fn allocate(device: &D, like: &Self::Like) -> Result<Self> {
-        like.as_ref().map(|like| R::allocate(device, like)).transpose()
+    fn allocate(device: &D, like: &Self::Like, site: &'static Location<'static>) -> Result<Self> {
+        like.as_ref().map(|like| R::allocate(device, like, site)).transpose()
     }
 
     fn copy_from(&mut self, from: &Self) -> Result<()> {
@@ -154,8 +156,8 @@ macro_rules! tuples {
                 ($(self.$place.like(),)*)
             }
 
-            fn allocate(device: &D, like: &Self::Like) -> Result<Self> {
-                Ok(($($name::allocate(device, &like.$place)?,)*))
+            fn allocate(device: &D, like: &Self::Like, site: &'static Location<'static>) -> Result<Self> {
+                Ok(($($name::allocate(device, &like.$place, site)?,)*))
             }
 
             fn copy_from(&mut self, from: &Self) -> Result<()> {

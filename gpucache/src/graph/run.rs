@@ -65,7 +65,7 @@ impl<'r, D: Device> Run<'r, D> {
             let terms = Terms::new().with_recycle(Recycle::Range);
             ScopeGuard::enter_captured(self.outputs, self.site, (terms, Visit::Uncaptured))
         });
-        R::allocate(self.device, like)
+        R::allocate(self.device, like, self.site)
     }
 
     /// Runs the block, and copies its results to the outputs.

@@ -40,6 +40,7 @@ impl<T: Element, D: Device> Scalar<T, D> {
     /// assert_eq!(position.len(), 1);
     /// # Ok::<(), gpucache::Error>(())
     /// ```
+    #[track_caller]
     pub fn new(device: &D, value: T) -> Result<Scalar<T, D>> {
         let _outside = crate::scope::ScopeGuard::outside();
         Ok(Scalar { array: Array::full(device, 1, value)?, value })
