@@ -165,7 +165,7 @@ function showOverhead() {
   const reserved = device.reserved[device.peakEvent];
   const times = timesText(reserved, device.peakLive);
   const text = `At the peak the device reserved ${bytesText(reserved)} for ${bytesText(device.peakLive)} of live arrays: ${times} times as much; 1.0 is ideal. The chart shows values up to ${ratioTop}.`;
-  byId("overhead-note").textContent = isKnown ? text : "This trace does not say how much memory was reserved. Newer versions of gpucache write it.";
+  byId("overhead-note").textContent = isKnown ? text : "This trace does not say how much memory was reserved: no memory was taken or given back while it was on. Begin a trace before the first allocation.";
   byId("ratio").hidden = !isKnown;
   byId("holes-note").textContent = holesText(device.holes);
   const gaps = device.bands.length - 1;
