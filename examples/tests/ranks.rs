@@ -148,3 +148,21 @@ fn ranks_that_do_not_fit_are_errors() {
     let refused = both.env("MASTER_ADDR", "127.0.0.1").output().unwrap();
     assert!(errors(&refused).contains("leave one of them out"), "{}", errors(&refused));
 }
+
+#[test]
+fn placed_arrays_on_the_device_are_live() {
+    let live = |arguments: &str| {
+        let report = run(arguments);
+        let bytes = |name: &str| report["each"][0][name].as_u64().unwrap();
+        let rests = bytes("optimizer_bytes") + 4 * report["parameters"].as_u64().unwrap();
+        let (live, reserved) = (bytes("live_bytes"), bytes("reserved_bytes"));
+        assert!(live > rests && live <= reserved, "{arguments}: {live} live, {rests} of state, {reserved} reserved");
+        live as f64
+    };
+    for how in ["", "--preallocated"] {
+        let ratio = live(&format!("{how} --placement auto")) / live(&format!("{how} --placement device"));
+        assert!((0.8..1.2).contains(&ratio), "{how}: {ratio}");
+    }
+    // How many saved values of the other rank are alive at a reading depends on its speed.
+    live("--gpus 2 --placement auto");
+}
