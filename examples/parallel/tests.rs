@@ -7,9 +7,10 @@
 use clap::Parser;
 
 use crate::common::Result;
+use crate::dry_run::estimate;
 use crate::options::Options;
 use crate::rank::threads;
-use crate::report::Report;
+use crate::report::{Report, counted};
 
 /// Seven buckets of parameters. The largest parameter has a bucket of its own.
 const SMALL: &str =
@@ -56,6 +57,23 @@ fn the_place_of_arrays_changes_no_bit() {
         assert_eq!(losses(&format!("--gpus 2 --shard {arguments}")), expected, "{arguments}");
     }
     assert_eq!(losses("--gpus 2 --preallocated"), losses("--gpus 2"));
+}
+
+#[test]
+fn a_dry_run_says_for_which_device() {
+    for (arguments, device) in [("--device host --gpus 1", "the host"), ("--device auto --gpus 2", "a GPU")] {
+        let options = Options::parse_from("parallel --dry-run --steps 1".split(' ').chain(arguments.split(' ')));
+        let ranks = options.gpus.unwrap_or(1) as usize;
+        let text = estimate(&options, ranks).unwrap().to_string();
+        assert!(text.contains(&format!("\nestimate for        {device}\n")), "{text}");
+        assert!(text.contains(&format!(", on {}\n", counted(ranks, "rank"))), "{text}");
+    }
+}
+
+#[test]
+fn one_rank_is_no_plural() {
+    let text = run("--steps 1").unwrap().to_string();
+    assert!(text.contains("network   1 layer, width 32, 2 heads, ") && text.contains("shared by 1 rank\n"), "{text}");
 }
 
 #[test]
