@@ -4,6 +4,7 @@ use std::fmt;
 
 use gpucache::prelude::*;
 
+use crate::checks;
 use crate::collectives::Alone;
 use crate::common::{DeviceChoice, Result};
 use crate::gpt::compute::Compute;
@@ -37,6 +38,7 @@ pub(crate) struct Estimate {
 /// Runs some steps of rank 0 of `ranks`.
 pub(crate) fn estimate(options: &Options, ranks: usize) -> Result<Estimate> {
     let is_on_host = options.device == DeviceChoice::Host;
+    checks::check(options, ranks, is_on_host)?;
     let (device, compute, defaults) = if is_on_host {
         ("the host", Uncomputed::as_host(), Defaults::HOST)
     } else {

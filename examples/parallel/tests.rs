@@ -94,7 +94,12 @@ fn a_failing_rank_ends_all_with_its_cause() {
 
 #[test]
 fn what_cannot_be_is_an_error() {
-    assert!(error("--gpus 3").contains("3 ranks cannot share 8 sequences evenly"));
-    assert!(error("--reduce nccl").contains("NCCL is for GPUs"));
-    assert!(error("--gpus 2 --heads 5").contains("not shared evenly"));
+    for (arguments, expected) in [
+        ("--gpus 3", "3 ranks cannot share 8 sequences evenly"),
+        ("--reduce nccl", "NCCL is for GPUs"),
+        ("--gpus 2 --heads 5", "a width of 32 is not shared evenly by 5 heads"),
+    ] {
+        let error = error(arguments);
+        assert!(error.starts_with(expected) && error.lines().count() == 1, "{error}");
+    }
 }
