@@ -4,11 +4,13 @@ use std::fmt;
 
 use gpucache::prelude::*;
 
+use crate::checks;
 use crate::collectives::Alone;
 use crate::common::{DeviceChoice, Result};
 use crate::gpt::compute::Compute;
 use crate::gpt::store::Placement;
 use crate::options::{Defaults, Options};
+use crate::report::counted;
 use crate::training::Training;
 use crate::uncomputed::Uncomputed;
 
@@ -19,6 +21,8 @@ const STEPS: u32 = 12;
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Estimate {
     ranks: usize,
+    /// Where the ranks would train: "the host", or "a GPU" for each rank.
+    device: &'static str,
     is_sharded: bool,
     placement: Placement,
     parameters: usize,
@@ -33,9 +37,12 @@ pub(crate) struct Estimate {
 
 /// Runs some steps of rank 0 of `ranks`.
 pub(crate) fn estimate(options: &Options, ranks: usize) -> Result<Estimate> {
-    let (compute, defaults) = match options.device {
-        DeviceChoice::Host => (Uncomputed::as_host(), Defaults::HOST),
-        _ => (Uncomputed::new()?, Defaults::GPU),
+    let is_on_host = options.device == DeviceChoice::Host;
+    checks::check(options, ranks, is_on_host)?;
+    let (device, compute, defaults) = if is_on_host {
+        ("the host", Uncomputed::as_host(), Defaults::HOST)
+    } else {
+        ("a GPU", Uncomputed::new()?, Defaults::GPU)
     };
     let mut training = Training::new(&compute, &Alone, options, defaults, (0, ranks))?;
     for _ in 0..options.steps.min(STEPS) {
@@ -44,6 +51,7 @@ pub(crate) fn estimate(options: &Options, ranks: usize) -> Result<Estimate> {
     let stats = compute.device().stats();
     Ok(Estimate {
         ranks,
+        device,
         is_sharded: options.shard,
         placement: options.placement,
         parameters: training.sizes.parameters(),
@@ -57,9 +65,11 @@ pub(crate) fn estimate(options: &Options, ranks: usize) -> Result<Estimate> {
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let Self { ranks, parameters, buckets, .. } = self;
+        let Self { ranks, device, parameters, buckets, .. } = self;
+        let (ranks, buckets) = (counted(*ranks, "rank"), counted(*buckets, "bucket"));
         let state = if self.is_sharded { "sharded" } else { "whole on each rank" };
-        writeln!(f, "network             {parameters} parameters in {buckets} buckets, on {ranks} ranks")?;
+        writeln!(f, "network             {parameters} parameters in {buckets}, on {ranks}")?;
+        writeln!(f, "estimate for        {device}")?;
         writeln!(f, "each rank reserves  {:.1} MiB", mebibytes(self.reserved_bytes))?;
         write!(f, "optimizer's state   {:.1} MiB, {state}", mebibytes(self.optimizer_bytes))?;
         match self.host_bytes {

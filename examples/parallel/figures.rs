@@ -16,7 +16,7 @@ pub(crate) struct Figures {
     pub(crate) step_seconds: Vec<f64>,
     /// The most device memory reserved at once. Ranks that share a device's memory count equal shares of it.
     pub(crate) reserved_bytes: u64,
-    /// The most bytes of arrays that were alive at once: those of the step, and those that outlive it.
+    /// The most bytes of arrays that were alive at once on the device: those of the step, those that outlive it, and placed ones.
     pub(crate) live_bytes: u64,
     /// The optimizer's state.
     pub(crate) optimizer_bytes: u64,
@@ -44,13 +44,17 @@ impl Figures {
         let counted = run.step_seconds.len() - run.step_seconds.len() / 2;
         let uses = counted * training.calls() * sharing as usize;
         let checksum = if is_checked { format!("{:016x}", training.checksum()?) } else { String::new() };
+        let reserved_bytes = stats.memory.peak_bytes / sharing;
+        // Biases and norms are placed and direct at once, and count twice: less than a thousandth.
+        let live_bytes = (stats.direct_bytes + training.placed_bytes) / sharing + of_this_thread().unwrap_or(0);
         Ok(Self {
             rank,
             device: compute.name(),
             loss_sums: run.losses,
             step_seconds: run.step_seconds,
-            reserved_bytes: stats.memory.peak_bytes / sharing,
-            live_bytes: stats.direct_bytes / sharing + of_this_thread().unwrap_or(0),
+            reserved_bytes,
+            // A sum of peaks: other ranks of this memory may be at their own peak while this one reads placed bytes.
+            live_bytes: live_bytes.min(reserved_bytes),
             optimizer_bytes: training.optimizer.bytes(),
             device_calls: run.device_calls,
             events_per_call: run.events as f64 / uses as f64,

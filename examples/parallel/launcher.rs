@@ -25,8 +25,8 @@ const MOST_RANKS: usize = 1 << 16;
 struct Launcher {
     name: &'static str,
     variables: [&'static str; 3],
-    /// Whether all ranks are on this host, by other variables.
-    one_host: fn(&Variables<'_>) -> bool,
+    /// Another variable, and its value for a number of ranks that are all on one host.
+    one_host: (&'static str, fn(usize) -> usize),
 }
 
 /// Returns the value of a variable.
@@ -36,20 +36,17 @@ const LAUNCHERS: [Launcher; 3] = [
     Launcher {
         name: "torchrun",
         variables: ["RANK", "WORLD_SIZE", "LOCAL_RANK"],
-        one_host: |get| get("LOCAL_WORLD_SIZE").is_some() && get("LOCAL_WORLD_SIZE") == get("WORLD_SIZE"),
+        one_host: ("LOCAL_WORLD_SIZE", |ranks| ranks),
     },
     Launcher {
         name: "mpirun",
         variables: ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
-        one_host: |get| {
-            let ranks = get("OMPI_COMM_WORLD_LOCAL_SIZE");
-            ranks.is_some() && ranks == get("OMPI_COMM_WORLD_SIZE")
-        },
+        one_host: ("OMPI_COMM_WORLD_LOCAL_SIZE", |ranks| ranks),
     },
     Launcher {
         name: "srun",
         variables: ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"],
-        one_host: |get| get("SLURM_NNODES").as_deref() == Some("1"),
+        one_host: ("SLURM_NNODES", |_| 1),
     },
 ];
 
@@ -92,17 +89,7 @@ impl Launcher {
 
     /// Where rank 0 waits.
     fn address(&self, get: &Variables<'_>, ranks: usize) -> Result<String> {
-        let host = match get("MASTER_ADDR") {
-            Some(host) => host,
-            None if ranks == 1 || (self.one_host)(get) => "127.0.0.1".to_owned(),
-            None => {
-                return Err(format!(
-                    "{} started {ranks} ranks on several hosts, and MASTER_ADDR is not set: set it to the host name of rank 0",
-                    self.name
-                )
-                .into());
-            }
-        };
+        let host = get("MASTER_ADDR").map_or_else(|| self.this_host(get, ranks), Ok)?;
         let text = get("MASTER_PORT").unwrap_or_else(|| PORT.to_string());
         // Port 0 would be a free port that no other rank knows.
         let port: NonZeroU16 =
@@ -112,6 +99,28 @@ impl Launcher {
         let is_taken = get("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True");
         let port = if is_taken { port.checked_add(1).unwrap_or(PORT) } else { port };
         Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+    }
+
+    /// The host of rank 0 without `MASTER_ADDR`.
+    ///
+    /// # Errors
+    /// Unless the variables say that all ranks are on this host.
+    fn this_host(&self, get: &Variables<'_>, ranks: usize) -> Result<String> {
+        let (name, on_one_host) = (self.one_host.0, (self.one_host.1)(ranks));
+        let size = self.variables[1];
+        match get(name) {
+            found if ranks == 1 || found == Some(on_one_host.to_string()) => Ok("127.0.0.1".to_owned()),
+            None => Err(format!(
+                "{size} is {ranks}, and neither {name} nor MASTER_ADDR is set: set {name}={on_one_host} if all ranks are on this host, or \
+                 MASTER_ADDR to the host name of rank 0"
+            )
+            .into()),
+            Some(found) => Err(format!(
+                "{size} is {ranks} and {name} is {found}, so there are several hosts, and MASTER_ADDR is not set: set it to the host name \
+                 of rank 0"
+            )
+            .into()),
+        }
     }
 }
 
@@ -138,6 +147,8 @@ mod tests {
         assert_eq!(find(&format!("{torchrun} TORCHELASTIC_USE_AGENT_STORE=True")), place(5, 8, 1, "node7:1235"));
         let mpirun = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1";
         assert_eq!(find(&format!("{mpirun} OMPI_COMM_WORLD_LOCAL_SIZE=2")), place(1, 2, 1, "127.0.0.1:29500"));
+        let one_host = "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2";
+        assert_eq!(find(one_host), place(1, 2, 1, "127.0.0.1:29500"));
         let srun = "SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NNODES=2 MASTER_ADDR=fe80::1";
         assert_eq!(find(srun), place(3, 4, 1, "[fe80::1]:29500"));
     }
@@ -152,7 +163,14 @@ mod tests {
         wrong("RANK=2 WORLD_SIZE=2 LOCAL_RANK=0", "RANK is 2 and WORLD_SIZE is 2");
         wrong("RANK=0 WORLD_SIZE=1000000000000 LOCAL_RANK=0", "at most 65536 ranks");
         wrong("RANK=one WORLD_SIZE=2 LOCAL_RANK=0", "RANK is \"one\"");
-        wrong("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0", "MASTER_ADDR is not set");
+        let neither =
+            "neither LOCAL_WORLD_SIZE nor MASTER_ADDR is set: set LOCAL_WORLD_SIZE=2 if all ranks are on this host";
+        wrong("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0", neither);
+        wrong(
+            "RANK=0 WORLD_SIZE=16 LOCAL_RANK=0 LOCAL_WORLD_SIZE=8",
+            "LOCAL_WORLD_SIZE is 8, so there are several hosts",
+        );
+        wrong("SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_LOCALID=0", "set SLURM_NNODES=1 if all ranks are on this host");
         wrong("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_PORT=70000", "MASTER_PORT is \"70000\"");
         wrong("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_PORT=0", "MASTER_PORT is \"0\"");
     }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use crate::common::{DeviceChoice, Result};
 use crate::gpt::sizes::{self, SizeOptions, Sizes};
@@ -49,7 +49,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) check: bool,
     /// Compute nothing. Report the memory of each rank for this number of ranks: on GPUs, or on the host with --device host.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["check", "fail", "kill"])]
     pub(crate) dry_run: bool,
     /// Seconds that ranks wait for each other at the start.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86400))]
@@ -57,10 +57,10 @@ pub(crate) struct Options {
     /// Print one JSON object instead of a progress bar and tables.
     #[arg(long)]
     pub(crate) json: bool,
-    /// For tests: this rank returns an error before this step, counted from 1.
+    /// For tests: this rank, counted from 0, returns an error before this step, counted from 1.
     #[arg(long, value_name = "RANK:STEP")]
     pub(crate) fail: Option<Event>,
-    /// For tests: the process of this rank aborts before this step.
+    /// For tests: the process of this rank aborts before this step, both counted as for --fail.
     #[arg(long, value_name = "RANK:STEP")]
     pub(crate) kill: Option<Event>,
 }
@@ -136,10 +136,34 @@ impl Options {
         usize::try_from(bytes / 4).unwrap_or(usize::MAX)
     }
 
-    /// The options that all ranks must share, as a text.
-    pub(crate) fn shared(&self) -> String {
-        format!("{:?}", Self { gpus: None, json: false, fail: None, kill: None, timeout: 0, ..self.clone() })
+    /// The options that all ranks must share, each as name and value.
+    pub(crate) fn shared(&self, defaults: Defaults) -> Vec<(String, String)> {
+        let on_or_off = |is_on: bool| if is_on { "on" } else { "off" }.to_owned();
+        let Sizes { layers, width, heads, context, batch, .. } = self.sizes.or(defaults.sizes).sizes(0);
+        let bucket = self.bucket.map_or(defaults.bucket_bytes, |size| size.0);
+        [
+            ("--reduce", named(&self.reduce)),
+            ("--bucket", format!("{bucket} bytes")),
+            ("--shard", on_or_off(self.shard)),
+            ("--placement", named(&self.placement)),
+            ("--preallocated", on_or_off(self.preallocated)),
+            ("--steps", self.steps.to_string()),
+            ("--layers", layers.to_string()),
+            ("--width", width.to_string()),
+            ("--heads", heads.to_string()),
+            ("--context", context.to_string()),
+            ("--batch", batch.to_string()),
+            ("--seed", self.seed.to_string()),
+            ("--check", on_or_off(self.check)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .to_vec()
     }
+}
+
+/// A value as on the command line.
+fn named(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 #[cfg(feature = "cuda")]
 use gpucache::prelude::Cuda;
 
+use crate::checks;
 use crate::client::Client;
 use crate::collectives::{Alone, Collectives};
 use crate::common::Result;
@@ -15,7 +16,7 @@ use crate::gpt::host::HostCompute;
 use crate::host_thread::HostThread;
 use crate::hub::{Hub, Member};
 use crate::launcher::Place;
-use crate::options::{Defaults, Event, Options, Reduce};
+use crate::options::{Defaults, Event, Options};
 use crate::peers::{Outcome, Peers};
 use crate::report::Report;
 use crate::server::Server;
@@ -28,6 +29,12 @@ enum Machine {
     /// GPUs from this number on.
     #[cfg(feature = "cuda")]
     Gpus(usize),
+}
+
+impl Machine {
+    fn is_host(self) -> bool {
+        matches!(self, Self::Host)
+    }
 }
 
 /// One rank: its connection to the others, and its place on this host.
@@ -44,6 +51,7 @@ struct Rank<'a> {
 /// Runs all ranks as threads of this process.
 pub(crate) fn threads(options: &Options, ranks: usize) -> Result<Report> {
     let (hub, machine) = (Hub::new(ranks), machine(options)?);
+    checks::check(options, ranks, machine.is_host())?;
     let run = |rank: usize| {
         let peers = Arc::new(Member { hub: hub.clone(), rank });
         Rank { options, peers, local_rank: rank, threads: ranks, machine }.run()
@@ -84,12 +92,14 @@ fn all_of(ended: Vec<Outcome<Option<Report>>>) -> Result<Report> {
 /// Runs the rank of this process. Returns the report on rank 0.
 pub(crate) fn process(options: &Options, place: &Place) -> Result<Option<Report>> {
     let named = |cause: String| format!("rank {} of {} ends: {cause}", place.rank, place.ranks);
-    Ok(process_of(options, place).map_err(|cause| named(cause.to_string()))?)
+    let machine = machine(options).map_err(|cause| named(cause.to_string()))?;
+    checks::check(options, place.ranks, machine.is_host())?;
+    Ok(process_of(options, place, machine).map_err(|cause| named(cause.to_string()))?)
 }
 
-fn process_of(options: &Options, place: &Place) -> Result<Option<Report>> {
+fn process_of(options: &Options, place: &Place, machine: Machine) -> Result<Option<Report>> {
     let Place { rank, ranks, local_rank, address } = place;
-    let (time, machine) = (Duration::from_secs(options.timeout), machine(options)?);
+    let time = Duration::from_secs(options.timeout);
     let run = |peers: Arc<dyn Peers>| Rank { options, peers, local_rank: *local_rank, threads: 1, machine }.run();
     if *rank > 0 {
         let client = Arc::new(Client::connect(address, *rank, *ranks, time)?);
@@ -155,26 +165,24 @@ impl Rank<'_> {
 
     /// Checks that all ranks have the same options, and the same kind of device.
     fn agree(&self) -> Result<()> {
-        let kind = match self.machine {
-            Machine::Host => "the host",
-            #[cfg(feature = "cuda")]
-            Machine::Gpus(_) => "GPUs",
-        };
-        let texts = self.peers.gather(format!("{kind}: {}", self.options.shared()))?;
-        match texts.iter().position(|text| *text != texts[0]) {
+        let (kind, defaults) =
+            if self.machine.is_host() { ("the host", Defaults::HOST) } else { ("a GPU", Defaults::GPU) };
+        let mut own = vec![("the device".to_owned(), kind.to_owned())];
+        own.extend(self.options.shared(defaults));
+        let texts = self.peers.gather(serde_json::to_string(&own)?)?;
+        let all: Vec<Vec<(String, String)>> =
+            texts.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>()?;
+        let differs = |(rank, own): (usize, &Vec<_>)| Some((rank, checks::difference(own, all.first()?)?));
+        match all.iter().enumerate().find_map(differs) {
             None => Ok(()),
-            Some(other) => Err(format!(
-                "rank {other} has other options or another kind of device than rank 0:\n  {}\n  {}",
-                texts[other], texts[0]
+            Some((rank, difference)) => Err(format!(
+                "rank {rank} has other options than rank 0: {difference}; start all ranks with the same options"
             )
             .into()),
         }
     }
 
     fn on_host(&self) -> Result<Option<Report>> {
-        if self.options.reduce == Reduce::Nccl {
-            return Err("NCCL is for GPUs: leave --reduce nccl out on the host".into());
-        }
         let compute = HostCompute::new();
         let peers = self.peers.clone();
         match peers.ranks() {
@@ -236,6 +244,7 @@ impl Rank<'_> {
     fn on_gpu(&self, first: usize) -> Result<Option<Report>> {
         use crate::gpt::cuda::CudaCompute;
         use crate::nccl::Nccl;
+        use crate::options::Reduce;
         use crate::staged::Staged;
 
         let (ranks, reduce) = (self.peers.ranks(), self.options.reduce);

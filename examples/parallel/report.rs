@@ -77,14 +77,19 @@ impl Report {
     }
 }
 
+/// A number of things, as "1 rank" or "2 ranks".
+pub(crate) fn counted(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, layers, width, heads, context, batch, parameters, buckets, .. } = self;
-        writeln!(
-            f,
-            "network   {layers} layers, width {width}, {heads} heads, {parameters} parameters in {buckets} buckets"
-        )?;
-        writeln!(f, "step      {batch} sequences of {context} letters, shared by {ranks} ranks")?;
+        let Self { width, parameters, .. } = self;
+        let (layers, heads, buckets) =
+            (counted(self.layers, "layer"), counted(self.heads, "head"), counted(self.buckets, "bucket"));
+        writeln!(f, "network   {layers}, width {width}, {heads}, {parameters} parameters in {buckets}")?;
+        let (batch, context) = (counted(self.batch, "sequence"), counted(self.context, "letter"));
+        writeln!(f, "step      {batch} of {context}, shared by {}", counted(self.ranks, "rank"))?;
         if let (Some(first), Some(last)) = (self.losses.first(), self.losses.last()) {
             writeln!(f, "loss      {first:.4} in the first step, {last:.4} in step {}", self.losses.len())?;
         }

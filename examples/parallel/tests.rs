@@ -7,9 +7,10 @@
 use clap::Parser;
 
 use crate::common::Result;
+use crate::dry_run::estimate;
 use crate::options::Options;
 use crate::rank::threads;
-use crate::report::Report;
+use crate::report::{Report, counted};
 
 /// Seven buckets of parameters. The largest parameter has a bucket of its own.
 const SMALL: &str =
@@ -59,6 +60,23 @@ fn the_place_of_arrays_changes_no_bit() {
 }
 
 #[test]
+fn a_dry_run_says_for_which_device() {
+    for (arguments, device) in [("--device host --gpus 1", "the host"), ("--device auto --gpus 2", "a GPU")] {
+        let options = Options::parse_from("parallel --dry-run --steps 1".split(' ').chain(arguments.split(' ')));
+        let ranks = options.gpus.unwrap_or(1) as usize;
+        let text = estimate(&options, ranks).unwrap().to_string();
+        assert!(text.contains(&format!("\nestimate for        {device}\n")), "{text}");
+        assert!(text.contains(&format!(", on {}\n", counted(ranks, "rank"))), "{text}");
+    }
+}
+
+#[test]
+fn one_rank_is_no_plural() {
+    let text = run("--steps 1").unwrap().to_string();
+    assert!(text.contains("network   1 layer, width 32, 2 heads, ") && text.contains("shared by 1 rank\n"), "{text}");
+}
+
+#[test]
 fn a_failing_rank_ends_all_with_its_cause() {
     for arguments in ["--gpus 4 --fail 2:3", "--gpus 4 --fail 2:3 --shard", "--gpus 4 --fail 2:1 --bucket 1MiB"] {
         let error = error(arguments);
@@ -76,7 +94,12 @@ fn a_failing_rank_ends_all_with_its_cause() {
 
 #[test]
 fn what_cannot_be_is_an_error() {
-    assert!(error("--gpus 3").contains("3 ranks cannot share 8 sequences evenly"));
-    assert!(error("--reduce nccl").contains("NCCL is for GPUs"));
-    assert!(error("--gpus 2 --heads 5").contains("not shared evenly"));
+    for (arguments, expected) in [
+        ("--gpus 3", "3 ranks cannot share 8 sequences evenly"),
+        ("--reduce nccl", "NCCL is for GPUs"),
+        ("--gpus 2 --heads 5", "a width of 32 is not shared evenly by 5 heads"),
+    ] {
+        let error = error(arguments);
+        assert!(error.starts_with(expected) && error.lines().count() == 1, "{error}");
+    }
 }

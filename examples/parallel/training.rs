@@ -15,7 +15,7 @@ use crate::gpt::parameter::Init;
 use crate::gpt::schedule;
 use crate::gpt::sizes::Sizes;
 use crate::gpt::step::{Learn, Step};
-use crate::gpt::store::Store;
+use crate::gpt::store::{Placement, Store};
 use crate::gpt::text::Text;
 use crate::gradients::Gradients;
 use crate::optimizer::Optimizer;
@@ -42,6 +42,10 @@ pub(crate) struct Training<'a, C: Compute> {
     targets: Tokens<C::Device>,
     losses: Matrix<C::Device>,
     steps: i32,
+    /// The most bytes of placed arrays on the device, read after each forward pass: then all saved values are alive. With
+    /// `--placement device`, the memory of placed arrays is that of the scope and of arrays outside of it, so this stays 0.
+    pub(crate) placed_bytes: u64,
+    placement: Placement,
     is_sharded: bool,
     is_preallocated: bool,
 }
@@ -97,6 +101,8 @@ impl<'a, C: Compute> Training<'a, C> {
             targets: Array::zeros(device, own.rows())?,
             losses: Matrix::zeros(device, [1, own.rows()])?,
             steps: 0,
+            placed_bytes: 0,
+            placement: options.placement,
             is_sharded: options.shard,
             is_preallocated: options.preallocated,
         })
@@ -172,6 +178,10 @@ impl<'a, C: Compute> Training<'a, C> {
         let learn = Learn::Collected(&gradients);
         let step = Step { compute: self.compute, store: &self.store, context, heads, learn };
         let saved = self.model.forward(&step, &self.inputs)?;
+        if self.placement != Placement::Device {
+            let placed = self.compute.device().stats().offload.resident_bytes;
+            self.placed_bytes = self.placed_bytes.max(placed);
+        }
         self.model.learn(&step, saved, (&self.inputs, &self.targets), &mut self.losses)?;
         let adamw = schedule::adamw(self.steps, width);
         self.optimizer.update(self.compute, self.collectives, &gradients, (&self.buckets, &mut self.model, adamw))
@@ -209,7 +219,7 @@ fn counts<D: Device>(model: &Model<D>) -> Vec<usize> {
 }
 
 /// The sizes of one rank's part of a step.
-fn share(sizes: &Sizes, ranks: usize) -> Result<Sizes> {
+pub(crate) fn share(sizes: &Sizes, ranks: usize) -> Result<Sizes> {
     if !sizes.batch.is_multiple_of(ranks) {
         let batch = sizes.batch;
         return Err(

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const SMALL: &str =
-    "--device host --json --check --layers 1 --width 32 --heads 2 --context 8 --batch 6 --steps 8 --bucket 8KiB";
+    "--device host --json --layers 1 --width 32 --heads 2 --context 8 --batch 6 --steps 8 --bucket 8KiB";
 /// The longest time until all ranks have ended after a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -97,13 +97,13 @@ fn errors(output: &Output) -> String {
 
 #[test]
 fn processes_train_as_threads_do() {
-    let ended = processes(3, "--shard", "");
+    let ended = processes(3, "--shard --check", "");
     for output in &ended {
         assert!(output.status.success(), "{}", errors(output));
     }
     assert!(ended[1].stdout.is_empty() && ended[2].stdout.is_empty(), "only rank 0 reports");
     let processes: serde_json::Value = serde_json::from_slice(&ended[0].stdout).unwrap();
-    let threads = run("--shard --gpus 3");
+    let threads = run("--shard --gpus 3 --check");
     assert_eq!(processes["losses"], threads["losses"]);
     assert_eq!(processes["each"][2]["checksum"], threads["each"][0]["checksum"]);
     // Each process counts its own memory, so the ranks need as much as the dry run says.
@@ -141,10 +141,47 @@ fn a_killed_rank_ends_all_processes() {
 #[test]
 fn ranks_that_do_not_fit_are_errors() {
     for output in processes(2, "", "--seed 2") {
-        assert!(errors(&output).contains("rank 1 has other options"), "{}", errors(&output));
+        let expected = "rank 1 has other options than rank 0: --seed is 2, and 1 on rank 0; start";
+        assert!(errors(&output).contains(expected), "{}", errors(&output));
     }
     let mut both = program();
     both.args(["--gpus", "2"]).env("RANK", "0").env("WORLD_SIZE", "2").env("LOCAL_RANK", "0");
     let refused = both.env("MASTER_ADDR", "127.0.0.1").output().unwrap();
     assert!(errors(&refused).contains("leave one of them out"), "{}", errors(&refused));
+}
+
+#[test]
+fn wrong_options_are_one_line_without_a_rank() {
+    for (arguments, error) in [
+        ("--gpus 4", "4 ranks cannot share 6 sequences evenly: choose a --batch that they divide"),
+        ("--gpus 3 --heads 3", "a width of 32 is not shared evenly by 3 heads"),
+        ("--gpus 3 --reduce nccl", "NCCL is for GPUs: leave --reduce nccl out on the host"),
+        ("--gpus 3 --kill 3:1", "--kill 3:1 is out of range: the rank must be from 0 to 2, and the step from 1 to 8"),
+    ] {
+        let refused = program().args(arguments.split(' ')).output().unwrap();
+        assert!(!refused.status.success());
+        assert_eq!(errors(&refused).trim_end(), format!("parallel: {error}"));
+    }
+    for output in processes(2, "--fail 2:1", "") {
+        let expected = "parallel: --fail 2:1 is out of range: the rank must be from 0 to 1, and the step from 1 to 8";
+        assert_eq!(errors(&output).trim_end(), expected);
+    }
+}
+
+#[test]
+fn placed_arrays_on_the_device_are_live() {
+    let live = |arguments: &str| {
+        let report = run(arguments);
+        let bytes = |name: &str| report["each"][0][name].as_u64().unwrap();
+        let rests = bytes("optimizer_bytes") + 4 * report["parameters"].as_u64().unwrap();
+        let (live, reserved) = (bytes("live_bytes"), bytes("reserved_bytes"));
+        assert!(live > rests && live <= reserved, "{arguments}: {live} live, {rests} of state, {reserved} reserved");
+        live as f64
+    };
+    for how in ["", "--preallocated"] {
+        let ratio = live(&format!("{how} --placement auto")) / live(&format!("{how} --placement device"));
+        assert!((0.8..1.2).contains(&ratio), "{how}: {ratio}");
+    }
+    // How many saved values of the other rank are alive at a reading depends on its speed.
+    live("--gpus 2 --placement auto");
 }
