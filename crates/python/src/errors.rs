@@ -1,18 +1,34 @@
 //! Exceptions: `gpucache.Error`, and `gpucache.OutOfMemoryError` below it. The text is that of the error.
 
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+
+/// How errors of the engine say that a program can work on the host.
+const HOST_IN_RUST: &str = "work on `Host::new()`";
+const HOST_IN_PYTHON: &str = "pass device=-1";
 
 /// The exception for an error.
 #[cold]
 pub(crate) fn raised(error: gpucache::Error) -> PyErr {
     let name = if error.is_out_of_memory() { "OutOfMemoryError" } else { "Error" };
-    of_class(name, error.to_string())
+    of_class(name, error.to_string().replace(HOST_IN_RUST, HOST_IN_PYTHON))
 }
 
 /// The exception for a failure that is no error of gpucache, such as one of a file.
 #[cold]
 pub(crate) fn failed(text: impl std::fmt::Display) -> PyErr {
     of_class("Error", text.to_string())
+}
+
+/// The exception for a file that could not be read: `OSError`, or the class below it that Python has for the system's error.
+#[cold]
+pub(crate) fn unreadable(error: gpucache_report::Error) -> PyErr {
+    let gpucache_report::Error::Unreadable { path, source } = &error else { return failed(error) };
+    let Some(number) = source.raw_os_error() else { return failed(error) };
+    // Python writes the number and the path around the text, as for its own `open`.
+    let text = source.to_string();
+    let text = text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text).to_owned();
+    PyOSError::new_err((number, text, path.clone().into_os_string()))
 }
 
 fn of_class(name: &str, text: String) -> PyErr {

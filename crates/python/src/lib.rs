@@ -13,6 +13,7 @@
 //! | `stats` | statistics and diagnosis |
 //! | `trace` | traces and their files |
 //! | `torch` | the functions that PyTorch calls |
+//! | `watch` | starts the file of `GPUCACHE_WATCH` |
 //! | `errors` | exceptions |
 
 mod errors;
@@ -21,6 +22,7 @@ mod scopes;
 mod stats;
 mod torch;
 mod trace;
+mod watch;
 
 /// The compiled part of gpucache. It is not a public interface.
 #[pyo3::pymodule(gil_used = false)]

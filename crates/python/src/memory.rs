@@ -3,12 +3,14 @@
 use pyo3::prelude::*;
 
 use crate::errors::{apart, failed};
+use crate::watch;
 
 /// Allocates memory for a stream, and returns its address.
 #[pyfunction]
 #[pyo3(signature = (bytes, device, stream = 0))]
 pub(crate) fn allocate(py: Python<'_>, bytes: usize, device: i32, stream: usize) -> PyResult<u64> {
-    apart(py, || gpucache_capi::allocate(bytes, device, stream))
+    // Outside of all scopes, the allocation enters the scope `auto`.
+    apart(py, || gpucache_capi::allocate(bytes, device, stream).inspect(|_| watch::start()))
 }
 
 /// Frees memory by its address.

@@ -3,11 +3,15 @@
 use pyo3::prelude::*;
 
 use crate::errors::apart;
+use crate::watch;
 
 /// Enters a scope, and returns the number of the entry.
 #[pyfunction]
 pub(crate) fn enter(py: Python<'_>, name: &str) -> PyResult<u64> {
-    apart(py, || gpucache_capi::enter(name))
+    apart(py, || {
+        watch::start();
+        gpucache_capi::enter(name)
+    })
 }
 
 /// Leaves all scopes until the end of the entry.

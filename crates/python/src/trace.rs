@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use gpucache_report::{Op, page, perfetto, snapshot};
 use pyo3::prelude::*;
 
-use crate::errors::failed;
+use crate::errors::{failed, unreadable};
 
 /// Starts a trace that keeps up to so many events.
 #[pyfunction]
@@ -24,7 +24,7 @@ pub(crate) fn trace_stop(py: Python<'_>) -> Run {
 /// Reads the file of a trace.
 #[pyfunction]
 pub(crate) fn trace_read(py: Python<'_>, path: PathBuf) -> PyResult<Run> {
-    let run = py.detach(|| gpucache_report::Run::read(path)).map_err(failed)?;
+    let run = py.detach(|| gpucache_report::Run::read(path)).map_err(unreadable)?;
     Ok(Run { run, trace: None })
 }
 

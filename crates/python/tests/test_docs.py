@@ -3,6 +3,7 @@
 import ctypes
 import doctest
 import importlib
+import importlib.metadata
 import pathlib
 import re
 
@@ -10,7 +11,7 @@ import pytest
 
 import gpucache
 
-MODULES = ["", "._errors", "._memory", "._scopes", "._stats", "._trace"]
+MODULES = ["", "._arguments", "._errors", "._memory", "._scopes", "._stats", "._trace"]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -31,6 +32,10 @@ def test_the_example_of_the_readme_for_the_host():
         compile(program, "README.md", "exec")
     [of_host] = [program for program in programs if "device=-1" in program]
     exec(of_host, {})
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert gpucache.__version__ == importlib.metadata.version("gpucache")
 
 
 def test_the_compiled_part_is_a_c_library_too():

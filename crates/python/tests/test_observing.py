@@ -64,12 +64,56 @@ def test_a_trace_becomes_files(tmp_path):
 def test_traces_in_wrong_use(tmp_path):
     with pytest.raises(gpucache.Error, match="has not ended"):
         gpucache.trace().page(tmp_path / "page.html")
-    with pytest.raises(ValueError):
-        gpucache.trace(0)
-    with pytest.raises(gpucache.Error, match="missing"):
-        gpucache.trace.read(tmp_path / "missing.csv")
     with gpucache.trace(events=1) as run:
         steps("lost")
     assert run.lost > 0
     with pytest.raises(gpucache.Error, match="folder"):
         run.page(tmp_path / "no folder" / "page.html")
+
+
+def test_a_process_has_one_trace_at_a_time():
+    with gpucache.trace() as outer:
+        with pytest.raises(gpucache.Error, match="another trace is on"), gpucache.trace():
+            pass
+        with pytest.raises(gpucache.Error, match="another trace is on"):
+            outer.start()
+        with pytest.raises(gpucache.Error, match="this trace is not on"):
+            gpucache.trace().stop()
+        steps("one trace")
+    assert outer.allocations == 40
+    with pytest.raises(gpucache.Error, match=r"call start\(\)"):
+        outer.stop()
+    assert outer.allocations == 40
+
+
+def test_a_trace_starts_again():
+    run = gpucache.trace()
+    for number in (1, 2):
+        run.start()
+        with pytest.raises(gpucache.Error, match="has not ended"):
+            run.allocations
+        steps("started again", number)
+        run.stop()
+        assert run.allocations == 2 * number
+
+
+def test_a_trace_that_is_dropped_stops_no_other():
+    gpucache.trace().start()
+    with gpucache.trace() as run:
+        steps("after a dropped trace", 1)
+    assert run.allocations == 2
+
+
+def test_a_file_that_cannot_be_read_is_an_error_of_the_system(tmp_path):
+    missing = tmp_path / "missing.csv"
+    with pytest.raises(FileNotFoundError) as failure:
+        gpucache.trace.read(missing)
+    assert failure.value.filename == str(missing)
+    assert str(failure.value) == f"[Errno 2] No such file or directory: {str(missing)!r}"
+    with pytest.raises(FileNotFoundError):
+        gpucache.page(missing, tmp_path / "page.html")
+    with pytest.raises(IsADirectoryError):
+        gpucache.trace.read(tmp_path)
+    (tmp_path / "text.csv").write_text("no trace\n")
+    with pytest.raises(gpucache.Error, match="no column"):
+        gpucache.trace.read(tmp_path / "text.csv")

@@ -64,6 +64,9 @@ __all__ = [
     "uncached",
 ]
 
+#: Of the package's metadata, which is read at the first use: that takes some milliseconds.
+__version__: str
+
 #: Each needs a library that may be missing, so it is imported at its first use.
 _FOR_LIBRARIES = ("cupy", "numba", "rmm", "torch", "warp")
 
@@ -71,4 +74,6 @@ _FOR_LIBRARIES = ("cupy", "numba", "rmm", "torch", "warp")
 def __getattr__(name: str) -> _Any:
     if name in _FOR_LIBRARIES:
         return _importlib.import_module(f"{__name__}.{name}")
+    if name == "__version__":
+        return _importlib.import_module("importlib.metadata").version("gpucache")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

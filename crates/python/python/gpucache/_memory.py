@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from . import _gpucache
+from . import _arguments, _gpucache
 from ._gpucache import Owned
+
+_MEMORY = "what gpucache.allocate() returned, or an address as a number"
 
 
 def allocate(bytes: int, *, device: int = 0, stream: int = 0) -> Owned:
@@ -17,12 +19,17 @@ def allocate(bytes: int, *, device: int = 0, stream: int = 0) -> Owned:
     >>> buffer.bytes
     1048576
     """
-    return Owned(bytes, device, stream)
+    size = _arguments.count(bytes, "bytes", "a number of bytes")
+    return Owned(size, _arguments.device(device), _arguments.stream(stream))
 
 
 def record_stream(memory: Owned | int, stream: int) -> None:
-    """Notes that work on another stream uses memory. Its next user waits for the work that is on that stream when it is freed."""
-    _gpucache.record_stream(memory if isinstance(memory, int) else memory.address, stream)
+    """Notes that work on another stream uses memory. Its next user waits for the work that is on that stream when it is freed.
+
+    ``memory`` is what :func:`allocate` returned, or the address where an allocation begins.
+    """
+    address = memory.address if isinstance(memory, Owned) else _arguments.count(memory, "memory", _MEMORY)
+    _gpucache.record_stream(address, _arguments.stream(stream))
 
 
 def base_address(address: int) -> tuple[int, int] | None:
@@ -33,7 +40,7 @@ def base_address(address: int) -> tuple[int, int] | None:
     >>> gpucache.base_address(buffer.address + 100) == (buffer.address, 4096)
     True
     """
-    return _gpucache.base_address(address)
+    return _gpucache.base_address(_arguments.count(address, "address", "an address as a number"))
 
 
 def trim(device: int = 0) -> int:
@@ -43,11 +50,13 @@ def trim(device: int = 0) -> int:
     >>> gpucache.trim(-1) >= 0
     True
     """
-    return _gpucache.trim(device)
+    return _gpucache.trim(_arguments.device(device))
 
 
 def invalidate(name: str | None = None) -> int:
     """Frees the memory of a scope, or of all scopes. What is in use stays valid. Returns the number of bytes.
+
+    A name without a scope frees 0 bytes.
 
     Call it between phases, such as before an evaluation with other sizes.
 
@@ -61,21 +70,6 @@ def invalidate(name: str | None = None) -> int:
     return _gpucache.invalidate(name)
 
 
-def as_limit(limit: str | int | float | None) -> str:
-    """The text of a limit. A float is a share of the device."""
-    if limit is None:
-        return "none"
-    if isinstance(limit, bool) or not isinstance(limit, str | int | float):
-        raise TypeError(f'a limit is a text such as "20GiB" or "80%", a number of bytes, a share such as 0.8, or None, not {limit!r}')
-    if isinstance(limit, float):
-        if not 0.0 <= limit <= 1.0:
-            raise ValueError(f"a share of the device is between 0.0 and 1.0, not {limit}: write {int(limit)} for a number of bytes")
-        return f"{limit * 100:.7f}%"
-    if isinstance(limit, int) and limit < 0:
-        raise ValueError(f"a limit is not negative: {limit}")
-    return str(limit)
-
-
 def set_limit(limit: str | int | float | None, *, device: int = 0) -> None:
     """Limits how much memory the process reserves on a device: ``"20GiB"``, ``"80%"``, bytes, a share as a float, or ``None``.
 
@@ -83,4 +77,4 @@ def set_limit(limit: str | int | float | None, *, device: int = 0) -> None:
     >>> gpucache.set_limit("1GiB", device=-1)
     >>> gpucache.set_limit(None, device=-1)
     """
-    _gpucache.set_limit(device, as_limit(limit))
+    _gpucache.set_limit(_arguments.device(device), _arguments.limit(limit))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from . import _gpucache
+from . import _arguments, _gpucache
 
 
 class Stats(dict[str, Any]):
@@ -62,11 +62,13 @@ def device_stats(device: int = 0) -> Stats:
     >>> gpucache.device_stats(-1).allocated_bytes - before.allocated_bytes
     4096
     """
-    return Stats(_gpucache.device_stats(device))
+    return Stats(_gpucache.device_stats(_arguments.device(device)))
 
 
 def reset_peaks(device: int | None = None, *, scope: str | None = None) -> None:
     """Has the peaks of a device, or of a scope, begin anew at what is in use now.
+
+    Without arguments it is device 0. A name without a scope changes nothing.
 
     >>> import gpucache
     >>> gpucache.reset_peaks(-1)
@@ -74,10 +76,11 @@ def reset_peaks(device: int | None = None, *, scope: str | None = None) -> None:
     >>> used.peak_allocated_bytes == used.allocated_bytes
     True
     """
+    number = None if device is None else _arguments.device(device)
     if scope is not None:
         _gpucache.reset_scope_peaks(scope)
-    if device is not None or scope is None:
-        _gpucache.reset_peaks(0 if device is None else device)
+    if number is not None or scope is None:
+        _gpucache.reset_peaks(number or 0)
 
 
 def report() -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from . import _gpucache
+from . import _arguments, _gpucache
 from ._errors import Error
 
 if TYPE_CHECKING:
@@ -18,10 +20,35 @@ _EVENTS = 1_000_000
 Path = str | os.PathLike[str]
 
 
+class _Process:
+    """The trace of the process that is on. A trace that the program has dropped is not."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._on: weakref.ref[trace] | None = None
+
+    def start(self, begun: trace, events: int) -> None:
+        with self._lock:
+            if self._on is not None and self._on() is not None:
+                raise Error("another trace is on, and a process has one at a time: end that trace before you start this one")
+            _gpucache.trace_start(events)
+            self._on = weakref.ref(begun)
+
+    def stop(self, ended: trace) -> Run:
+        with self._lock:
+            if self._on is None or self._on() is not ended:
+                raise Error("this trace is not on: call start() before stop(), or use it as `with gpucache.trace() as run:`")
+            self._on = None
+            return _gpucache.trace_stop()
+
+
+_process = _Process()
+
+
 class trace:  # noqa: N801
     """Records each allocation and free of a block, in all threads.
 
-    ``events`` is the most that each thread keeps; the trace counts the others in ``lost``.
+    ``events`` is the most that each thread keeps; the trace counts the others in ``lost``. A process has one trace at a time.
 
     >>> import gpucache, tempfile, pathlib
     >>> with gpucache.trace() as run:
@@ -38,25 +65,24 @@ class trace:  # noqa: N801
     """
 
     def __init__(self, events: int = _EVENTS) -> None:
-        if events < 1:
-            raise ValueError(f"a trace keeps at least one event, not {events}")
-        self._events = events
+        self._events = _arguments.count(events, "events", "the number of events that each thread keeps", least=1)
         self._run: Run | None = None
 
     @staticmethod
     def read(path: Path) -> trace:
-        """Reads a file that ``GPUCACHE_TRACE`` or :meth:`csv` wrote."""
+        """Reads a file that ``GPUCACHE_TRACE`` or :meth:`csv` wrote. A file that cannot be read is an ``OSError``."""
         read = trace()
         read._run = _gpucache.trace_read(os.fspath(path))
         return read
 
     def start(self) -> None:
-        """Begins the trace. It ends with :meth:`stop`."""
-        _gpucache.trace_start(self._events)
+        """Begins the trace. It ends with :meth:`stop`. While another trace is on, this is an error."""
+        _process.start(self, self._events)
+        self._run = None
 
     def stop(self) -> None:
-        """Ends the trace."""
-        self._run = _gpucache.trace_stop()
+        """Ends the trace. Without :meth:`start`, this is an error."""
+        self._run = _process.stop(self)
 
     def __enter__(self) -> trace:
         self.start()

@@ -26,9 +26,8 @@ from typing import Any, Literal
 
 import torch
 
-from . import _gpucache, _scopes
+from . import _arguments, _gpucache, _scopes
 from ._errors import Error, NotSupportedError
-from ._memory import as_limit
 from ._torch import refuse, statistics
 from ._torch.patch import Patches
 
@@ -63,7 +62,7 @@ def install(
     """
     if backward not in ("shared", "caller", "apart"):
         raise ValueError(f'backward is "shared", "caller" or "apart", not {backward!r}')
-    text = as_limit(limit)
+    text = _arguments.limit(limit)
     # First, as it checks the text.
     _gpucache.torch_set_limit(text)
     if not is_installed():

@@ -17,6 +17,9 @@ using Stream = void*;
 using PoolId = std::pair<unsigned long long, unsigned long long>;
 using Filter = std::function<bool(Stream)>;
 
+// In Rust. It throws nothing, and takes no lock of Python.
+extern "C" void gpucache_torch_start_watch();
+
 namespace {
 
 // A bit for each device on which PyTorch has allocated. Devices from 64 on have none: they have no limit at first, and no empty_cache.
@@ -81,7 +84,8 @@ void gpucache_torch_free(void* address, std::size_t, int, Stream) {
   }
 }
 
-void gpucache_torch_init(int) {}
+// PyTorch calls it once CUDA is initialised. A program without scopes has no other call of gpucache before its first tensor.
+void gpucache_torch_init(int) { gpucache_torch_start_watch(); }
 
 // torch.cuda.empty_cache(). A device that was never used is left alone, since a call would create a context there.
 void gpucache_torch_empty_cache() {

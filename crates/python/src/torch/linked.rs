@@ -5,6 +5,8 @@ use std::ffi::{CString, c_char};
 
 use gpucache::{Error, Result};
 
+use crate::watch;
+
 unsafe extern "C" {
     fn gpucache_torch_malloc();
     fn gpucache_torch_free();
@@ -19,6 +21,12 @@ unsafe extern "C" {
     fn gpucache_torch_find_error(path: *const c_char) -> bool;
     fn gpucache_torch_set_limit(limit: *const c_char);
     fn gpucache_torch_used_devices() -> u64;
+}
+
+/// For `hooks.cpp`.
+#[unsafe(no_mangle)]
+extern "C" fn gpucache_torch_start_watch() {
+    watch::start();
 }
 
 pub(super) fn functions() -> Result<Vec<(&'static str, usize)>> {
