@@ -13,7 +13,8 @@
 //! Read the files in this order: `training.rs`, the step with its scope, and the loop; `gradients.rs` and `buckets.rs`, which collect
 //! gradients; `optimizer.rs`, the update, whole or of a part; `collectives.rs`, the calls that ranks make together, with `host_thread.rs`
 //! for the host and `nccl.rs` for GPUs; `peers.rs`, how ranks meet, with `hub.rs` for threads, and `client.rs` and `server.rs` for processes;
-//! `launcher.rs`, the variables of torchrun, mpirun and srun; `checks.rs`, which options fit together. `rank.rs` puts these together for one rank. The network is in the folder `gpt`.
+//! `launcher.rs`, the variables of torchrun, mpirun and srun; `checks.rs`, which options fit together. `rank.rs` puts these together for one
+//! rank. The network is in the folder `gpt`.
 
 mod buckets;
 mod checks;

@@ -225,6 +225,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use crate::scope::{AsName, forget};
+    pub use crate::stats::start_from_environment;
     use gpucache_engine::Limit;
 
     /// The limit of a literal text in a macro. It runs in the compiler alone, where the panic is the error.

@@ -13,7 +13,6 @@
 //! | `stats` | statistics and diagnosis |
 //! | `trace` | traces and their files |
 //! | `torch` | the functions that PyTorch calls |
-//! | `watch` | starts the file of `GPUCACHE_WATCH` |
 //! | `errors` | exceptions |
 
 mod errors;
@@ -22,7 +21,6 @@ mod scopes;
 mod stats;
 mod torch;
 mod trace;
-mod watch;
 
 /// The compiled part of gpucache. It is not a public interface.
 #[pyo3::pymodule(gil_used = false)]

@@ -1,16 +1,18 @@
 //! Memory by its address, and devices by their numbers: -1 is the host.
 
+use gpucache::__private::start_from_environment;
 use pyo3::prelude::*;
 
 use crate::errors::{apart, failed};
-use crate::watch;
 
 /// Allocates memory for a stream, and returns its address.
 #[pyfunction]
 #[pyo3(signature = (bytes, device, stream = 0))]
 pub(crate) fn allocate(py: Python<'_>, bytes: usize, device: i32, stream: usize) -> PyResult<u64> {
-    // Outside of all scopes, the allocation enters the scope `auto`.
-    apart(py, || gpucache_capi::allocate(bytes, device, stream).inspect(|_| watch::start()))
+    apart(py, || {
+        start_from_environment();
+        gpucache_capi::allocate(bytes, device, stream)
+    })
 }
 
 /// Frees memory by its address.

@@ -1,15 +1,15 @@
 //! Scopes of the calling thread, by the numbers of their entries.
 
+use gpucache::__private::start_from_environment;
 use pyo3::prelude::*;
 
 use crate::errors::apart;
-use crate::watch;
 
 /// Enters a scope, and returns the number of the entry.
 #[pyfunction]
 pub(crate) fn enter(py: Python<'_>, name: &str) -> PyResult<u64> {
     apart(py, || {
-        watch::start();
+        start_from_environment();
         gpucache_capi::enter(name)
     })
 }

@@ -55,4 +55,5 @@ pub(crate) use scope::of_scope;
 pub use scope::{ScopeStats, ThreadStats};
 pub use served::{Amount, InUse, Served};
 pub use top::{Top, top};
-pub(crate) use watch::start_from_environment;
+#[doc(hidden)]
+pub use watch::start_from_environment;

@@ -5,8 +5,6 @@ use std::ffi::{CString, c_char};
 
 use gpucache::{Error, Result};
 
-use crate::watch;
-
 unsafe extern "C" {
     fn gpucache_torch_malloc();
     fn gpucache_torch_free();
@@ -26,7 +24,7 @@ unsafe extern "C" {
 /// For `hooks.cpp`.
 #[unsafe(no_mangle)]
 extern "C" fn gpucache_torch_start_watch() {
-    watch::start();
+    gpucache::__private::start_from_environment();
 }
 
 pub(super) fn functions() -> Result<Vec<(&'static str, usize)>> {
