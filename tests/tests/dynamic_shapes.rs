@@ -36,7 +36,7 @@ fn entries() -> usize {
 
 /// The observations about a program.
 struct Seen {
-    /// The median times of an entry, once warm and at the end.
+    /// The median times of an entry, just warm and after many entries.
     times: [Duration; 2],
     /// By how much the process grew in between, if that can be measured.
     growth: u64,
@@ -46,34 +46,29 @@ struct Seen {
     stats: [ScopeStats; 2],
 }
 
-/// Plays a program in a scope of its own, with the numbers from `first` on.
+/// Plays a program in a scope of its own, with the numbers from `first` on. The last entries take turns with those of a scope that is just
+/// warm, so a machine that becomes slower or faster meanwhile affects both.
 fn play(name: &str, recycle: Recycle, first: usize, entry: &impl Fn(usize)) -> Seen {
-    let timed = |numbers: std::ops::Range<usize>| {
-        let one = |number| {
-            let start = Instant::now();
-            let scope = Scope::new(name).recycle(recycle).enter();
-            entry(number);
-            drop(scope);
-            start.elapsed()
-        };
-        median(numbers.map(one).collect())
+    let one = |name: &str, number| {
+        let start = Instant::now();
+        let scope = Scope::new(name).recycle(recycle).enter();
+        entry(number);
+        drop(scope);
+        start.elapsed()
     };
-    let untimed = |numbers: std::ops::Range<usize>| {
-        for number in numbers {
-            let _scope = Scope::new(name).recycle(recycle).enter();
-            entry(number);
-        }
-    };
+    let all = |name: &str, numbers: std::ops::Range<usize>| numbers.for_each(|number| _ = one(name, number));
     let end = first + entries();
-    untimed(first..first + WARMING);
-    let early = timed(first + WARMING..first + WARMING + TIMED);
+    all(name, first..first + WARMING + TIMED);
     let (size, held) = (resident(), held_bytes());
-    untimed(first + WARMING + TIMED..end - TIMED);
+    all(name, first + WARMING + TIMED..end - TIMED);
     let before = stats(name).unwrap();
-    let late = timed(end - TIMED..end);
     let growth = size.zip(resident()).map_or(0, |(early, late)| late.saturating_sub(early));
     let heap = held_bytes() - held;
-    Seen { times: [early, late], growth, heap, stats: [before, stats(name).unwrap()] }
+    let young = format!("{name}, young");
+    all(&young, end..end + WARMING);
+    let pairs = (0..TIMED).map(|number| (one(&young, end + WARMING + number), one(name, end - TIMED + number)));
+    let (early, late) = pairs.unzip();
+    Seen { times: [median(early), median(late)], growth, heap, stats: [before, stats(name).unwrap()] }
 }
 
 /// Plays a program of entries with new shapes on a device of its own, and checks all conditions. Returns the first observations.
@@ -88,7 +83,7 @@ fn endures<D: Device>(name: &str, recycle: Recycle, device: &D, entry: impl Fn(u
         assert!(times.len() < ATTEMPTS, "{name}: an entry takes longer and longer: {times:?}");
         // Other numbers under another name, which is as new as the first name was.
         let attempt = times.len();
-        times.push(play(&format!("{name}, {attempt}"), recycle, attempt * entries(), &entry).times);
+        times.push(play(&format!("{name}, {attempt}"), recycle, 2 * attempt * entries(), &entry).times);
     }
     invalidate_all();
     device.trim();

@@ -48,16 +48,13 @@ pub(super) struct Case<'a> {
     stats: ScopeStats,
     /// The entries that recent facts cover.
     span: u64,
-    /// Allocations per entry, on average.
-    mean: u64,
 }
 
 impl<'a> Case<'a> {
     pub(super) fn new(known: &'a ScopeFacts) -> Case<'a> {
         let (clock, stats) = (known.clock, ScopeStats::of(&known.counts));
         let span = clock - (clock / Facts::WINDOW).saturating_sub(1) * Facts::WINDOW;
-        let mean = stats.allocations() / clock.max(1);
-        Case { known, stats, span: span.max(1), mean }
+        Case { known, stats, span: span.max(1) }
     }
 
     /// How often the scope was entered.
@@ -260,15 +257,12 @@ impl<'a> Case<'a> {
         let (most, fact, cause) = seen.into_iter().max_by_key(|(amount, ..)| amount.entries)?;
         if cause == Cause::Escapes && most.entries > 1 {
             // The fact counts arrays that outlived the recorded entries.
-            let share = most.events as f64 / self.mean.saturating_mul(most.entries).max(most.events).max(1) as f64;
+            let share = most.events as f64 / self.usual(most.entries).max(most.events).max(1) as f64;
             return Some(Finding { share, ..self.finding_of(cause, fact, most, self.span) });
         }
         let unplanned = self.lately(Fact::Unplanned);
-        let amount = FactCount {
-            bytes: most.bytes / most.entries.max(1),
-            events: self.mean.saturating_mul(unplanned.entries),
-            ..unplanned
-        };
+        let amount =
+            FactCount { bytes: most.bytes / most.entries.max(1), events: self.usual(unplanned.entries), ..unplanned };
         (most.entries > 1).then(|| self.finding_of(cause, fact, amount, self.span))
     }
 
@@ -276,6 +270,12 @@ impl<'a> Case<'a> {
     fn no_stretch(&self) -> Option<Finding> {
         let is_refused = self.lacks_arena() && self.last(Fact::NoStretch) > 0;
         is_refused.then(|| self.refused(Cause::Short, Fact::NoStretch))
+    }
+
+    /// The allocations of so many entries on average.
+    fn usual(&self, entries: u64) -> u64 {
+        let all = u128::from(self.stats.allocations()) * u128::from(entries) / u128::from(self.known.clock.max(1));
+        u64::try_from(all).unwrap_or(u64::MAX)
     }
 
     fn lately(&self, fact: Fact) -> FactCount {
@@ -296,7 +296,7 @@ impl<'a> Case<'a> {
     }
 
     fn is_much(&self, fact: Fact) -> bool {
-        self.lately(fact).events.saturating_mul(FEW) >= self.mean.saturating_mul(self.span)
+        self.lately(fact).events.saturating_mul(FEW) >= self.usual(self.span)
     }
 
     /// Whether the plans have no arena now, and had none in most entries.
@@ -311,11 +311,8 @@ impl<'a> Case<'a> {
     /// There was no room for the plans, so none of the allocations is planned.
     fn refused(&self, cause: Cause, fact: Fact) -> Finding {
         let unplanned = self.lately(Fact::Unplanned);
-        let amount = FactCount {
-            bytes: self.stats.plan.arena_bytes,
-            events: self.mean.saturating_mul(unplanned.entries),
-            ..unplanned
-        };
+        let amount =
+            FactCount { bytes: self.stats.plan.arena_bytes, events: self.usual(unplanned.entries), ..unplanned };
         self.finding_of(cause, fact, amount, self.span)
     }
 
@@ -338,7 +335,7 @@ impl<'a> Case<'a> {
 
     fn finding_of(&self, cause: Cause, fact: Fact, amount: FactCount, of_entries: u64) -> Finding {
         let FactCount { entries, events, bytes } = amount;
-        let all = self.mean.saturating_mul(of_entries).max(events).max(1);
+        let all = self.usual(of_entries).max(events).max(1);
         let samples = self.known.facts.samples(fact).iter();
         // The escaped arrays themselves come before the arrays that found their places taken.
         let (sites, details) = match cause {

@@ -141,6 +141,28 @@ fn a_limit_that_is_too_low() -> Result {
     Ok(())
 }
 
+/// Entries of one and of two allocations in turn, where a third one fails.
+#[test]
+fn a_share_is_of_all_allocations() -> Result {
+    let device = device();
+    let scope = Scope::new("sick_share").limit(10 * MIB as u64);
+    for entry in 0..40 {
+        scope.run(|| {
+            let _kept = device.zeros::<u8>(4 * MIB)?;
+            match entry % 2 {
+                0 => drop(device.zeros::<u8>(5 * MIB)?),
+                _ => drop(device.zeros::<u8>(7 * MIB).unwrap_err()),
+            }
+            Ok::<_, gpucache::Error>(())
+        })?;
+    }
+    let diagnosis = diagnose("sick_share").unwrap();
+    let [finding] = &diagnosis.findings[..] else { unreachable!("{diagnosis}") };
+    let share = finding.allocations as f64 / (1.5 * finding.of_entries as f64);
+    assert!((finding.share - share).abs() < 0.01, "{diagnosis}");
+    Ok(())
+}
+
 #[test]
 fn a_limit_of_the_device() -> Result {
     let device = device();
