@@ -225,8 +225,12 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use crate::scope::{AsName, forget};
-    pub use crate::stats::start_from_environment;
     use gpucache_engine::Limit;
+
+    /// Starts what the environment asks for, for a front end whose scopes are not entered by this crate.
+    pub fn start_from_environment() {
+        crate::stats::start_from_environment();
+    }
 
     /// The limit of a literal text in a macro. It runs in the compiler alone, where the panic is the error.
     #[track_caller]

@@ -55,5 +55,4 @@ pub(crate) use scope::of_scope;
 pub use scope::{ScopeStats, ThreadStats};
 pub use served::{Amount, InUse, Served};
 pub use top::{Top, top};
-#[doc(hidden)]
-pub use watch::start_from_environment;
+pub(crate) use watch::start_from_environment;

@@ -61,7 +61,7 @@ fn is_last_after_pause() -> bool {
 }
 
 /// Starts the thread at the first call, if the variable is set. The thread ends with the process.
-pub fn start_from_environment() {
+pub(crate) fn start_from_environment() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
         let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) else { return };
