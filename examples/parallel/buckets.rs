@@ -1,4 +1,4 @@
-//! Which gradients travel together: buckets, in the order in which the backward pass fills them, and each rank's part of a bucket.
+//! Buckets of gradients that travel together, in the order in which the backward pass fills them, and each rank's part of a bucket.
 
 use std::ops::Range;
 

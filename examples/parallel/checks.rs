@@ -1,4 +1,4 @@
-//! What the options must fulfil together. It is checked once, before ranks start.
+//! Checks once, before ranks start, that the options fit together.
 
 use crate::common::Result;
 use crate::gpt::text::Text;
@@ -32,7 +32,7 @@ fn range(first: usize, last: usize) -> String {
     if first == last { first.to_string() } else { format!("from {first} to {last}") }
 }
 
-/// What differs between the options of a rank and those of rank 0, each as name and value in the same order. `None` if they are equal.
+/// The differences between the options of a rank and those of rank 0, each as name and value in the same order. `None` if they are equal.
 pub(crate) fn difference(own: &[(String, String)], first: &[(String, String)]) -> Option<String> {
     let differs = |((name, own), (_, first)): (&(String, String), &(String, String))| {
         (own != first).then(|| format!("{name} is {own}, and {first} on rank 0"))

@@ -23,7 +23,7 @@ pub(crate) struct Client {
     watch: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the calls of the rank and the thread that watches rank 0 know together.
+/// The state that calls of the rank share with the thread that watches rank 0.
 struct Shared {
     address: String,
     state: Mutex<State>,

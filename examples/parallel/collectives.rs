@@ -1,4 +1,4 @@
-//! What ranks do with arrays together: reduce, gather and broadcast. One trait, for the host, for GPUs, and for a rank that is alone.
+//! The calls that ranks make together with arrays: reduce, gather and broadcast. One trait, for the host, for GPUs, and for a rank that is alone.
 
 use gpucache::prelude::*;
 

@@ -6,7 +6,7 @@ use crate::common::Result;
 use crate::gpt::compute::Compute;
 use crate::training::{Run, Training};
 
-/// What one rank measured.
+/// The figures of one rank.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Figures {
     pub(crate) rank: usize,

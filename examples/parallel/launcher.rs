@@ -1,4 +1,4 @@
-//! Which rank a process is, by the variables that torchrun, mpirun and srun set.
+//! Finds the rank of a process in the variables that torchrun, mpirun and srun set.
 
 use std::num::NonZeroU16;
 

@@ -111,7 +111,7 @@ impl FromStr for Event {
     }
 }
 
-/// What the options leave open, for one kind of device.
+/// The values of options that were left out, for one kind of device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defaults {
     sizes: sizes::Defaults,

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Which calls a connection is for. Each rank has one connection for each, so that no call waits for another one.
+/// The calls that a connection is for. Each rank has one connection for each, so that no call waits for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Channel {
     Texts,

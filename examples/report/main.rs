@@ -130,8 +130,7 @@ mod tests {
     #[test]
     fn the_trace_is_not_overwritten() {
         let trace = std::env::temp_dir().join(format!("gpucache-report-{}.csv", std::process::id()));
-        gpucache::trace::start(16);
-        gpucache::trace::stop().write_csv(File::create(&trace).unwrap()).unwrap();
+        gpucache::trace::Trace::default().write_csv(File::create(&trace).unwrap()).unwrap();
         let before = std::fs::read(&trace).unwrap();
         let path = trace.display().to_string();
         let options = Options::try_parse_from(["report", &path, "--page", &path]).unwrap();

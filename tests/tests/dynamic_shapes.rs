@@ -47,7 +47,8 @@ struct Seen {
 }
 
 /// Plays a program in a scope of its own, with the numbers from `first` on. The last entries take turns with those of a scope that is just
-/// warm, so a machine that becomes slower or faster meanwhile affects both.
+/// warm, so a machine that becomes slower or faster meanwhile affects both. State that all scopes share would slow both down: the heap shows
+/// its growth.
 fn play(name: &str, recycle: Recycle, first: usize, entry: &impl Fn(usize)) -> Seen {
     let one = |name: &str, number| {
         let start = Instant::now();

@@ -91,13 +91,13 @@ pub fn invalidate_all() -> Invalidated {
     sum
 }
 
-/// Releases what a scope holds. The caller returns it to the devices.
 /// Invalidates the scope of this name, and forgets it on this thread, with its statistics. For scopes that only a tool enters.
 pub fn forget(name: &str) {
     invalidate_if_known(name);
     ScopeGuard::forget(name);
 }
 
+/// Releases what a scope holds. The caller returns it to the devices.
 fn invalidate_scope(scope: &NamedCaches) -> Invalidated {
     let held = of_scope(scope);
     scope.caches().into_iter().for_each(Cache::invalidate);

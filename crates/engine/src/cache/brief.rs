@@ -50,13 +50,13 @@ impl Cache {
     #[inline(never)]
     pub(super) fn give_back_from_outside(&'static self, record: Box<Record>) {
         let me = claim_token();
-        let is_held = self.local.try_hold(me);
-        match self.owner().filter(|_| is_held) {
-            Some(owner) => owner.exit_after(|owner| owner.take_in(record)),
-            None => {
-                self.shared.returns.push(me, record);
-                self.local.attend(me, &self);
-            }
+        if self.local.try_hold(me)
+            && let Some(owner) = self.owner()
+        {
+            owner.exit_after(|owner| owner.take_in(record));
+        } else {
+            self.shared.returns.push(me, record);
+            self.local.attend(me, &self);
         }
         Owner::drop_left();
     }

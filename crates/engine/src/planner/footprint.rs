@@ -78,9 +78,9 @@ const MANY_LOSSES: u32 = 128;
 /// How many looks at the range follow without an arena. They spread over 15 entries; with more trims, a range without a plan grows
 /// again.
 const SPARE_LOOKS: u32 = 4;
-/// The range is looked at again when a new ring has served for so many entries. Random programs then keep a few pages of older arrays at
-/// most. After 32 entries, a state that grows for 50 entries and begins again had no full-sized ring yet, lost memory that the ring needed,
-/// and gave the ring up for good. After 256 entries, two of 10,000 programs reserved 1.3 × what the range alone needs.
+/// The range is looked at again when a new ring has served for so many entries. With 32, a state that grows for 50 entries and begins again
+/// gave its ring up for good. With 256, two of seven programs that had kept pages of older arrays still reserved 1.3 × what the range alone
+/// needs; with 128 they reserve 1.2 ×.
 const RING_LOOK: u64 = 128;
 /// Entries between two looks at how much of a plan is in use. This is more than the number of orders that take turns.
 const PEAK_LOOK_IN: u32 = 16;

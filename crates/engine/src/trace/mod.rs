@@ -70,7 +70,7 @@ pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left, res
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn start(capacity: usize) {
-    let _ = session::begin(capacity);
+    session::begin(capacity);
 }
 
 /// Ends the trace and returns it. The trace is empty if none was on. It may or may not have the events of other threads during this
