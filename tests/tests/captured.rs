@@ -67,6 +67,24 @@ fn each_run_counts_once() {
     assert!(scope.stats().refused > 2, "{}", scope.stats());
 }
 
+/// The refusal says which operation uses an array that was not passed.
+#[test]
+fn a_refusal_names_the_operation() {
+    let host = Host::new_stream().unwrap();
+    let other = Array::full(&host, LEN, 7u32).unwrap();
+    let mut scope = CapturedScope::new(&host, "captured: names the operation");
+    for _ in 0..30 {
+        let output = scope.run((), (), |()| {
+            let mut y = host.zeros(LEN)?;
+            add(&mut y, &other, 1)?;
+            Ok::<_, gpucache::Error>(y)
+        });
+        assert!(output.is_ok());
+    }
+    let why = scope.stats().last_refusal.unwrap();
+    assert!(why.contains("array 2 of a kernel on the host is memory that is no input, at 0x"), "{why}");
+}
+
 /// A step of 24 blocks over `rows` rows, on a device without memory.
 fn blocks(device: &Virtual, rows: usize) -> Result<Array<f32, Virtual>> {
     let mut x = device.zeros::<f32>([rows, 1024])?;

@@ -47,6 +47,38 @@ fn a_step_is_captured_and_launched() {
     assert!(stats.executable_bytes > 0 || !is_made_up(), "{stats}");
 }
 
+/// The reason why a block that uses another array than its inputs has no graph.
+fn refusal(device: &Cuda, name: &str) -> String {
+    let other = Array::full(device, LEN, 7u32).unwrap();
+    let mut scope = CapturedScope::new(device, name);
+    for _ in 0..30 {
+        let output = scope.run((), (), |()| {
+            let mut y = device.zeros(LEN)?;
+            device.add(&mut y, &other, 1)?;
+            Ok::<_, gpucache::Error>(y)
+        });
+        assert_eq!(output.unwrap().to_vec().unwrap(), vec![8; LEN]);
+    }
+    scope.stats().last_refusal.unwrap()
+}
+
+#[test]
+fn a_refusal_names_the_kernel() {
+    let Some(gpu) = Gpu::get() else { return };
+    if gpu.kernels().is_none() {
+        return;
+    }
+    let why = refusal(&gpu.new_stream(), "cuda captured: names the kernel");
+    assert!(why.contains("argument 2 of the kernel `add` is memory that is no input, at 0x"), "{why}");
+    #[cfg(target_os = "linux")]
+    if is_made_up() {
+        gpucache_tests::madeup::fail(c"cuFuncGetName", 0, u64::MAX, 1);
+        let why = refusal(&gpu.new_stream(), "cuda captured: without a name");
+        gpucache_tests::madeup::fail(c"cuFuncGetName", 0, 0, 0);
+        assert!(why.contains("argument 2 of a kernel is memory that is no input, at 0x"), "{why}");
+    }
+}
+
 /// `PROGRAMS`, `SEED` and `STEPS` say which programs run, and how long.
 #[test]
 fn random_programs_agree_with_the_model() {

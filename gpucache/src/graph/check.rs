@@ -17,30 +17,32 @@ pub(super) fn checked(captured: &Captured, words: &[Word], place: Option<Place>,
             "leave them out of the block, or use `run_unchecked`",
         ));
     }
-    words.iter().try_for_each(|word| check(captured, word, place, operands))
+    let check = |(number, word)| match flaw(captured, word, place, operands) {
+        None => Ok(()),
+        Some(what) => Err(unexpected(&captured.word_name(number), word, what)),
+    };
+    words.iter().enumerate().try_for_each(check)
 }
 
-fn check(captured: &Captured, word: &Word, place: Option<Place>, operands: &[Operand]) -> Result<()> {
+/// Why a launch may not use the word, if it may not.
+fn flaw(captured: &Captured, word: &Word, place: Option<Place>, operands: &[Operand]) -> Option<&'static str> {
     let is_planned = place.is_some_and(|place| word.value.wrapping_sub(place.address) < place.bytes);
     if is_planned || word.value == 0 {
-        return Ok(());
+        return None;
     }
     let mut owners = operands.iter().filter(|operand| operand.contains(word.value));
     let is_any_written = owners.clone().any(|operand| operand.is_written);
     match owners.next() {
-        Some(_) if !word.is_written || is_any_written => Ok(()),
-        Some(_) => Err(unexpected(word, "writes an input that is borrowed shared")),
-        None if word.is_address || captured.is_memory(word.value) => {
-            Err(unexpected(word, "uses memory that is no input"))
-        }
-        None => Ok(()),
+        Some(_) if !word.is_written || is_any_written => None,
+        Some(_) => Some("an input that is written but borrowed shared"),
+        None => (word.is_address || captured.is_memory(word.value)).then_some("memory that is no input"),
     }
 }
 
-fn unexpected(word: &Word, what: &str) -> Error {
+fn unexpected(user: &str, word: &Word, what: &str) -> Error {
     Error::unavailable(
         "a graph",
-        format_args!("the block {what}, at {:#x}", word.value),
+        format_args!("{user} is {what}, at {:#x}", word.value),
         "pass every array that the block uses to `run`, by `&mut` if the block writes it",
     )
 }

@@ -131,7 +131,8 @@ pub enum Unplanned {
     Learning,
     /// Many entries were recorded, and no two had the same order. Recording pauses, and starts again later.
     Irregular,
-    /// The scope has plans, but found no contiguous memory for their arena beside its live memory. It tries again later.
+    /// The scope has plans, but no room for their arena beside its live memory: no contiguous memory is free, or a limit forbids it. It
+    /// tries again later.
     Short,
 }
 
@@ -140,7 +141,7 @@ impl fmt::Display for Unplanned {
         f.write_str(match self {
             Unplanned::Learning => "no order of allocations and drops came twice yet",
             Unplanned::Irregular => "no two of many entries had the same order of allocations; recording pauses",
-            Unplanned::Short => "no contiguous memory is free for the arena of the plans",
+            Unplanned::Short => "the arena of the plans has no room: no contiguous memory is free for it, or a limit forbids it",
         })
     }
 }

@@ -7,7 +7,7 @@
 //! | `fill` | address, value (32 bits), elements (32 bits), nanoseconds |
 //! | `add` | address of the sums, address of the inputs, value (32 bits), elements (32 bits), nanoseconds |
 
-use std::ffi::{c_uint, c_void};
+use std::ffi::{CStr, c_char, c_uint, c_void};
 
 use crate::answer::{Answer, Out, Status, Text, answer};
 use crate::launch::{Launch, Shape};
@@ -42,6 +42,14 @@ impl Kernel {
             Kernel::Hold => HOLD,
             Kernel::Fill => FILL,
             Kernel::Add => ADD,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static CStr {
+        match self {
+            Kernel::Hold => c"hold",
+            Kernel::Fill => c"fill",
+            Kernel::Add => c"add",
         }
     }
 
@@ -90,13 +98,15 @@ pub(crate) extern "C" fn cuModuleUnload(handle: usize) -> Status {
 pub(crate) extern "C" fn cuModuleGetFunction(function: Out<usize>, handle: usize, name: Text) -> Status {
     answer("cuModuleGetFunction", || {
         module(handle)?;
-        match name.read() {
-            Some("hold") => function.put(HOLD),
-            Some("fill") => function.put(FILL),
-            Some("add") => function.put(ADD),
-            _ => Err(Status::NOT_FOUND),
-        }
+        let is_named = |kernel: &Kernel| name.read().is_some_and(|name| kernel.name().to_bytes() == name.as_bytes());
+        let found = [Kernel::Hold, Kernel::Fill, Kernel::Add].into_iter().find(is_named);
+        function.put(found.ok_or(Status::NOT_FOUND)?.handle())
     })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuFuncGetName(name: Out<*const c_char>, function: usize) -> Status {
+    answer("cuFuncGetName", || name.put(Kernel::find(function)?.name().as_ptr()))
 }
 
 #[unsafe(no_mangle)]

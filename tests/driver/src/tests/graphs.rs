@@ -358,4 +358,8 @@ fn arguments_lie_as_in_c() {
     assert_eq!(layout(c"hold"), [(0, 8)]);
     assert_eq!(layout(c"fill"), [(0, 8), (8, 4), (12, 4), (16, 8)]);
     assert_eq!(layout(c"add"), [(0, 8), (8, 8), (16, 4), (20, 4), (24, 8)]);
+    let mut name = std::ptr::null();
+    assert_eq!(kernels::cuFuncGetName(Out::of(&mut name), kernel(c"add")), Status::SUCCESS);
+    // SAFETY: the driver's names are texts that end with a zero and live as long as the program.
+    assert_eq!(unsafe { std::ffi::CStr::from_ptr(name) }, c"add");
 }

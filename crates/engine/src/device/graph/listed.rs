@@ -41,6 +41,28 @@ impl ListedWork {
         words
     }
 
+    /// Says what has the word at this place of [`words`](ListedWork::words), for a message.
+    pub(super) fn word_name(&self, mut place: usize) -> String {
+        for operation in &self.operations {
+            let names = match operation {
+                Operation::Fill { .. } => &["the destination of a fill"][..],
+                Operation::Copy { .. } => &["the source of a copy", "the destination of a copy"],
+                Operation::Kernel(call) if place < call.arrays.len() => {
+                    return format!("array {} of a kernel on the host", place + 1);
+                }
+                Operation::Kernel(call) => {
+                    place -= call.arrays.len();
+                    continue;
+                }
+            };
+            match names.get(place) {
+                Some(name) => return String::from(*name),
+                None => place -= names.len(),
+            }
+        }
+        String::from("the work")
+    }
+
     /// Replaces words by their places in [`words`](ListedWork::words).
     pub(super) fn set(&mut self, changes: &[(usize, u64)]) {
         let mut words: Vec<&mut u64> = self.operations.iter_mut().flat_map(addresses).collect();

@@ -124,6 +124,15 @@ impl Captured {
         }
     }
 
+    /// Says what has the word at this place of [`words`](Captured::words), for a message: "argument 2 of the kernel `add`".
+    pub fn word_name(&self, place: usize) -> String {
+        match &self.work {
+            #[cfg(feature = "cuda")]
+            CapturedWork::Driver(graph) => graph.word_name(place),
+            CapturedWork::Listed(work) => work.word_name(place),
+        }
+    }
+
     /// Whether all addresses of the work are among its words. Otherwise the work has operations that this crate cannot look into.
     pub fn is_transparent(&self) -> bool {
         match &self.work {

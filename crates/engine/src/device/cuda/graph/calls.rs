@@ -1,7 +1,7 @@
 //! The driver's functions for graphs. cudarc has some of them only for some versions of CUDA, so they are looked up here.
 #![allow(unsafe_code)]
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 use cudarc::driver::{DriverError, sys};
 
@@ -71,6 +71,7 @@ calls! {
     nodes: cuGraphGetNodes(sys::CUgraph, *mut sys::CUgraphNode, *mut usize);
     node_type: cuGraphNodeGetType(sys::CUgraphNode, *mut u32);
     kernel: cuGraphKernelNodeGetParams_v2(sys::CUgraphNode, *mut KernelParams);
+    name: cuFuncGetName(*mut *const c_char, sys::CUfunction);
     argument: cuFuncGetParamInfo(sys::CUfunction, usize, *mut usize, *mut usize);
     copy: cuGraphMemcpyNodeGetParams(sys::CUgraphNode, *mut sys::CUDA_MEMCPY3D);
     fill: cuGraphMemsetNodeGetParams(sys::CUgraphNode, *mut FillParams);

@@ -124,6 +124,18 @@ impl DriverGraph {
         self.nodes.iter().flat_map(Node::words).collect()
     }
 
+    /// Says what has the word at this place of [`words`](DriverGraph::words), for a message.
+    pub(in crate::device) fn word_name(&self, mut place: usize) -> String {
+        for node in &self.nodes {
+            let count = node.words().len();
+            match place.checked_sub(count) {
+                Some(rest) => place = rest,
+                None => return node.word_name(self.calls, place),
+            }
+        }
+        String::from("the work")
+    }
+
     pub(in crate::device) fn is_transparent(&self) -> bool {
         !self.nodes.iter().any(|node| matches!(node.work, Work::Opaque))
     }

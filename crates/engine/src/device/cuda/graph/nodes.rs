@@ -3,8 +3,8 @@
 //! Invariant: a [`Node`] has the handle and the parameters of a node of a graph that is alive.
 #![allow(unsafe_code)]
 
-use std::ffi::c_void;
-use std::ptr::null_mut;
+use std::ffi::{CStr, c_void};
+use std::ptr::{null, null_mut};
 
 use cudarc::driver::{DriverError, sys};
 
@@ -125,6 +125,16 @@ impl Node {
         }
     }
 
+    /// Says what has the word with this number among [`words`](Node::words), for a message.
+    pub(super) fn word_name(&self, calls: &Calls, number: usize) -> String {
+        match (&self.work, number) {
+            (Work::Kernel(kernel), _) => kernel.word_name(calls, number),
+            (Work::Copy(_), 0) => String::from("the source of a copy"),
+            (Work::Copy(_), _) => String::from("the destination of a copy"),
+            (Work::Fill(_) | Work::Empty | Work::Opaque, _) => String::from("the destination of a fill"),
+        }
+    }
+
     /// Replaces the word with this number among [`words`](Node::words).
     pub(super) fn set_word(&mut self, number: usize, value: u64) {
         match (&mut self.work, number) {
@@ -211,6 +221,21 @@ impl Kernel {
 
     fn words(&self) -> impl Iterator<Item = Word> {
         self.word_places().map(|place| Word { value: self.bytes[place], is_address: false, is_written: false })
+    }
+
+    /// The argument that has this word, counted from 1 as C's parameters are read, and the kernel's name.
+    fn word_name(&self, calls: &Calls, number: usize) -> String {
+        let offset = self.word_places().nth(number).unwrap_or(0) * 8;
+        let argument = self.places.iter().filter(|(start, _)| *start <= offset).count();
+        let mut name = null();
+        // SAFETY: the function is a kernel's, since its arguments were read, and `name` is writable.
+        let is_named = answer(unsafe { (calls.name)(&raw mut name, self.params.function) }).is_ok() && !name.is_null();
+        if !is_named {
+            return format!("argument {argument} of a kernel");
+        }
+        // SAFETY: the driver's text ends with a zero, and lives as long as the kernel's module. The graph keeps the module.
+        let name = unsafe { CStr::from_ptr(name) };
+        format!("argument {argument} of the kernel `{}`", name.to_string_lossy())
     }
 
     fn set_word(&mut self, number: usize, value: u64) {
