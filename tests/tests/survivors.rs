@@ -40,10 +40,8 @@ fn plans_reserve_hardly_more_than_the_range() {
         worst.mean,
         worst.seed
     );
-    // Which programs these are depends on chance: 4 of 10,000.
-    let fat = ratios.iter().filter(|ratio| ratio.mean > 1.3).count();
-    assert!(fat <= 1 + ratios.len() / 1000, "{fat} programs reserve more than 1.3 of what the range does");
-    assert!(worst.mean <= 1.45, "SEED={} reserves {:.3} of what the range does", worst.seed, worst.mean);
+    // The worst of 10,000 programs reserves 1.287.
+    assert!(worst.mean <= 1.3, "SEED={} reserves {:.3} of what the range does", worst.seed, worst.mean);
     assert!(ratios.len() == 1 || whole <= 1.05, "the mean program reserves {whole:.3} of what the range does");
     assert!(ratios.len() == 1 || peak <= 1.1, "at its peak it reserves {peak:.3} of what the range does");
 }
@@ -67,4 +65,13 @@ fn a_new_ring_leaves_no_pages_of_older_arrays() {
         let Ratio { mean, .. } = ratio(seed, &Program::random(seed));
         assert!(mean <= 1.25, "seed {seed}: {mean:.3} of what the range reserves");
     }
+}
+
+/// Of few and huge arrays, hardly any was freed for each call that moved pages. So the range soon grew instead, to 1.33 times what it
+/// needs without plans.
+#[test]
+fn a_range_of_few_huge_arrays_moves_their_pages() {
+    let _turn = turn();
+    let Ratio { mean, .. } = ratio(1006, &Program::random(1006));
+    assert!(mean <= 1.2, "{mean:.3} of what the range reserves");
 }

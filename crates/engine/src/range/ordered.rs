@@ -52,6 +52,8 @@ pub struct RangeState {
     pub(crate) peak_reserved: u64,
     /// How often memory was freed.
     pub(crate) frees: u64,
+    /// The bytes that were freed.
+    pub(super) freed: u64,
     pub(super) exchanges: Exchanges,
     /// The unit of mapping.
     pub(crate) granule: u64,
@@ -206,6 +208,7 @@ impl Ordered {
             peak_live: stats.peak_live,
             peak_reserved: stats.peak_reserved,
             frees: self.streams.frees,
+            freed: stats.freed,
             exchanges: self.exchanges,
             granule: self.range.granule,
             room: self.range.pages.room(),

@@ -1,8 +1,9 @@
 //! Finds the allocations that several entries have in common.
 
-use similar::{Algorithm, DiffOp, capture_diff_slices};
+use similar::DiffOp;
+use similar::algorithms::{Capture, Compact, Replace, myers};
 
-use super::scale;
+use super::scale::{self, Life};
 use crate::entries::log::{Log, OUTLIVES};
 
 /// A life of a regular array may end this many regular allocations earlier or later.
@@ -34,13 +35,23 @@ const SHORT: u32 = 6;
 /// A size that takes the place of another one is at most this many times as large or as small.
 const VARIATION: u64 = 4;
 
+/// How `one` becomes `other`, by nearly the fewest operations. The library can choose among its algorithms at run time, but then a third
+/// of this crate's machine code would be algorithms that it does not use.
+fn operations(one: &[Life], other: &[Life]) -> Vec<DiffOp> {
+    let mut found = Compact::new(Replace::new(Capture::new()), one, other);
+    match myers::diff(&mut found, one, 0..one.len(), other, 0..other.len()) {
+        Ok(()) => found.into_inner().into_inner().into_ops(),
+        Err(impossible) => match impossible {},
+    }
+}
+
 /// The pairs of a longest common subsequence, or nearly the longest one: places in `one` and in `other`.
-pub(super) fn pairs(one: &[(u64, u32)], other: &[(u64, u32)], by: By) -> Vec<(u32, u32)> {
-    let sizes = |lives: &[(u64, u32)]| -> Vec<u64> { lives.iter().map(|&(bytes, _)| bytes).collect() };
+pub(super) fn pairs(one: &[Life], other: &[Life], by: By) -> Vec<(u32, u32)> {
+    let sizes = |lives: &[Life]| -> Vec<Life> { lives.iter().map(|&(bytes, _)| (bytes, 0)).collect() };
     let operations = match by {
-        By::Life => capture_diff_slices(Algorithm::Myers, one, other),
-        By::Size => capture_diff_slices(Algorithm::Myers, &sizes(one), &sizes(other)),
-        By::Scale => capture_diff_slices(Algorithm::Myers, &scale::scaled(one, other), &sizes(other)),
+        By::Life => operations(one, other),
+        By::Size => operations(&sizes(one), &sizes(other)),
+        By::Scale => operations(&scale::scaled(one, other), &sizes(other)),
     };
     let pairs_of = |operation| match operation {
         DiffOp::Equal { old_index, new_index, len } => Some((old_index, new_index, len)),
@@ -60,7 +71,7 @@ pub(super) fn pairs(one: &[(u64, u32)], other: &[(u64, u32)], by: By) -> Vec<(u3
 }
 
 /// The most pairs, by size or by scale.
-pub(super) fn best_pairs(one: &[(u64, u32)], other: &[(u64, u32)]) -> Vec<(u32, u32)> {
+pub(super) fn best_pairs(one: &[Life], other: &[Life]) -> Vec<(u32, u32)> {
     let by_size = pairs(one, other, By::Size);
     if by_size.len() * MANY >= one.len() {
         return by_size;
@@ -69,7 +80,7 @@ pub(super) fn best_pairs(one: &[(u64, u32)], other: &[(u64, u32)]) -> Vec<(u32, 
 }
 
 /// The bytes of each allocation of a log, and how many allocations come before its drop, up to [`SHORT`].
-pub(super) fn lives(log: &Log) -> Vec<(u64, u32)> {
+pub(super) fn lives(log: &Log) -> Vec<Life> {
     let numbered = log.allocations().iter().zip(0..);
     numbered.map(|(logged, number)| (logged.bytes, (logged.upper - number).min(SHORT))).collect()
 }
@@ -97,7 +108,7 @@ impl Rows {
     /// Keeps the rows that this log has too.
     fn compare(&mut self, first: &Log, log: &Log, by: By) {
         let all = lives(first);
-        let left: Vec<(u64, u32)> = self.columns[0].iter().map(|&number| all[number as usize]).collect();
+        let left: Vec<Life> = self.columns[0].iter().map(|&number| all[number as usize]).collect();
         let pairs = pairs(&left, &lives(log), by);
         for column in &mut self.columns {
             *column = pairs.iter().map(|&(row, _)| column[row as usize]).collect();

@@ -1,7 +1,7 @@
 //! By which factor the sizes of an entry differ from those of another one.
 
-/// An allocation: its bytes, and how long it lives.
-type Life = (u64, u32);
+/// An allocation: its bytes, and how long it lives (0 if this does not matter).
+pub(super) type Life = (u64, u32);
 
 /// Two ratios are equal if they differ by less than 1/64 of an octave. Sizes of images are rounded.
 const STEPS: f64 = 64.0;
@@ -15,7 +15,7 @@ const FARTHEST: i32 = 128;
 const SAMPLES: usize = 256;
 
 /// The sizes of one entry as they would be in the other one: those that come there, or unlike all of them.
-pub(super) fn scaled(one: &[Life], other: &[Life]) -> Vec<u64> {
+pub(super) fn scaled(one: &[Life], other: &[Life]) -> Vec<Life> {
     let factor = factor(one, other);
     let mut known: Vec<u64> = other.iter().map(|&(bytes, _)| bytes).collect();
     known.sort_unstable();
@@ -28,7 +28,7 @@ pub(super) fn scaled(one: &[Life], other: &[Life]) -> Vec<u64> {
         let nearest = near.min_by_key(|size| size.abs_diff(wanted)).filter(|size| size.abs_diff(wanted) <= slack);
         // Some sizes do not depend on the batch.
         let same = known.binary_search(&bytes).ok().map(|_| bytes);
-        nearest.or(same).unwrap_or(u64::MAX - bytes)
+        (nearest.or(same).unwrap_or(u64::MAX - bytes), 0)
     };
     one.iter().map(scaled).collect()
 }
