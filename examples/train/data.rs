@@ -3,10 +3,6 @@
 //! A set is two row-major tables: images, with 64 pixels from 0 to 1 in a row, and targets, with 10 numbers in a row (one-hot). So a
 //! batch only gathers rows.
 
-use std::io::Read;
-
-use flate2::read::GzDecoder;
-
 use crate::common::Result;
 
 /// Height and width of an image.
@@ -21,7 +17,7 @@ const HELD_BACK: usize = 5;
 const SHIFTS: [(isize, isize); 5] = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)];
 
 /// `data/README.md` says where they come from.
-const DIGITS: &[u8] = include_bytes!("../data/digits.csv.gz");
+const DIGITS: &str = include_str!("../data/digits.csv");
 
 /// Images and their labels.
 #[derive(Clone, Debug, Default)]
@@ -42,9 +38,7 @@ pub(crate) struct Digits {
 impl Digits {
     /// Reads the embedded file, and keeps a random fifth of it for tests.
     pub(crate) fn load(random: &mut fastrand::Rng) -> Result<Self> {
-        let mut text = String::new();
-        GzDecoder::new(DIGITS).read_to_string(&mut text)?;
-        let mut lines: Vec<(usize, &str)> = text.lines().enumerate().collect();
+        let mut lines: Vec<(usize, &str)> = DIGITS.lines().enumerate().collect();
         random.shuffle(&mut lines);
 
         let (held_back, rest) = lines.split_at(lines.len() / HELD_BACK);
