@@ -60,7 +60,7 @@ struct Options {
     #[arg(long, conflicts_with_all = ["functional", "alloc"])]
     graph: bool,
     /// How often to train on all images.
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     epochs: u16,
     /// Print one JSON object, without the comparison.
     #[arg(long)]
