@@ -28,8 +28,8 @@ impl DeviceRange {
     pub(crate) fn exchange(&self, stream: &Stream, bytes: u64, seen: &RangeState) -> Result<Option<Carved>> {
         let due = seen.peak_live.max(seen.live.saturating_add(bytes));
         let aim = seen.exchanges.enough(seen.peak_live, due, seen.granule);
-        let grown = seen.reserved.saturating_add(bytes);
-        if grown <= aim || seen.exchanges.are_too_many((seen.frees, seen.freed), (due, grown)) {
+        let is_enough = seen.reserved.saturating_add(bytes) <= aim;
+        if is_enough || seen.exchanges.are_too_many(bytes, seen.frees, seen.freed) {
             return Ok(None);
         }
         let carved = self.move_first(stream, bytes, aim, seen)?;

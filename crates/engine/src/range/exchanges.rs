@@ -18,10 +18,10 @@ const FREE_CALLS: u64 = 2048;
 /// memory, instead of calls for most of its allocations.
 const FREES_PER_CALL: u64 = 16;
 
-/// The freed bytes that allow one more call, if the range would otherwise reserve more than the last share: 1 GiB. A GPU takes about a
-/// millisecond to fill and read as much, and a call some microseconds. Of 10,000 programs with survivors, one of few and huge arrays
-/// reserved 1.33 times the bytes of the range alone, since its frees allowed hardly any calls; with these calls 1.07 times.
-const BYTES_PER_CALL: u64 = 1 << 30;
+/// For a request of at least these bytes, 1 GiB, each freed GiB allows one more call: a GPU takes about a millisecond to fill and read as
+/// much, and a call some microseconds. Of 10,000 programs with survivors, one of few and huge arrays reserved 1.33 times the bytes of the range
+/// alone, since its frees allowed hardly any calls; with these calls 1.07 times. Smaller requests get memory instead, as above.
+const HUGE: u64 = 1 << 30;
 
 /// The moves of pages that a range made although it could have grown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,10 +41,9 @@ impl Exchanges {
             Exchanges { calls: self.calls + calls, times: times + 1, mark: if times == 0 { peak } else { self.mark } };
     }
 
-    /// Whether pages moved too often for so many frees of so many bytes. If the range grows, it reserves `grown` bytes where `due` are live.
-    pub(super) fn are_too_many(self, (frees, freed): (u64, u64), (due, grown): (u64, u64)) -> bool {
-        let is_far = grown > due.saturating_add(due / LAST_SHARE);
-        let by_bytes = if is_far { freed / BYTES_PER_CALL } else { 0 };
+    /// Whether pages moved too often for so many frees of so many bytes, and for a request of `bytes`.
+    pub(super) fn are_too_many(self, bytes: u64, frees: u64, freed: u64) -> bool {
+        let by_bytes = if bytes >= HUGE { freed / HUGE } else { 0 };
         self.calls > FREE_CALLS + frees / FREES_PER_CALL + by_bytes
     }
 
@@ -79,12 +78,10 @@ mod tests {
         assert_eq!(share(exchanges, 2 * PEAK), 64.0);
         exchanges.count(2 * PEAK, 1);
         assert_eq!(share(exchanges, 2 * PEAK), 64.0);
-        let too_many = |exchanges: Exchanges, frees, freed, grown| exchanges.are_too_many((frees, freed), (PEAK, grown));
-        assert!(!too_many(exchanges, 0, 0, PEAK));
+        assert!(!exchanges.are_too_many(1, 0, 0));
         exchanges.count(2 * PEAK, FREE_CALLS);
-        assert!(too_many(exchanges, 0, 0, PEAK) && !too_many(exchanges, 1 << 20, 0, PEAK));
-        // Freed bytes count only if the range would reserve far more than is due.
-        let freed = 100 * BYTES_PER_CALL;
-        assert!(too_many(exchanges, 0, freed, PEAK) && !too_many(exchanges, 0, freed, 2 * PEAK));
+        assert!(exchanges.are_too_many(1, 0, 0) && !exchanges.are_too_many(1, 1 << 20, 0));
+        // Freed bytes count only for huge requests.
+        assert!(exchanges.are_too_many(HUGE - 1, 0, 100 * HUGE) && !exchanges.are_too_many(HUGE, 0, 100 * HUGE));
     }
 }

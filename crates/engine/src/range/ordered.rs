@@ -82,13 +82,15 @@ pub(super) struct Ordered {
     pub(super) exchanges: Exchanges,
     /// How often a request waited for work, so that pages could move.
     pub(super) waits: u64,
+    /// The bytes of all blocks that were freed.
+    freed: u64,
     /// A failure of a call that could not return it.
     pub(super) failure: Option<Error>,
 }
 
 impl Ordered {
     pub(super) fn new(range: Range<Source>, streams: Streams) -> Ordered {
-        Ordered { range, streams, exchanges: Exchanges::default(), waits: 0, failure: None }
+        Ordered { range, streams, exchanges: Exchanges::default(), waits: 0, freed: 0, failure: None }
     }
 
     /// Takes chunks from `stream` from now on.
@@ -99,7 +101,7 @@ impl Ordered {
 
     pub(super) fn free(&mut self, stream: &Stream, block: RangeBlock) {
         let tag = self.streams.free(stream);
-        self.range.free(block, tag);
+        self.freed = self.freed.saturating_add(self.range.free(block, tag));
     }
 
     pub(super) fn check(&mut self) -> Result<()> {
@@ -208,7 +210,7 @@ impl Ordered {
             peak_live: stats.peak_live,
             peak_reserved: stats.peak_reserved,
             frees: self.streams.frees,
-            freed: stats.freed,
+            freed: self.freed,
             exchanges: self.exchanges,
             granule: self.range.granule,
             room: self.range.pages.room(),

@@ -36,8 +36,6 @@ pub(super) struct Stats {
     pub(super) peak_reserved: u64,
     /// The largest `live` since the last trim: the high-water mark.
     pub(super) peak_live: u64,
-    /// The bytes of all blocks that were freed.
-    pub(super) freed: u64,
     /// The number of blocks now that have at least 1/4 of a granule.
     pub(super) large_blocks: u64,
     /// Handles mapped so far. A device without calls for several handles needs this many calls.
@@ -221,7 +219,6 @@ impl<P: Pages> Range<P> {
         self.fit.spans.at_mut(block.node).tag = tag;
         self.fit.coalesce(block.node);
         self.stats.live -= bytes;
-        self.stats.freed = self.stats.freed.saturating_add(bytes);
         self.stats.large_blocks -= self.large(bytes);
         bytes
     }

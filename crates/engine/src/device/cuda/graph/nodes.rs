@@ -68,12 +68,14 @@ fn is_on_device(kind: sys::CUmemorytype) -> bool {
 /// # Safety
 /// The graph is alive, and its context is current.
 pub(super) unsafe fn read(calls: &Calls, graph: sys::CUgraph) -> Result<Vec<Node>, Unusable> {
-    let mut count = 0;
-    // SAFETY: the graph is alive, and `count` is writable. Without a place for nodes, the driver returns their number.
-    answer(unsafe { (calls.nodes)(graph, null_mut(), &raw mut count) })?;
-    let mut handles = vec![null_mut(); count];
-    // SAFETY: `handles` has room for `count` handles.
-    answer(unsafe { (calls.nodes)(graph, handles.as_mut_ptr(), &raw mut count) })?;
+    let (mut count, mut handles) = (0, Vec::new());
+    // SAFETY: the graph is alive, and `count` is writable. Without a place for nodes, the driver returns their number. Then `handles` has
+    // room for as many.
+    unsafe {
+        answer((calls.nodes)(graph, null_mut(), &raw mut count))?;
+        handles.resize(count, null_mut());
+        answer((calls.nodes)(graph, handles.as_mut_ptr(), &raw mut count))?;
+    }
     handles.truncate(count);
     // SAFETY: these are nodes of a graph that is alive.
     handles.into_iter().map(|handle| unsafe { Node::of(calls, handle) }).collect()
@@ -228,14 +230,16 @@ impl Kernel {
         let offset = self.word_places().nth(number).unwrap_or(0) * 8;
         let argument = self.places.iter().filter(|(start, _)| *start <= offset).count();
         let mut name = null();
-        // SAFETY: the function is a kernel's, since its arguments were read, and `name` is writable.
-        let is_named = answer(unsafe { (calls.name)(&raw mut name, self.params.function) }).is_ok() && !name.is_null();
-        if !is_named {
-            return format!("argument {argument} of a kernel");
+        // SAFETY: the function is a kernel's, since its arguments were read, and `name` is writable. The driver's text ends with a zero, and
+        // lives as long as the kernel's module, which the graph keeps.
+        let name = unsafe {
+            let is_named = answer((calls.name)(&raw mut name, self.params.function)).is_ok() && !name.is_null();
+            is_named.then(|| CStr::from_ptr(name))
+        };
+        match name {
+            Some(name) => format!("argument {argument} of the kernel `{}`", name.to_string_lossy()),
+            None => format!("argument {argument} of a kernel"),
         }
-        // SAFETY: the driver's text ends with a zero, and lives as long as the kernel's module. The graph keeps the module.
-        let name = unsafe { CStr::from_ptr(name) };
-        format!("argument {argument} of the kernel `{}`", name.to_string_lossy())
     }
 
     fn set_word(&mut self, number: usize, value: u64) {
