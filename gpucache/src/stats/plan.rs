@@ -141,7 +141,9 @@ impl fmt::Display for Unplanned {
         f.write_str(match self {
             Unplanned::Learning => "no order of allocations and drops came twice yet",
             Unplanned::Irregular => "no two of many entries had the same order of allocations; recording pauses",
-            Unplanned::Short => "the arena of the plans has no room: no contiguous memory is free for it, or a limit forbids it",
+            Unplanned::Short => {
+                "the arena of the plans has no room: no contiguous memory is free for it, or a limit forbids it"
+            }
         })
     }
 }
