@@ -225,7 +225,7 @@ impl Kernel {
         self.word_places().map(|place| Word { value: self.bytes[place], is_address: false, is_written: false })
     }
 
-    /// The argument that has this word, counted from 1 as C's parameters are read, and the kernel's name.
+    /// The number of the argument that has this word, from 1, and the kernel's name.
     fn word_name(&self, calls: &Calls, number: usize) -> String {
         let offset = self.word_places().nth(number).unwrap_or(0) * 8;
         let argument = self.places.iter().filter(|(start, _)| *start <= offset).count();
