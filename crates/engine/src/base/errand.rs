@@ -198,7 +198,8 @@ mod tests {
 
     use super::*;
 
-    const MOMENT: Duration = Duration::from_millis(20);
+    /// Longer than a busy machine keeps a thread from its processor.
+    const MOMENT: Duration = Duration::from_secs(1);
 
     #[test]
     fn others_wait_until_it_is_done() {
@@ -207,11 +208,13 @@ mod tests {
             threads.spawn(|| {
                 let _turn = errand.begin().unwrap();
                 begun.wait();
+                begun.wait();
                 sleep(MOMENT);
             });
             begun.wait();
-            let since = Instant::now();
             assert!(errand.try_begin().is_none() && !errand.is_mine());
+            let since = Instant::now();
+            begun.wait();
             assert!(errand.begin().is_none(), "another thread did it");
             assert!(since.elapsed() >= MOMENT / 2);
         });
