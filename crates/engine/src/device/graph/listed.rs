@@ -42,25 +42,8 @@ impl ListedWork {
     }
 
     /// Says what has the word at this place of [`words`](ListedWork::words), for a message.
-    pub(super) fn word_name(&self, mut place: usize) -> String {
-        for operation in &self.operations {
-            let names = match operation {
-                Operation::Fill { .. } => &["the destination of a fill"][..],
-                Operation::Copy { .. } => &["the source of a copy", "the destination of a copy"],
-                Operation::Kernel(call) if place < call.arrays.len() => {
-                    return format!("array {} of a kernel on the host", place + 1);
-                }
-                Operation::Kernel(call) => {
-                    place -= call.arrays.len();
-                    continue;
-                }
-            };
-            match names.get(place) {
-                Some(name) => return String::from(*name),
-                None => place -= names.len(),
-            }
-        }
-        String::from("the work")
+    pub(super) fn word_name(&self, place: usize) -> String {
+        self.operations.iter().flat_map(names).nth(place).unwrap_or_default()
     }
 
     /// Replaces words by their places in [`words`](ListedWork::words).
@@ -100,5 +83,16 @@ fn addresses(operation: &mut Operation) -> Vec<&mut u64> {
         Operation::Fill { to, .. } => vec![to],
         Operation::Copy { from, to, .. } => vec![from, to],
         Operation::Kernel(KernelCall { arrays, .. }) => arrays.iter_mut().map(|(address, _)| address).collect(),
+    }
+}
+
+/// What an operation's addresses are, in the same order.
+fn names(operation: &Operation) -> Vec<String> {
+    match operation {
+        Operation::Fill { .. } => vec!["the destination of a fill".into()],
+        Operation::Copy { .. } => vec!["the source of a copy".into(), "the destination of a copy".into()],
+        Operation::Kernel(KernelCall { arrays, .. }) => {
+            (1..=arrays.len()).map(|number| format!("array {number} of a kernel on the host")).collect()
+        }
     }
 }

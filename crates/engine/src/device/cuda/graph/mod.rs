@@ -125,15 +125,10 @@ impl DriverGraph {
     }
 
     /// Says what has the word at this place of [`words`](DriverGraph::words), for a message.
-    pub(in crate::device) fn word_name(&self, mut place: usize) -> String {
-        for node in &self.nodes {
-            let count = node.words().len();
-            match place.checked_sub(count) {
-                Some(rest) => place = rest,
-                None => return node.word_name(self.calls, place),
-            }
-        }
-        String::from("the work")
+    pub(in crate::device) fn word_name(&self, place: usize) -> String {
+        let numbered = |node| (0..Node::words(node).len()).map(move |number| (node, number));
+        let found = self.nodes.iter().flat_map(numbered).nth(place);
+        found.map(|(node, number)| node.word_name(self.calls, number)).unwrap_or_default()
     }
 
     pub(in crate::device) fn is_transparent(&self) -> bool {
