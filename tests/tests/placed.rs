@@ -326,3 +326,59 @@ fn what_lies_apart_is_moved_for_a_large_array() {
     assert!(large.to_vec().unwrap().iter().all(|&byte| byte == 77));
     host.set_limit(u64::MAX).unwrap();
 }
+
+/// Memory that was allocated outside of scopes leaves less room for placed arrays, and the moves are computed for that.
+#[test]
+fn moves_leave_room_for_memory_outside_of_scopes() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    device.set_limit(8 * PAGE as u64).unwrap();
+    let outside = device.zeros::<u8>(4 * PAGE).unwrap();
+    let arrays: Vec<Placed<u8, _>> = (0..8).map(|_| Placed::zeros(&device, PAGE).unwrap()).collect();
+    let entry = || {
+        gpucache::cache_scope!(beside_others, {
+            (0..160).for_each(|place| drop(arrays[place / 20].fetch().unwrap()));
+        });
+    };
+    (0..16).for_each(|_| entry());
+    let before = device.stats().offload;
+    (0..4).for_each(|_| entry());
+    let since = device.stats().offload.since(&before);
+    assert!(since.demanded == 0 && since.prefetched >= 8, "{since}");
+    drop(outside);
+}
+
+/// A training step: each layer makes arrays of several sizes, which the backward pass reads in the reverse order and then drops.
+fn training_step(device: &Virtual, weights: &[Placed<u8, Virtual>]) {
+    const SIZES: [usize; 4] = [4 * PAGE, PAGE, 2 * PAGE, PAGE / 2];
+    gpucache::cache_scope!(training_step, {
+        let mut made: Vec<Vec<Placed<u8, Virtual>>> = Vec::new();
+        for weight in weights {
+            drop(weight.fetch().unwrap());
+            made.push(SIZES.iter().map(|&bytes| Placed::zeros(device, bytes).unwrap()).collect());
+            for array in made.iter_mut().flat_map(|layer| layer.last_mut()) {
+                array.fetch_mut().unwrap();
+            }
+        }
+        for (weight, layer) in weights.iter().zip(made).rev() {
+            layer.iter().for_each(|array| drop(array.fetch().unwrap()));
+            drop(weight.fetch().unwrap());
+        }
+    });
+}
+
+/// Arrays of several sizes come and go. Each of them finds the place that was computed for it, so no array is moved aside or comes late.
+#[test]
+fn arrays_of_several_sizes_find_their_places() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    let weights: Vec<_> = (0..8).map(|_| Placed::zeros(&device, 2 * PAGE).unwrap()).collect();
+    // All arrays together have 76 pages.
+    device.set_limit(36 * PAGE as u64).unwrap();
+    (0..24).for_each(|_| training_step(&device, &weights));
+    let before = device.stats().offload;
+    (0..8).for_each(|_| training_step(&device, &weights));
+    let since = device.stats().offload.since(&before);
+    assert_eq!((since.demanded, since.shifted_bytes, since.mispredictions), (0, 0, 0), "{since}");
+    assert!(since.prefetched >= 8 * 4 && since.evictions >= 8 * 4, "{since}");
+}

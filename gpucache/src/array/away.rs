@@ -41,6 +41,15 @@ impl<T: Element> Room<T> {
         Ok(Room { block: Block::of_no_scope(stream, &request::<T>(dims)?)?, typed: PhantomData })
     }
 
+    /// The same at an address; `None` if the memory there is not free.
+    ///
+    /// # Errors
+    /// As for [`new`](Room::new).
+    pub(crate) fn at(stream: &Stream, dims: &[usize], address: u64) -> Result<Option<Room<T>>> {
+        let block = Block::at(stream, &request::<T>(dims)?, address)?;
+        Ok(block.map(|block| Room { block, typed: PhantomData }))
+    }
+
     /// Whether the memory is for an array of this shape.
     pub(crate) fn is_for(&self, dims: &[usize]) -> bool {
         self.block.dims() == dims
@@ -88,31 +97,23 @@ impl<T: Element, D: Device> Array<T, D> {
         Ok(Some(Array { block, typed: PhantomData }))
     }
 
-    /// An array of zeros that belongs to no scope.
+    /// An array of zeros in this memory.
     ///
     /// # Errors
     /// As for [`zeros`](Array::zeros).
-    pub(crate) fn zeros_of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
-        let mut array = Self::of_no_scope(device, dims)?;
+    pub(crate) fn zeros_in(room: Room<T>) -> Result<Self> {
+        let mut array = Array { block: room.block, typed: PhantomData };
         array.block.fill(&[0])?;
         Ok(array)
     }
 
-    /// An array that belongs to no scope and is not initialized.
-    ///
-    /// # Errors
-    /// As for [`zeros`](Array::zeros).
+    /// An array in this memory, which is not initialized.
     ///
     /// # Safety
     /// As for [`uninit`](Array::uninit).
     #[allow(unsafe_code)]
-    pub(crate) unsafe fn uninit_of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
-        Self::of_no_scope(device, dims)
-    }
-
-    fn of_no_scope(device: &D, dims: &[usize]) -> Result<Self> {
-        let Room { block, .. } = Room::<T>::new(device.stream_handle(), dims)?;
-        Ok(Array { block, typed: PhantomData })
+    pub(crate) unsafe fn uninit_in(room: Room<T>) -> Self {
+        Array { block: room.block, typed: PhantomData }
     }
 }
 

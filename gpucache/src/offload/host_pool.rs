@@ -30,8 +30,8 @@ pub(super) trait Rests: Send + Sync {
     /// locked, or was on the host.
     fn evict(&self) -> Result<u64>;
 
-    /// Brings the array to the device, if it is on the host and not locked. Returns whether it came.
-    fn bring(&self) -> Result<bool>;
+    /// Brings the array to the device, if it is on the host and not locked: to the address `at`, if that is free. Returns whether it came.
+    fn bring(&self, at: Option<u64>) -> Result<bool>;
 
     /// Whether the array is locked: by a guard, or by a move for a moment.
     fn is_locked(&self) -> bool;
@@ -188,7 +188,10 @@ impl HostPool {
     pub(super) fn room(&self) -> u64 {
         let meter = self.stream.meter();
         let (resident, limit) = (self.resident(), meter.limit());
-        let live = DeviceRange::of(&self.stream).map_or(meter.held(), |range| range.occupancy().live);
+        // What is reserved outside of the range is in use.
+        let outside = |reserved: u64| meter.held().saturating_sub(reserved);
+        let occupancy = DeviceRange::of(&self.stream).map(|range| range.occupancy());
+        let live = occupancy.map_or(meter.held(), |range| range.live.saturating_add(outside(range.reserved)));
         limit.saturating_sub(live.saturating_sub(resident))
     }
 

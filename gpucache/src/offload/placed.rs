@@ -90,8 +90,8 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// ```
     pub fn zeros(device: &D, shape: impl Shape) -> Result<Self> {
         let dims = shape.dims();
-        Placed::<T, D>::make_way_for(device, dims);
-        Ok(Placed::with(Array::zeros_of_no_scope(device, dims)?, recorder::placement()))
+        let room = Placed::<T, D>::room_for(device, dims)?;
+        Ok(Placed::with(Array::zeros_in(room)?, recorder::placement()))
     }
 
     /// The array on its device, to be read. It stays there while the guard lives. Several threads may read it at once.
@@ -239,7 +239,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub fn set_placement(&self, placement: Placement) -> Result<()> {
         self.choose_placement(placement);
         match placement {
-            Placement::Device => self.slot.bring().map(|_| ()),
+            Placement::Device => self.slot.bring(None).map(|_| ()),
             Placement::Host => self.slot.evict().map(|_| ()),
             Placement::Auto => Ok(()),
         }

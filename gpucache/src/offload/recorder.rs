@@ -73,14 +73,21 @@ struct Left {
     entries: Vec<Now>,
     /// Of arrays that may be gone by now.
     slots: Vec<Arc<dyn Rests>>,
-    /// The arrays of this pool are to be made contiguous, which may call code of the program.
-    apart: Option<Arc<HostPool>>,
+    /// All arrays of this pool are to leave once, and then as many bytes are to be contiguous. This may call code of the program.
+    apart: Option<(Arc<HostPool>, u64)>,
 }
 
 type Account = Option<Arc<Moves>>;
 
-/// Moves that are due.
-type Due = Vec<(Arc<dyn Rests>, What)>;
+/// A move that is due: of an array in the known order, before a place.
+struct DueMove {
+    slot: Arc<dyn Rests>,
+    what: What,
+    array: u32,
+    place: u32,
+}
+
+type Due = Vec<DueMove>;
 
 /// The state of the current entry.
 enum Now {
@@ -124,16 +131,21 @@ pub(super) fn ended(noted: Noted) {
     with(|recorder| recorder.end_use(noted));
 }
 
-/// Makes the moves that are due before a new array is made.
+/// Makes the moves that are due before a new array is made. Returns the address of the new array by the schedule, if there is one.
 #[inline(never)]
-pub(super) fn make_way() {
-    if let Some(entry) = Entry::outermost() {
-        with_entry(entry, |recorder, _| {
-            if let Now::Following(followed) = &mut recorder.now {
-                followed.make_way();
-            }
-        });
-    }
+pub(super) fn make_way() -> Option<u64> {
+    with_entry(Entry::outermost()?, |recorder, _| match &mut recorder.now {
+        Now::Following(followed) => followed.make_way(),
+        Now::Recording(_) => {}
+    });
+    // Asked once the moves are made: the arrays may have left meanwhile, so that memory is contiguous.
+    with(|recorder| recorder.followed()?.address_of_next())?
+}
+
+/// The address of an array for the use that was noted last, by the schedule that the thread follows.
+pub(super) fn address(tag: &Tag) -> Option<u64> {
+    Entry::outermost()?;
+    with(|recorder| recorder.followed()?.address_now(name_of(tag, recorder.number)))?
 }
 
 /// An array is gone.
@@ -141,13 +153,15 @@ pub(super) fn gone(tag: &Tag) {
     with(|recorder| recorder.lose(tag));
 }
 
-/// Makes the arrays of a pool contiguous. The current entry counts from then on.
+/// Has all arrays of a pool leave once, and makes as many bytes contiguous. The current entry counts from then on.
 #[cold]
-fn tidy(pool: &HostPool) {
-    pool.tidy();
+fn tidy(pool: &HostPool, bytes: u64) {
+    let found = pool.tidy(bytes);
     with(|recorder| {
         if let Now::Following(followed) = &mut recorder.now {
-            followed.note_tidied();
+            followed.note_tidied(found);
+            // Other moves may be due among the uses that are laid out.
+            THREAD.with(|thread| thread.ahead.clear());
         }
     });
 }
@@ -179,14 +193,15 @@ fn with_entry<R>(entry: Entry, act: impl FnOnce(&mut Recorder, Entry) -> R) -> O
 
 /// Makes moves. A move that finds no memory may call handlers of the program. A failed move is made up for by the fetch of its array.
 fn make(due: Due) {
-    for (slot, what) in due {
+    for DueMove { slot, what, array, place } in due {
         match what {
             What::WriteBack => _ = slot.write_back(),
             // Its placement may have changed meanwhile.
             What::Evict if slot.tag().placement.get() == Placement::Device => {}
             What::Evict => _ = slot.evict(),
             What::Prefetch => {
-                if slot.bring().is_ok_and(|came| came) {
+                let at = with(|recorder| recorder.followed()?.address(array, place)).flatten();
+                if slot.bring(at).is_ok_and(|came| came) {
                     count(slot.pool(), |stats| stats.prefetched += 1);
                 }
             }
@@ -221,6 +236,14 @@ impl Recorder {
             is_ending: false,
             scopes: HashMap::new(),
             left: Left::default(),
+        }
+    }
+
+    /// The order that the current entry follows.
+    fn followed(&self) -> Option<&Followed> {
+        match &self.now {
+            Now::Following(followed) => Some(followed),
+            Now::Recording(_) => None,
         }
     }
 
@@ -311,6 +334,9 @@ impl Recorder {
         let known = self.scopes.entry(entry.scope()).or_default().known.take();
         if let Some(mut followed) = known {
             let is_followed = followed.begin(self.account.clone());
+            if is_followed {
+                self.left.apart = followed.take_apart();
+            }
             let now = Now::Following(followed);
             self.left.entries.push(if is_followed { replace(&mut self.now, now) } else { now });
         }
@@ -323,7 +349,6 @@ impl Recorder {
         match take(&mut self.now) {
             Now::Following(mut followed) => {
                 let is_whole = followed.end();
-                self.left.apart = followed.take_apart();
                 if is_whole {
                     left.extend(history.known.replace(followed).map(Now::Following));
                 } else {

@@ -14,13 +14,13 @@ use gpucache_engine::range::{Clearing, DeviceRange};
 
 impl HostPool {
     /// Moves all arrays to the host that may leave, and gives the free pages back, so that later arrays get contiguous memory. The thread
-    /// waits for all work.
+    /// waits for all work. Returns the address of `bytes` contiguous bytes, and how many they are: fewer, if there are not as many.
     #[cold]
-    pub(super) fn tidy(&self) {
+    pub(super) fn tidy(&self, bytes: u64) -> Option<(u64, u64)> {
         let stream = self.stream();
-        let Some(range) = DeviceRange::of(stream) else { return };
+        let range = DeviceRange::of(stream)?;
         if stream.can_capture() && stream.is_capturing() {
-            return;
+            return None;
         }
         for slot in self.slots_now().iter().filter_map(Weak::upgrade) {
             if slot.tag().placement.get() != Placement::Device {
@@ -29,7 +29,8 @@ impl HostPool {
             }
         }
         // The next call on the stream meets a failure again.
-        let _ = stream.synchronize().and_then(|()| range.empty());
+        stream.synchronize().and_then(|()| range.empty()).ok()?;
+        range.find_contiguous(stream, bytes).ok()?
     }
 
     /// Makes `bytes` free bytes contiguous for `stream`, if as many are free but apart and the range cannot grow. Returns whether they are

@@ -280,8 +280,8 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         Ok(self.tag.bytes)
     }
 
-    fn bring(&self) -> Result<bool> {
-        self.come_ahead()
+    fn bring(&self, at: Option<u64>) -> Result<bool> {
+        self.come_ahead(at)
     }
 
     fn is_locked(&self) -> bool {

@@ -1,8 +1,8 @@
 //! Placed arrays without contents, for programs that write every element first.
 #![allow(unsafe_code)]
 
-use super::{Placed, host_pools, recorder};
-use crate::array::{Array, Element, Shape};
+use super::{Placed, host_pools, recorder, room};
+use crate::array::{Array, Element, Room, Shape};
 use crate::device::Device;
 use gpucache_engine::Result;
 
@@ -27,16 +27,16 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub unsafe fn uninit(device: &D, shape: impl Shape) -> Result<Self> {
         // Asked once: what safe code answers the second time may be another shape.
         let dims = shape.dims();
-        Placed::<T, D>::make_way_for(device, dims);
+        let room = Placed::<T, D>::room_for(device, dims)?;
         // SAFETY: the caller promises to write every element first. An array that leaves before that is copied as it is.
-        let array = unsafe { Array::uninit_of_no_scope(device, dims) }?;
+        let array = unsafe { Array::uninit_in(room) };
         Ok(Placed::with(array, recorder::placement()))
     }
 
-    /// Moves other arrays to the host to make room for an array of this shape.
-    pub(super) fn make_way_for(device: &D, dims: &[usize]) {
+    /// Memory for a new array of this shape: where the schedule has it, or else where other arrays leave for it.
+    pub(super) fn room_for(device: &D, dims: &[usize]) -> Result<Room<T>> {
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
-        recorder::make_way();
-        host_pools::of(device.stream_handle()).make_room(device.stream_handle(), bytes as u64);
+        let (at, stream) = (recorder::make_way(), device.stream_handle());
+        room::find(&host_pools::of(stream), stream, dims, (bytes as u64, at))
     }
 }

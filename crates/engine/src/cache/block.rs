@@ -15,7 +15,6 @@ use crate::base::held::assert_nothing_held;
 #[cfg(feature = "cuda")]
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
-use crate::range::Clearing;
 use crate::record::{Fence, Outcome, Record, Request};
 #[cfg(feature = "cuda")]
 use crate::record::{Origin, View};
@@ -45,14 +44,6 @@ impl Block {
         Ok(Block::handed_out(stream, record))
     }
 
-    /// Memory of no scope that lies outside the place that is being cleared; `None` if the range has none.
-    pub fn outside(stream: &Stream, request: &Request<'_>, clearing: &Clearing) -> Result<Option<Block>> {
-        stream.check()?;
-        let Some(record) = supply::outside(stream, request, clearing)? else { return Ok(None) };
-        let record = traced::told(stream, request, || Ok(record))?;
-        Ok(Some(Block::handed_out(stream, record)))
-    }
-
     /// Memory of no scope on a stream whose memory is reserved.
     #[cfg(feature = "foreign")]
     pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Block> {
@@ -62,7 +53,7 @@ impl Block {
 
     /// Makes a block of a record. Reports it to the device if the device watches allocations.
     #[inline(always)]
-    fn handed_out(stream: &Stream, record: Box<Record>) -> Block {
+    pub(super) fn handed_out(stream: &Stream, record: Box<Record>) -> Block {
         if stream.watches() {
             stream.handed_out(record.address, record.bytes);
         }

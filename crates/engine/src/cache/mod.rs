@@ -28,6 +28,7 @@
 //! | `local` | the owner's side of a cache as one struct |
 //! | `lists` | idle blocks by key: dtype, shape and stream; the stream implies the device |
 //! | `policy` | how much a scope keeps: pure functions |
+//! | `chosen` | blocks at addresses that their owners computed |
 //! | `supply` | the steps of a supply |
 //! | `ring` | how the memory of a ring grows and shrinks |
 //! | `traced` | the allocations, drops and entries that a trace records |
@@ -52,6 +53,7 @@ mod brief;
 #[cfg(feature = "foreign")]
 mod caller;
 mod captured;
+mod chosen;
 mod deferred;
 mod entry;
 #[cfg(feature = "foreign")]

@@ -11,7 +11,7 @@ use crate::planner::Planner;
 use crate::pressure::reclaim::{self, Holder, Idle, Releaser};
 use crate::pressure::request::{Ask, Asked};
 use crate::pressure::serve::{insist, insist_on_call};
-use crate::range::{Carved, Clearing, DeviceRange, Obtained, RangeState, Reused};
+use crate::range::{Carved, DeviceRange, Obtained, RangeState, Reused};
 use crate::record::{Origin, Record, Request};
 
 /// A record with memory, and the device calls that it took.
@@ -88,14 +88,6 @@ pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<
     }
     let Supplied { record, .. } = from_range(stream, request, (None, Moves::First), None)?;
     Ok(record)
-}
-
-/// Memory of no scope that lies outside the place that is being cleared; `None` if the range has none.
-pub(super) fn outside(stream: &Stream, request: &Request<'_>, clearing: &Clearing) -> Result<Option<Box<Record>>> {
-    let Some(range) = DeviceRange::of(stream) else { return Ok(None) };
-    let free = range.reuse_outside(stream, request.bytes as u64, clearing)?;
-    let record = |Carved { block, address, .. }: Carved| Record::new(stream, request, address, Origin::Range(block));
-    Ok(free.map(|carved| Box::new(record(carved))))
 }
 
 /// Memory of no scope on a stream whose memory is reserved. Repeated work writes this memory at any time.

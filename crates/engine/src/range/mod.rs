@@ -24,6 +24,7 @@
 //! | `range` | [`Range`]: allocate, free, trim, counters |
 //! | `fit` | which free span serves a request, how spans split and merge |
 //! | `across` | blocks across neighbouring free spans, which different work may still use |
+//! | `at` | blocks at given addresses |
 //! | `bins` | free spans in order of size |
 //! | `spans` | spans in order of address |
 //! | `window` | where the fewest pages are missing, if no mapped span is long enough |
@@ -39,6 +40,7 @@
 //! | `handles` | which pieces the device has mapped |
 
 mod across;
+mod at;
 mod bins;
 mod clearing;
 mod cut;

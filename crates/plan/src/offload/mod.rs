@@ -9,7 +9,7 @@
 //! price of their memory (`prices`, `keep`). If work does not hide all copies of this choice, `packing` gives short gaps a higher
 //! worth, and [`schedule`] returns the faster result. `early` finds the times of the moves on a simulated machine with
 //! a link in each direction (`machine`). `moves` turns these times into a schedule that repeats and always fits. `machine` tells how long
-//! an entry takes.
+//! an entry takes. `offsets` gives each array a place in memory for as long as it is on the device.
 //!
 //! If only the device has the current contents of an array, they are written back before the array leaves. This holds even if the next
 //! use fills the array, because the program may look at the contents first. Only dead arrays are not written back.
@@ -51,6 +51,7 @@ mod gaps;
 mod keep;
 mod machine;
 mod moves;
+mod offsets;
 mod packing;
 mod prices;
 mod types;
@@ -59,6 +60,7 @@ mod types;
 mod tests;
 
 pub use machine::simulate;
+pub use offsets::Offsets;
 pub use types::{Access, Link, Move, Order, Schedule, Use, What};
 
 use early::Early;

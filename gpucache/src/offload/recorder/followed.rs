@@ -5,17 +5,18 @@ use std::time::Instant;
 
 use super::learned::Learned;
 use super::pacer::Pacer;
-use super::timetable::{LINK, SPARE_SHARE, Timetable};
-use super::{Account, Due, Name, Seen};
+use super::timetable::{LEAST_FREE, LINK, Timetable};
+use super::{Account, BORN, Due, DueMove, Name, Seen};
 use crate::offload::host_pool::{HostPool, Rests};
 use crate::offload::moves::OffloadStats;
 use crate::offload::sampling::{Sampling, Timing};
+use gpucache_plan::offload::Access;
 
 /// If more of eight entries than this fetch arrays that are not there, the schedule uses less room. That costs more copies in each entry.
 const MOST_MISSED: u32 = 2;
 
 /// How often arrays are made contiguous for one order. Each time takes about as long as an entry.
-const MOST_TIDIED: u32 = 4;
+const MOST_TIDIED: u32 = 8;
 
 /// An order, and the moves by it.
 pub(super) struct Followed {
@@ -40,8 +41,10 @@ pub(super) struct Followed {
     missed: u8,
     /// How often arrays were made contiguous since this was made.
     tidied: u32,
-    /// The host memory pool whose arrays are to be made contiguous, once the recorder is not borrowed.
-    apart: Option<Arc<HostPool>>,
+    /// Whether all arrays are to leave once, so that memory is contiguous, when the next entry begins.
+    is_apart: bool,
+    /// Where the memory of the schedule's offsets begins, once it is contiguous.
+    base: Option<u64>,
     /// How often pages had gone before this entry.
     pages: u64,
     /// How often an array had left when this was made.
@@ -62,7 +65,7 @@ impl Followed {
         let mut followed = Followed {
             uses: learned.uses.clone(),
             arrays: learned.arrays.clone(),
-            table: Timetable::new(order, learned.room_for_moves()),
+            table: Timetable::new(order, learned.room_for_moves(), learned.places()),
             room: learned.room,
             pacer: None,
             place: 0,
@@ -73,15 +76,17 @@ impl Followed {
             sampling: Sampling::default(),
             missed: 0,
             tidied: 0,
-            apart: None,
+            is_apart: false,
+            base: None,
             pages: 0,
             evictions,
             entries: 0,
             demanded: 0,
             due_moves: Vec::new(),
         };
-        if learned.is_short(SPARE_SHARE) {
-            followed.lay_out(Timetable::spare_more);
+        if learned.is_short(LEAST_FREE) {
+            followed.lay_out(Timetable::begin);
+            followed.restart();
         }
         followed
     }
@@ -96,10 +101,22 @@ impl Followed {
         answer
     }
 
-    /// Other moves are made from now on, which are to be timed.
+    /// Other moves are made from now on, which are to be timed. Arrays come to other places.
     fn restart(&mut self) {
         self.entries = 0;
         self.sampling.restart();
+        if self.table.offsets().is_none() || self.tidy() {
+            self.base = None;
+        }
+    }
+
+    /// Has all arrays leave once when the next entry begins, unless they did so often. Returns whether they will.
+    fn tidy(&mut self) -> bool {
+        let may = self.tidied < MOST_TIDIED;
+        if may && !self.is_apart {
+            (self.is_apart, self.tidied) = (true, self.tidied + 1);
+        }
+        may
     }
 
     /// Takes the results of the pacer, once it has any.
@@ -195,7 +212,8 @@ impl Followed {
         {
             self.next += 1;
             let (_, slot, _) = &self.arrays[each.array as usize];
-            self.due_moves.extend(slot.upgrade().map(|slot| (slot, each.what)));
+            let due = |slot| DueMove { slot, what: each.what, array: each.array, place: each.before };
+            self.due_moves.extend(slot.upgrade().map(due));
         }
         self.find_due();
     }
@@ -230,31 +248,65 @@ impl Followed {
         is_whole
     }
 
-    /// Plans with less room if fetches had to bring arrays in an entry that followed these moves from its beginning.
+    /// Has arrays leave once, or plans with less room, if fetches had to bring arrays in an entry that followed these moves from its beginning.
     fn make_do(&mut self) {
         self.missed = self.missed << 1 | u8::from(self.demanded() > self.demanded);
-        let misses = self.missed.count_ones();
-        let is_apart = misses > 0 && self.tidied == 0 || self.pool.pages_gone() > self.pages;
-        if is_apart && self.tidied < MOST_TIDIED {
-            self.tidied += 1;
-            self.apart = Some(self.pool.clone());
-        } else if misses > MOST_MISSED {
-            self.lay_out(Timetable::spare_more);
-        } else {
-            return;
+        if self.is_memory_apart() && self.tidy() || self.misses_often() {
+            self.missed = 0;
+            self.restart();
         }
-        self.missed = 0;
-        self.restart();
     }
 
-    /// The host memory pool whose arrays are to be made contiguous now.
-    pub(super) fn take_apart(&mut self) -> Option<Arc<HostPool>> {
-        self.apart.take()
+    /// Whether free memory may not be contiguous: pages went in this entry, or an array had to be brought for the first time.
+    fn is_memory_apart(&self) -> bool {
+        self.missed != 0 && self.tidied == 0 || self.pool.pages_gone() > self.pages
     }
 
-    /// Notes that arrays were made contiguous since the entry began.
-    pub(super) fn note_tidied(&mut self) {
-        (self.pages, self.demanded) = (self.pool.pages_gone(), self.demanded());
+    /// Whether many entries had to bring arrays. Then it plans with less room.
+    fn misses_often(&mut self) -> bool {
+        let is_often = self.missed.count_ones() > MOST_MISSED;
+        if is_often {
+            self.lay_out(Timetable::spare_more);
+        }
+        is_often
+    }
+
+    /// The host memory pool whose arrays are to leave now, and the bytes that are to be contiguous then.
+    pub(super) fn take_apart(&mut self) -> Option<(Arc<HostPool>, u64)> {
+        let bytes = self.table.offsets().map_or(0, |offsets| offsets.height());
+        std::mem::take(&mut self.is_apart).then(|| (self.pool.clone(), bytes))
+    }
+
+    /// Notes that all arrays left since the entry began, the address of contiguous memory, and its bytes. If they are too few for the
+    /// schedule, another one follows from here on.
+    pub(super) fn note_tidied(&mut self, contiguous: Option<(u64, u64)>) {
+        (self.pages, self.demanded, self.base) = (self.pool.pages_gone(), self.demanded(), None);
+        let Some((address, bytes)) = contiguous else { return };
+        if self.lay_out(|table, measured| table.fit(bytes, measured)) {
+            self.base = Some(address);
+        }
+        let moves = self.table.moves();
+        self.next = moves.partition_point(|each| (each.before as usize) < self.place);
+        self.find_due();
+    }
+
+    /// The address of an array at a place, if the schedule has offsets.
+    pub(super) fn address(&self, array: u32, place: u32) -> Option<u64> {
+        self.base?.checked_add(self.table.offsets()?.of(array, place)?)
+    }
+
+    /// The address of an array in the use that was noted last.
+    pub(super) fn address_now(&self, name: Name) -> Option<u64> {
+        let place = self.place.checked_sub(1)?;
+        let is_it = self.uses.get(place).is_some_and(|seen| seen.name == name);
+        is_it.then(|| self.address(self.table.array(place) as u32, place as u32))?
+    }
+
+    /// The address of the array that the next use makes.
+    pub(super) fn address_of_next(&self) -> Option<u64> {
+        let seen = self.uses.get(self.place)?;
+        let is_born = seen.access == Access::Fill && seen.name & BORN != 0;
+        is_born.then(|| self.address(self.table.array(self.place) as u32, self.place as u32))?
     }
 
     /// The next use is about to be made, and needs room.

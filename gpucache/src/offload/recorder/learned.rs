@@ -16,6 +16,9 @@ const MOST_USES: usize = 1 << 16;
 /// The share of the room that is left to arrays which are too small to be worth a move.
 const SMALL_SHARE: u64 = 64;
 
+/// Memory is allocated in multiples of this, or of a part of it.
+const UNIT: u64 = 512;
+
 /// The uses of an entry.
 #[derive(Default)]
 pub(super) struct Learned {
@@ -151,6 +154,21 @@ impl Learned {
     pub(super) fn room_for_moves(&self) -> u64 {
         let stays = self.arrays.iter().zip(self.movable()).map(|((_, _, bytes), movable)| bytes - movable);
         stays.fold(self.room, u64::saturating_sub)
+    }
+
+    /// For the offsets of arrays: the bytes that each one needs, none of those that always rest on the device, and the bytes that there are.
+    pub(super) fn places(&self) -> (Vec<u64>, u64) {
+        let stays =
+            |slot: &Weak<dyn Rests>| slot.upgrade().is_some_and(|slot| slot.tag().placement.get() == Placement::Device);
+        let mut room = self.room;
+        let needed = self.arrays.iter().map(|(_, slot, bytes)| {
+            if stays(slot) {
+                room = room.saturating_sub(*bytes);
+                return 0;
+            }
+            bytes.checked_next_multiple_of(UNIT).unwrap_or(*bytes)
+        });
+        (needed.collect(), room)
     }
 
     /// The entry as `gpucache-plan` takes it. The time of each use is not known, and estimated from its bytes, as if a matrix were read

@@ -140,8 +140,8 @@ pub(super) fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
         recorder.catch_up(thread);
         Some((act(recorder), take(&mut recorder.left)))
     })?;
-    if let Some(pool) = &left.apart {
-        super::tidy(pool);
+    if let Some((pool, bytes)) = &left.apart {
+        super::tidy(pool, *bytes);
     }
     Some(answer)
 }

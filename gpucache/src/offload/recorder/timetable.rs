@@ -1,33 +1,53 @@
 //! The moves of an entry of a known order, and the figures that they were computed from. They become better as more is known.
 
-use gpucache_plan::offload::{Link, Move, Order, Schedule, schedule, simulate};
+use gpucache_plan::offload::{Link, Move, Offsets, Order, Schedule, schedule, simulate};
 
 /// The link between a GPU of today and its host, in each direction. 55 GB/s were measured on an H100 behind PCIe 5. The plan assumes a
 /// tenth less until copies were timed, since both directions share the host's memory. A copy of 2 KiB takes 3 to 5 microseconds there.
 pub(super) const LINK: Link = Link { bytes_per_second: 50e9, latency: 5e-6 };
-/// The share of the room that is spared for fragmentation. As much again is spared after each entry in which arrays had to leave without a
-/// move.
-pub(super) const SPARE_SHARE: u64 = 32;
-/// How often that is done at most. A quarter of the room is spared then.
-const MOST_SPARED: u64 = 8;
+/// The room is spared in such shares, so that arrays find contiguous memory.
+const SHARES: u64 = 64;
+/// As many shares more are spared at once: after entries in which arrays had to leave without a move, and from one attempt to find places for
+/// all arrays to the next.
+const STEP: u64 = 2;
+/// The most shares that are spared: a quarter of the room.
+const MOST_SPARED: u64 = 16;
+/// If arrays would leave less than this share of the room, moves are computed.
+pub(super) const LEAST_FREE: u64 = 32;
 /// New moves are taken if an entry with them takes less than this share of an entry with the old ones, both on the simulated machine. A
-/// change costs an entry, in which arrays are where the old moves left them.
-const BETTER: f64 = 0.99;
+/// change costs the time of some entries, in which all arrays leave and come back.
+const BETTER: f64 = 0.995;
 
 pub(super) struct Timetable {
     order: Order,
     room: u64,
-    /// How many times a [`SPARE_SHARE`] is left alone.
-    spared: u64,
-    found: Option<Schedule>,
+    /// The bytes that each array needs, and the contiguous bytes that there may be for them.
+    needed: (Vec<u64>, u64),
+    /// How many [`SHARES`] have to be left alone.
+    least_spared: u64,
+    /// The moves, if any were computed.
+    found: Option<Found>,
     /// The least seconds that the work between uses took so far.
     least: Option<Vec<f64>>,
 }
 
+/// Moves, and what they were computed for.
+struct Found {
+    /// How many [`SHARES`] are left alone.
+    spared: u64,
+    schedule: Schedule,
+    /// Where the arrays lie, if they all find a place.
+    offsets: Option<Offsets>,
+}
+
 impl Timetable {
-    /// Without moves.
-    pub(super) fn new(order: Order, room: u64) -> Timetable {
-        Timetable { order, room, spared: 0, found: None, least: None }
+    /// Without moves. `needed` has the bytes that each array needs, and the contiguous bytes that there may be for them.
+    pub(super) fn new(order: Order, room: u64, needed: (Vec<u64>, u64)) -> Timetable {
+        Timetable { order, room, needed, least_spared: STEP, found: None, least: None }
+    }
+
+    pub(super) fn offsets(&self) -> Option<&Offsets> {
+        self.found.as_ref()?.offsets.as_ref()
     }
 
     /// The array of a use.
@@ -36,42 +56,90 @@ impl Timetable {
     }
 
     pub(super) fn moves(&self) -> &[Move] {
-        self.found.as_ref().map_or(&[], |found| &found.moves)
+        self.found.as_ref().map_or(&[], |found| &found.schedule.moves)
     }
 
     /// Whether the room was found to suffice without a move.
     pub(super) fn fits(&self) -> bool {
-        self.found.as_ref().is_some_and(|found| found.moves.is_empty())
+        self.found.as_ref().is_some_and(|found| found.schedule.moves.is_empty())
     }
 
-    fn budget(&self) -> u64 {
-        self.room - self.room / SPARE_SHARE * self.spared
+    fn budget(&self, spared: u64) -> u64 {
+        self.room - self.room / SHARES * spared
+    }
+
+    fn spared(&self) -> u64 {
+        self.found.as_ref().map_or(0, |found| found.spared)
+    }
+
+    /// Computes moves.
+    pub(super) fn begin(&mut self, measured: Option<f64>) {
+        self.found = self.search(link(measured));
+    }
+
+    /// The schedule that spares the fewest shares of the room, of those whose arrays all find places, or else of all.
+    fn search(&self, link: Link) -> Option<Found> {
+        let mut without_places = None;
+        for spared in (self.least_spared..=MOST_SPARED).step_by(STEP as usize) {
+            let Some(found) = self.spare(spared, link) else { break };
+            if found.offsets.is_some() {
+                let half = spared.checked_sub(STEP / 2).filter(|&half| half > self.least_spared);
+                let closer = half.and_then(|half| self.spare(half, link)).filter(|closer| closer.offsets.is_some());
+                return Some(closer.unwrap_or(found));
+            }
+            if found.schedule.moves.is_empty() {
+                return Some(found);
+            }
+            without_places.get_or_insert(found);
+        }
+        without_places
+    }
+
+    /// The schedule that spares so many shares of the room.
+    fn spare(&self, spared: u64, link: Link) -> Option<Found> {
+        let schedule = schedule(&self.order, self.budget(spared), link)?;
+        let (needed, room) = &self.needed;
+        let offsets = if schedule.moves.is_empty() { None } else { schedule.offsets(&self.order, needed) };
+        let offsets = offsets.filter(|offsets| offsets.height() <= *room);
+        Some(Found { spared, schedule, offsets })
     }
 
     /// Computes moves that spare more of the room, unless much is spared already. If less room does not suffice, the moves stay as they
     /// were.
     pub(super) fn spare_more(&mut self, measured: Option<f64>) {
-        if self.spared == MOST_SPARED {
-            return;
+        let least = self.least_spared.max(self.spared()) + STEP;
+        if least <= MOST_SPARED {
+            self.least_spared = least;
+            self.found = self.search(link(measured)).or(self.found.take());
         }
-        self.spared += 1;
-        if let Some(found) = schedule(&self.order, self.budget(), link(measured)) {
-            self.found = Some(found);
+    }
+
+    /// Learns that as many bytes are contiguous. If the arrays do not fit there, it computes moves that spare more of the room. Returns
+    /// whether they fit.
+    pub(super) fn fit(&mut self, contiguous: u64, measured: Option<f64>) -> bool {
+        let fits = |table: &Timetable| table.offsets().is_some_and(|offsets| offsets.height() <= contiguous);
+        if !fits(self) {
+            self.needed.1 = self.needed.1.min(contiguous);
+            self.found = self.search(link(measured)).or(self.found.take());
         }
+        fits(self)
     }
 
     /// Learns that the work takes `seconds[i]` between `places[i]` and `places[i + 1]`. Returns whether better moves were found.
     pub(super) fn pace(&mut self, places: &[u32], seconds: &[f64], measured: Option<f64>) -> bool {
-        let (budget, link) = (self.budget(), link(measured));
+        let link = link(measured);
         // A late thread, or a device that others use, only adds to the time of the work.
         let least = |known: &Vec<f64>| known.iter().zip(seconds).map(|(known, now)| known.min(*now)).collect();
         let seconds: Vec<f64> =
             self.least.as_ref().filter(|known| known.len() == seconds.len()).map_or_else(|| seconds.to_vec(), least);
         self.order = self.order.paced(places, &seconds);
         self.least = Some(seconds);
-        let Some(found) = schedule(&self.order, budget, link) else { return false };
-        let before = self.found.as_ref().map_or(f64::INFINITY, |before| simulate(&self.order, budget, link, before));
-        let is_better = found.seconds < before * BETTER;
+        let before = |before: &Found| simulate(&self.order, self.budget(before.spared), link, &before.schedule);
+        let before = self.found.as_ref().map_or(f64::INFINITY, before);
+        let Some(found) = self.search(link) else { return false };
+        // Memory that is not contiguous costs more than better times save.
+        let loses_places = self.offsets().is_some() && found.offsets.is_none() && !found.schedule.moves.is_empty();
+        let is_better = found.schedule.seconds < before * BETTER && !loses_places;
         if is_better {
             self.found = Some(found);
         }
@@ -120,14 +188,15 @@ mod tests {
         let places: Vec<u32> = (0..=24).collect();
         let mut replaced = 0;
         for _ in 0..100 {
-            let mut table = Timetable::new(order(&mut numbers), room);
-            table.spare_more(link);
-            let Some(before) = table.found.clone() else { continue };
+            let mut table = Timetable::new(order(&mut numbers), room, (Vec::new(), 0));
+            table.begin(link);
+            let Some(before) = table.found.as_ref().map(|found| found.schedule.clone()) else { continue };
             // Few uses take nearly all of the time.
             let seconds: Vec<f64> = (0..24).map(|_| if numbers.below(4) == 0 { 5.0 } else { 0.01 }).collect();
             let is_replaced = table.pace(&places, &seconds, link);
-            let takes = |schedule: &Schedule| simulate(&table.order, table.budget(), super::link(link), schedule);
-            let (old, new) = (takes(&before), table.found.as_ref().map_or(f64::INFINITY, takes));
+            let takes = |schedule: &Schedule| simulate(&table.order, table.room, super::link(link), schedule);
+            let new = table.found.as_ref().map_or(f64::INFINITY, |found| takes(&found.schedule));
+            let old = takes(&before);
             assert_eq!(is_replaced, new < old * BETTER, "{old} and then {new}");
             replaced += u32::from(is_replaced);
         }

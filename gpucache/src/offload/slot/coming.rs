@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use super::{Locked, Slot, gone};
-use crate::array::{Array, Element, Room};
+use crate::array::{Array, Element};
 use crate::device::Device;
-use crate::offload::recorder;
+use crate::offload::{recorder, room};
 use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::errand::Turn;
 use gpucache_engine::device::Memory;
@@ -40,7 +40,7 @@ impl<T: Element, D: Device> Slot<T, D> {
             stats.demanded += 1;
             add(&mut stats.bytes_demanded, self.tag.bytes);
         });
-        match self.copy_in(turn, &dims) {
+        match self.copy_in(turn, &dims, recorder::address(&self.tag)) {
             // The other thread may have the memory, with the array in it by now.
             Err(error) if error.is_out_of_memory() && (self.coming.wait_for_others(HANDLER) || self.has_come()) => {
                 Ok(())
@@ -55,12 +55,12 @@ impl<T: Element, D: Device> Slot<T, D> {
     }
 
     /// Brings the array ahead of its use, if it is on the host and no other thread brings it. Returns whether it came.
-    pub(super) fn come_ahead(&self) -> Result<bool> {
+    pub(super) fn come_ahead(&self, at: Option<u64>) -> Result<bool> {
         let state = self.try_lock();
         let dims = state.and_then(|state| Some(state.away.as_ref().filter(|_| state.here.is_none())?.shape().into()));
         let dims: Option<Box<[usize]>> = dims;
         match dims.zip(self.coming.try_begin()) {
-            Some((dims, turn)) => self.watch(|| self.copy_in(turn, &dims)),
+            Some((dims, turn)) => self.watch(|| self.copy_in(turn, &dims, at)),
             None => Ok(false),
         }
     }
@@ -79,13 +79,11 @@ impl<T: Element, D: Device> Slot<T, D> {
         }
     }
 
-    /// Copies the array to the device, to memory that is allocated while nothing is locked. Returns whether this thread did it.
-    fn copy_in(&self, turn: Turn<'_>, dims: &[usize]) -> Result<bool> {
+    /// Copies the array to the device, to memory that is allocated while nothing is locked: at the address `at`, if that is free. Returns
+    /// whether this thread did it.
+    fn copy_in(&self, turn: Turn<'_>, dims: &[usize], at: Option<u64>) -> Result<bool> {
         let copy_streams = self.pool.copy_streams()?;
-        let find_room = || {
-            self.pool.make_room(self.stream(), self.tag.bytes);
-            Room::new(self.stream(), dims)
-        };
+        let find_room = || room::find(&self.pool, self.stream(), dims, (self.tag.bytes, at));
         // Declared before the lock, so that it is freed after the lock.
         let mut room = Some(if turn.is_beside_others { Memory::without_handlers(find_room) } else { find_room() }?);
         let Some(mut state) = self.lock_if_away() else { return Ok(false) };

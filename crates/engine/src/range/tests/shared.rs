@@ -52,3 +52,37 @@ fn pages_move_once_more_is_reserved_than_was_in_use() {
     range.trim(0, WaitFor::Nothing).unwrap();
     device.stream_handle().synchronize().unwrap();
 }
+
+/// As many pages as may be reserved become contiguous, and then blocks lie where their owner says.
+#[test]
+fn blocks_lie_at_given_addresses_within_contiguous_memory() {
+    let device = Virtual::new(16 * GRANULE as usize);
+    let stream = device.stream_handle();
+    let range = DeviceRange::of(stream).unwrap();
+    let pinned = range.allocate(stream, GRANULE, false).unwrap();
+    let (base, bytes) = range.find_contiguous(stream, 4 * GRANULE).unwrap().unwrap();
+    assert_eq!((bytes, occupancy(range)), (4 * GRANULE, [5, 1, 5]));
+    // More than there is: what can still be reserved.
+    let (_, most) = range.find_contiguous(stream, 64 * GRANULE).unwrap().unwrap();
+    assert_eq!((most, occupancy(range)), (11 * GRANULE, [12, 1, 12]));
+
+    let at = |offset: u64, bytes: u64| range.reuse_at(stream, bytes, base + offset).unwrap();
+    let [low, high] = [(GRANULE, GRANULE), (3 * GRANULE, 700)].map(|(offset, bytes)| at(offset, bytes).unwrap());
+    assert_eq!([low.address, high.address], [base + GRANULE, base + 3 * GRANULE]);
+    for (offset, bytes) in [(0, 2 * GRANULE), (GRANULE, 1), (2 * GRANULE, GRANULE + 1), (100, 100)] {
+        assert!(at(offset, bytes).is_none(), "{bytes} bytes at {offset} are not free");
+    }
+    assert!(range.reuse_at(stream, 1, pinned.address).unwrap().is_none());
+    assert!(
+        range.reuse_at(stream, 1, u64::MAX).unwrap().is_none()
+            && range.reuse_at(stream, u64::MAX, base).unwrap().is_none()
+    );
+    let between = at(2 * GRANULE, GRANULE).unwrap();
+    range.free(stream, low.block);
+    range.free(stream, between.block);
+    // Across what both left.
+    let across = at(GRANULE + 512, 2 * GRANULE - 512).unwrap();
+    [pinned.block, high.block, across.block].into_iter().for_each(|block| range.free(stream, block));
+    assert_eq!(occupancy(range)[1], 0);
+    device.stream_handle().synchronize().unwrap();
+}

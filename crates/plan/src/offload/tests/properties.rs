@@ -9,7 +9,7 @@ use crate::offload::gaps::Gaps;
 use crate::offload::keep::Keep;
 use crate::offload::packing::Packing;
 use crate::offload::types::MOST_BYTES;
-use crate::offload::{Access, Link, Order, Use, What, schedule};
+use crate::offload::{Access, Link, Offsets, Order, Schedule, Use, What, schedule};
 
 /// Orders whose uses hold their arrays for a while, at random times.
 fn orders(arrays: usize, uses: usize) -> impl Strategy<Value = Order> {
@@ -41,8 +41,51 @@ fn held(order: &Order) -> u64 {
     (0..order.uses.len()).map(at).max().unwrap_or(0)
 }
 
+/// Executes two entries by the moves and drops of a schedule. Returns the first two arrays that have the same memory at a place.
+fn collision(order: &Order, found: &Schedule, bytes: &[u64], offsets: &Offsets) -> Option<(usize, usize, usize)> {
+    let mut at: Vec<Option<u64>> =
+        (0..).zip(&found.resident_at_begin).map(|(array, &here)| here.then(|| offsets.of(array, 0))?).collect();
+    for place in (0..=order.uses.len()).chain(0..=order.uses.len()) {
+        let last = |array: usize| order.uses.iter().enumerate().filter(move |(_, each)| each.array as usize == array);
+        for array in (0..bytes.len()).filter(|&array| order.dies[array]) {
+            let dead = last(array).map(|(at, each)| (each.until as usize).max(at + 1)).max();
+            at[array] = at[array].filter(|_| dead != Some(place));
+        }
+        for each in found.moves.iter().filter(|each| each.before as usize == place) {
+            match each.what {
+                What::Evict => at[each.array as usize] = None,
+                What::Prefetch => at[each.array as usize] = offsets.of(each.array, place as u32),
+                What::WriteBack => {}
+            }
+        }
+        if let Some(each) = order.uses.get(place) {
+            let now = &mut at[each.array as usize];
+            *now = now.or_else(|| offsets.of(each.array, place as u32));
+        }
+        for one in 0..bytes.len() {
+            let end = |array: usize| Some((at[array]?, at[array]? + bytes[array]));
+            let meet = |other: &usize| end(one).zip(end(*other)).is_some_and(|(a, b)| a.0 < b.1 && b.0 < a.1);
+            if let Some(other) = (0..one).find(meet) {
+                return Some((place, one, other));
+            }
+        }
+    }
+    None
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// No two arrays have the same memory at the same time, arrays that may not move among them, and each one stays where it is.
+    #[test]
+    fn offsets_of_arrays_never_meet(order in orders(12, 60), more in 0.0..1.2f64, fixed in prop::collection::vec(1..50u64, 12)) {
+        let least = held(&order);
+        let budget = least + ((order.bytes.iter().sum::<u64>() - least) as f64 * more) as u64;
+        let found = schedule(&order, budget, Link { bytes_per_second: 50.0, latency: 0.1 }).unwrap();
+        let bytes: Vec<u64> = order.bytes.iter().zip(fixed).map(|(&own, fixed)| if own > 0 { own } else { fixed }).collect();
+        let offsets = found.offsets(&order, &bytes).unwrap();
+        prop_assert_eq!(collision(&order, &found, &bytes, &offsets), None);
+    }
 
     #[test]
     fn schedules_hold_and_repeat(order in orders(12, 60), more in 0.0..1.2f64, speed in 1.0..300.0f64) {

@@ -1,0 +1,182 @@
+//! Offsets for the arrays of a schedule, so that each of them finds contiguous memory whenever it comes.
+//!
+//! The schedule tells when each array is on the device. These stretches of a circle are placed one after the other: the largest arrays
+//! first, and of equal ones that which leaves last, or else that which comes first. Each takes the lowest offset that is free all the
+//! time (first fit decreasing). For the step of a GPT in 0.4 of its memory, with arrays of 1, 4, 8 and 32 MiB, this needs 1.08 to 1.11
+//! times the bytes of the fullest place. Best fit, or the longest stretch first, needs up to 1.14 times. Without offsets, with best fit as
+//! arrays come, 1.23 times were too few for some entries. Stretches that are moved ahead since they end too high gained 1% at most.
+
+use super::types::{Order, Schedule, What};
+
+/// An entry with more stretches gets no offsets, since each stretch is compared with all others: as many take some 50 ms.
+const MOST_STRETCHES: usize = 1 << 12;
+
+/// The places from `from` up to but not including `to` on the circle; all of them if both are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stretch {
+    array: u32,
+    from: u32,
+    to: u32,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Stretch {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+
+    /// Whether the array is on the device at a place, in an entry of so many places.
+    fn covers(&self, place: u32, places: u32) -> bool {
+        self.from == self.to || distance(self.from, place, places) < distance(self.from, self.to, places)
+    }
+}
+
+/// The number of places from one place forward to another.
+fn distance(from: u32, to: u32, places: u32) -> u32 {
+    if to >= from { to - from } else { to + places - from }
+}
+
+/// The offset of each array at each place of an entry.
+#[derive(Clone, Debug, Default)]
+pub struct Offsets {
+    /// In the order of the arrays.
+    stretches: Vec<Stretch>,
+    places: u32,
+    height: u64,
+}
+
+impl Offsets {
+    /// The end of the highest array.
+    pub fn height(&self) -> u64 {
+        self.height
+    }
+
+    /// Where an array is when a use is reached, once the moves before it are made; `None` if it is not on the device then, or has no
+    /// bytes. The number of uses means the entry's end.
+    pub fn of(&self, array: u32, place: u32) -> Option<u64> {
+        let first = self.stretches.partition_point(|each| each.array < array);
+        let own = self.stretches[first..].iter().take_while(|each| each.array == array);
+        own.clone().find(|each| each.covers(place, self.places)).map(|each| each.offset)
+    }
+}
+
+impl Schedule {
+    /// Offsets for arrays of these bytes, which may differ from those of the order: an array that may not move has none there. `None` if
+    /// the entry is too long, or the bytes have no sum.
+    pub fn offsets(&self, order: &Order, bytes: &[u64]) -> Option<Offsets> {
+        bytes.iter().try_fold(0, |sum: u64, &bytes| sum.checked_add(bytes))?;
+        let places = order.end() + 1;
+        let mut stretches = self.stretches(order, bytes);
+        if stretches.len() > MOST_STRETCHES {
+            return None;
+        }
+        let mut other = stretches.clone();
+        let height = place_all(&mut stretches, places, |each| each.to);
+        let other_height = place_all(&mut other, places, |each| places - each.from);
+        Some(match height <= other_height {
+            true => Offsets { stretches, places, height },
+            false => Offsets { stretches: other, places, height: other_height },
+        })
+    }
+
+    /// When each array is on the device.
+    fn stretches(&self, order: &Order, bytes: &[u64]) -> Vec<Stretch> {
+        let mut found = Vec::new();
+        for (array, events) in (0..).zip(self.events(order)) {
+            let bytes = bytes.get(array as usize).copied().unwrap_or(0);
+            if bytes > 0 {
+                let stretch = |(from, to)| Stretch { array, from, to, offset: 0, bytes };
+                let is_here = self.resident_at_begin.get(array as usize).is_some_and(|here| *here);
+                found.extend(spans(&events, is_here).into_iter().map(stretch));
+            }
+        }
+        found
+    }
+
+    /// For each array: the places at which it comes or goes, and whether it is there afterwards, in the order in which they happen.
+    fn events(&self, order: &Order) -> Vec<Vec<(u32, u8, bool)>> {
+        let mut events = vec![Vec::new(); order.bytes.len()];
+        for each in &self.moves {
+            match each.what {
+                What::Evict => events[each.array as usize].push((each.before, 0, false)),
+                What::Prefetch => events[each.array as usize].push((each.before, 1, true)),
+                What::WriteBack => {}
+            }
+        }
+        let mut released = vec![0; order.bytes.len()];
+        for (place, each) in (0..).zip(&order.uses) {
+            events[each.array as usize].push((place, 2, true));
+            let last = &mut released[each.array as usize];
+            *last = order.let_go(place).max(*last);
+        }
+        for (array, &last) in released.iter().enumerate().filter(|(array, _)| order.dies[*array]) {
+            events[array].push((last, 0, false));
+        }
+        events.iter_mut().for_each(|events| events.sort_unstable());
+        events
+    }
+}
+
+/// The stretches between these events. The last one continues past the entry's end if the array is there when the entry begins.
+fn spans(events: &[(u32, u8, bool)], is_here: bool) -> Vec<(u32, u32)> {
+    let (mut found, mut since) = (Vec::new(), is_here.then_some(None));
+    for &(place, _, comes) in events {
+        match since {
+            None if comes => since = Some(Some(place)),
+            Some(from) if !comes => {
+                found.push((from, place));
+                since = None;
+            }
+            _ => {}
+        }
+    }
+    // What began before the entry is the end of what lasts past it.
+    let begun = match found.first() {
+        Some(&(None, to)) => {
+            found.remove(0);
+            Some(to)
+        }
+        _ => None,
+    };
+    let mut spans: Vec<(u32, u32)> = found.into_iter().filter_map(|(from, to)| Some((from?, to))).collect();
+    match (since, begun) {
+        (Some(Some(from)), to) => spans.push((from, to.unwrap_or(0))),
+        (Some(None), _) => spans.push((0, 0)),
+        (None, Some(to)) => spans.push((0, to)),
+        (None, None) => {}
+    }
+    spans
+}
+
+/// Gives each stretch the lowest offset that is free in it, the largest first, and of equal ones that with the largest `key`. Returns the
+/// height.
+fn place_all(stretches: &mut [Stretch], places: u32, key: impl Fn(&Stretch) -> u32) -> u64 {
+    let mut turns: Vec<usize> = (0..stretches.len()).collect();
+    turns.sort_by_key(|&number| std::cmp::Reverse((stretches[number].bytes, key(&stretches[number]))));
+    let mut taken: Vec<(u64, u64)> = Vec::new();
+    let mut height = 0;
+    for (turn, &number) in turns.iter().enumerate() {
+        let own = stretches[number];
+        let meets = |other: &&Stretch| other.covers(own.from, places) || own.covers(other.from, places);
+        let placed = turns[..turn].iter().map(|&other| &stretches[other]).filter(meets);
+        taken.clear();
+        taken.extend(placed.map(|other| (other.offset, other.end())));
+        taken.sort_unstable();
+        stretches[number].offset = lowest(&taken, own.bytes);
+        height = height.max(stretches[number].end());
+    }
+    height
+}
+
+/// The lowest offset at which `bytes` are free between the taken stretches, which are sorted.
+fn lowest(taken: &[(u64, u64)], bytes: u64) -> u64 {
+    let mut offset = 0;
+    for &(from, to) in taken {
+        if from.saturating_sub(offset) >= bytes {
+            break;
+        }
+        offset = offset.max(to);
+    }
+    offset
+}
