@@ -357,7 +357,7 @@ fn training_step(device: &Virtual, weights: &[Placed<u8, Virtual>]) {
             drop(weight.fetch().unwrap());
             made.push(SIZES.iter().map(|&bytes| Placed::zeros(device, bytes).unwrap()).collect());
             for array in made.iter_mut().flat_map(|layer| layer.last_mut()) {
-                array.fetch_mut().unwrap();
+                drop(array.fetch_mut().unwrap());
             }
         }
         for (weight, layer) in weights.iter().zip(made).rev() {
