@@ -3,7 +3,6 @@
 //! A handle means the same stream as before on this thread if no stream was destroyed meanwhile. For handles that depend on the context,
 //! the context must be the same too. Code that bypasses this crate (CUDA's runtime library) may also destroy streams. New streams with the
 //! same handle are recognized by their ids, which are queried once per entry.
-//! asked for once an entry.
 
 use std::cell::RefCell;
 
