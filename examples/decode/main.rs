@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use gpucache::device::{Device, Virtual};
 use gpucache::{Allocate, Array, Scope};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 /// Reports how much memory a decoder needs whose cache of keys and values grows.
 #[derive(Debug, Parser)]
@@ -47,7 +47,7 @@ struct Options {
 }
 
 /// The memory use of the whole run.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 struct Report {
     answers: usize,
     /// Peaks of the whole run.
@@ -58,6 +58,20 @@ struct Report {
     steady_reserved_over_live: f64,
     /// The fraction of the arrays of the second half that a plan served.
     steady_planned_share: f64,
+}
+
+impl Report {
+    /// One JSON object.
+    fn to_json(&self) -> Value {
+        json!({
+            "answers": self.answers,
+            "peak_live_bytes": self.peak_live_bytes,
+            "peak_reserved_bytes": self.peak_reserved_bytes,
+            "reserved_over_live": self.reserved_over_live,
+            "steady_reserved_over_live": self.steady_reserved_over_live,
+            "steady_planned_share": self.steady_planned_share,
+        })
+    }
 }
 
 type Bytes = Array<u8, Virtual>;
@@ -167,7 +181,7 @@ fn main() -> ExitCode {
         None => unlimited,
     };
     match report {
-        Ok(report) if options.json => println!("{}", serde_json::to_string(&report).unwrap_or_default()),
+        Ok(report) if options.json => println!("{}", report.to_json()),
         Ok(report) => println!(
             "{} answers: reserved / live memory {:.4}, once warm {:.4}; share of planned arrays {:.4}",
             report.answers, report.reserved_over_live, report.steady_reserved_over_live, report.steady_planned_share

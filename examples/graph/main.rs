@@ -64,8 +64,7 @@ struct Options {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Order {
     /// From the smallest to the largest.
     Up,
@@ -128,7 +127,7 @@ fn report<M: Machine>(machine: &M, options: &Options) -> Result<()> {
     let sizes = Sizes { batches: batches.get(), rows: rows.get(), width: width.get(), blocks: blocks.get() };
     let report = measure::measure(machine, sizes, options)?;
     if options.json {
-        println!("{}", serde_json::to_string(&report)?)
+        println!("{}", report.to_json())
     } else {
         println!("{report}")
     }

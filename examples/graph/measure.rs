@@ -127,7 +127,7 @@ mod tests {
             let report = measure(&HostMachine::new().unwrap(), SIZES, &options).unwrap();
             assert!(report.warm.graphs == 5 && report.start_runs < 5 * 20, "{report}");
             assert!(report.stats.launches >= 20, "{report}");
-            let json = serde_json::to_value(&report).unwrap();
+            let json = report.to_json();
             assert!(json["over_largest"].as_f64() > Some(0.0), "{json}");
         }
     }

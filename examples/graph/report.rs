@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use clap::ValueEnum as _;
+use clap::builder::PossibleValue;
 use gpucache::graph::GraphStats;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::Order;
 use crate::model::Sizes;
@@ -32,7 +34,7 @@ pub(crate) struct Report {
 }
 
 /// Median times of a step and one wait.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct StepTimes {
     pub(crate) batch: usize,
     /// In an ordinary scope.
@@ -40,75 +42,50 @@ pub(crate) struct StepTimes {
     pub(crate) graph_us: f64,
 }
 
-/// The JSON object.
-#[derive(Serialize)]
-struct Flat<'r> {
-    device: &'r str,
-    batches: usize,
-    rows: usize,
-    width: usize,
-    blocks: usize,
-    order: Order,
-    base_bytes: u64,
-    largest_bytes: u64,
-    bytes: u64,
-    over_largest: f64,
-    over_largest_with_model: f64,
-    executable_bytes: u64,
-    device_bytes: Option<u64>,
-    start_seconds: f64,
-    start_runs: usize,
-    start_captures: u64,
-    steps: usize,
-    launches: u64,
-    captures: u64,
-    direct: u64,
-    moved: u64,
-    refused: u64,
-    last_refusal: Option<&'r str>,
-    smallest_step: StepTimes,
-    largest_step: StepTimes,
-}
-
 impl Report {
     /// Reserved memory ÷ that of the largest batch size alone; 1.0 is ideal.
     fn over_largest(&self) -> f64 {
         self.bytes as f64 / self.largest_bytes as f64
     }
-}
 
-impl Serialize for Report {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    /// One JSON object.
+    pub(crate) fn to_json(&self) -> Value {
         let Self { sizes, stats, warm, .. } = self;
         let with_model = |bytes: u64| (bytes + self.base_bytes) as f64;
-        let flat = Flat {
-            device: &self.device,
-            batches: sizes.batches,
-            rows: sizes.rows,
-            width: sizes.width,
-            blocks: sizes.blocks,
-            order: self.order,
-            base_bytes: self.base_bytes,
-            largest_bytes: self.largest_bytes,
-            bytes: self.bytes,
-            over_largest: self.over_largest(),
-            over_largest_with_model: with_model(self.bytes) / with_model(self.largest_bytes),
-            executable_bytes: stats.executable_bytes,
-            device_bytes: self.device_bytes,
-            start_seconds: self.start_seconds,
-            start_runs: self.start_runs,
-            start_captures: warm.captures,
-            steps: self.steps,
-            launches: stats.launches - warm.launches,
-            captures: stats.captures - warm.captures,
-            direct: stats.direct - warm.direct,
-            moved: stats.moved - warm.moved,
-            refused: stats.refused,
-            last_refusal: stats.last_refusal.as_deref(),
-            smallest_step: self.smallest_step,
-            largest_step: self.largest_step,
-        };
-        flat.serialize(serializer)
+        let order = self.order.to_possible_value();
+        json!({
+            "device": self.device,
+            "batches": sizes.batches,
+            "rows": sizes.rows,
+            "width": sizes.width,
+            "blocks": sizes.blocks,
+            "order": order.as_ref().map(PossibleValue::get_name),
+            "base_bytes": self.base_bytes,
+            "largest_bytes": self.largest_bytes,
+            "bytes": self.bytes,
+            "over_largest": self.over_largest(),
+            "over_largest_with_model": with_model(self.bytes) / with_model(self.largest_bytes),
+            "executable_bytes": stats.executable_bytes,
+            "device_bytes": self.device_bytes,
+            "start_seconds": self.start_seconds,
+            "start_runs": self.start_runs,
+            "start_captures": warm.captures,
+            "steps": self.steps,
+            "launches": stats.launches - warm.launches,
+            "captures": stats.captures - warm.captures,
+            "direct": stats.direct - warm.direct,
+            "moved": stats.moved - warm.moved,
+            "refused": stats.refused,
+            "last_refusal": stats.last_refusal,
+            "smallest_step": self.smallest_step.to_json(),
+            "largest_step": self.largest_step.to_json(),
+        })
+    }
+}
+
+impl StepTimes {
+    fn to_json(self) -> Value {
+        json!({ "batch": self.batch, "direct_us": self.direct_us, "graph_us": self.graph_us })
     }
 }
 

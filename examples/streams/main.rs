@@ -73,7 +73,7 @@ fn measure_all<M: Machine>(machine: &M, options: &Options) -> Result<()> {
     for streams in &options.streams {
         let size = Size { streams: streams.get(), arrays: options.arrays.get(), elements: options.elements.get() };
         let report = measure(machine, size, options.steps.get())?;
-        if options.json { println!("{}", serde_json::to_string(&report)?) } else { println!("{report}") }
+        if options.json { println!("{}", report.to_json()) } else { println!("{report}") }
     }
     Ok(())
 }

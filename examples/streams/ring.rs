@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Instant;
 
 use gpucache::prelude::*;
+use serde_json::{Value, json};
 
 use crate::common::Result;
 
@@ -40,21 +41,37 @@ pub(crate) struct Size {
 }
 
 /// Median times, and calls per dropped array.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug)]
 pub(crate) struct Report {
     device: String,
     streams: usize,
     arrays_per_step: usize,
     elements: usize,
     scoped_us: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     plain_us: Option<f64>,
     /// The ratio of the throughputs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     scoped_over_plain: Option<f64>,
     events_per_drop: f64,
     queries_per_drop: f64,
     waits_per_drop: f64,
+}
+
+impl Report {
+    /// One JSON object.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "device": self.device,
+            "streams": self.streams,
+            "arrays_per_step": self.arrays_per_step,
+            "elements": self.elements,
+            "scoped_us": self.scoped_us,
+            "plain_us": self.plain_us,
+            "scoped_over_plain": self.scoped_over_plain,
+            "events_per_drop": self.events_per_drop,
+            "queries_per_drop": self.queries_per_drop,
+            "waits_per_drop": self.waits_per_drop,
+        })
+    }
 }
 
 /// Steps after which the scope has learned its order.

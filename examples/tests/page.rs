@@ -36,6 +36,7 @@ told.closer = !isWhole();
 byId("limit").value = 50;
 byId("limit").dispatchEvent(new Event("input"));
 told.limit = byId("limit-says").textContent;
+told.failed = byId("failed").textContent;
 byId("axis").value = "time";
 byId("axis").dispatchEvent(new Event("change"));
 byId("colour").value = "served";
@@ -101,6 +102,9 @@ fn add_step(lines: &mut Vec<String>, step: usize, first: usize) {
         address += bytes.next_multiple_of(256);
     }
     lines.append(&mut frees);
+    if step == 777 {
+        lines.push(format!("{step},short,0,2048,3,{time},0,{scope},,0x0,f16,32x32,{site}"));
+    }
     lines.push(turn("leave"));
 }
 
@@ -184,6 +188,8 @@ fn assert_answers(told: &HashMap<String, String>) {
         ];
         assert!(parts.iter().all(|part| words.contains(part)), "{words}");
     }
+    let failed = ["1 allocation of the traced run failed", "needle", "f16 [32 × 32]", "2 KiB", "6 MiB"];
+    assert!(failed.iter().all(|part| told["failed"].contains(part)), "{told:?}");
     assert!(["zoomed", "whole", "closer"].iter().all(|name| told[*name] == "true"), "{told:?}");
     assert!(told["limit"].starts_with("Too low: The first failure is at event"), "{told:?}");
 }

@@ -12,8 +12,7 @@ use crate::common::Result;
 use crate::compute::Matrix;
 
 /// The argument of `--alloc`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Alloc {
     /// Each step allocates its arrays, and the cache of its scope serves them.
     Scoped,

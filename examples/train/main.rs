@@ -80,7 +80,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<()> {
     let report = train(options)?;
     if options.json {
-        println!("{}", serde_json::to_string(&report)?);
+        println!("{}", report.to_json());
         return Ok(());
     }
     println!("{report}");

@@ -2,15 +2,18 @@
 
 use std::fmt;
 
+use clap::ValueEnum as _;
+use clap::builder::PossibleValue;
 use gpucache::graph::GraphStats;
 use gpucache::prelude::*;
+use serde_json::{Value, json};
 
 use crate::Options;
 use crate::buffers::Alloc;
 use crate::compute::Compute;
 use crate::training::Outcome;
 
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug)]
 pub(crate) struct Report {
     device: String,
     alloc: Alloc,
@@ -43,23 +46,8 @@ pub(crate) struct Report {
     bytes_given_back: u64,
     /// A hash of the losses of all steps: equal if every bit is equal.
     loss_bits: String,
-    /// Present only with `--graph`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    graph: Option<GraphReport>,
-}
-
-/// The graphs of the training steps: gpucache's `GraphStats`.
-#[derive(Debug, serde::Serialize)]
-struct GraphReport {
-    launches: u64,
-    captures: u64,
-    /// Steps without a graph.
-    direct: u64,
-    executable_bytes: u64,
-    refused: u64,
-    last_refusal: Option<String>,
-    #[serde(skip)]
-    summary: String,
+    /// The graphs of the training steps, with `--graph`.
+    graph: Option<GraphStats>,
 }
 
 impl Report {
@@ -87,8 +75,38 @@ impl Report {
             evaluation_bytes_given_back: outcome.given_back[0],
             bytes_given_back: outcome.given_back[1],
             loss_bits: format!("{:016x}", outcome.loss_bits),
-            graph: outcome.graphs.clone().map(GraphReport::from),
+            graph: outcome.graphs.clone(),
         }
+    }
+
+    /// One JSON object. Only `--graph` adds `graph`.
+    pub(crate) fn to_json(&self) -> Value {
+        let alloc = self.alloc.to_possible_value();
+        let mut json = json!({
+            "device": self.device,
+            "alloc": alloc.as_ref().map(PossibleValue::get_name),
+            "functional": self.functional,
+            "epochs": self.epochs,
+            "steps": self.steps,
+            "test_accuracy": self.test_accuracy,
+            "train_loss": self.train_loss,
+            "steps_per_second": self.steps_per_second,
+            "best_steps_per_second": self.best_steps_per_second,
+            "hits": self.hits,
+            "carried": self.carried,
+            "recycled": self.recycled,
+            "misses": self.misses,
+            "device_takes": self.device_takes,
+            "steady_device_takes": self.steady_device_takes,
+            "peak_device_bytes": self.peak_device_bytes,
+            "evaluation_bytes_given_back": self.evaluation_bytes_given_back,
+            "bytes_given_back": self.bytes_given_back,
+            "loss_bits": self.loss_bits,
+        });
+        if let Some(graph) = &self.graph {
+            json["graph"] = graph_json(graph);
+        }
+        json
     }
 
     /// The device as `--device` takes it.
@@ -121,12 +139,16 @@ impl Report {
     }
 }
 
-impl From<GraphStats> for GraphReport {
-    fn from(stats: GraphStats) -> Self {
-        let summary = stats.to_string();
-        let GraphStats { launches, captures, direct, executable_bytes, refused, last_refusal, .. } = stats;
-        Self { launches, captures, direct, executable_bytes, refused, last_refusal, summary }
-    }
+/// The graphs of the training steps. `direct` counts the steps without a graph.
+fn graph_json(graph: &GraphStats) -> Value {
+    json!({
+        "launches": graph.launches,
+        "captures": graph.captures,
+        "direct": graph.direct,
+        "executable_bytes": graph.executable_bytes,
+        "refused": graph.refused,
+        "last_refusal": graph.last_refusal,
+    })
 }
 
 impl fmt::Display for Report {
@@ -153,7 +175,7 @@ impl fmt::Display for Report {
         let (evaluation, end) = (self.evaluation_bytes_given_back, self.bytes_given_back);
         write!(f, "returned memory     {:.2} MiB after each evaluation, ", mebibytes(evaluation))?;
         write!(f, "{:.2} MiB at the end", mebibytes(end))?;
-        self.graph.iter().try_for_each(|graph| write!(f, "\ngraphs              {}", graph.summary))
+        self.graph.iter().try_for_each(|graph| write!(f, "\ngraphs              {}", graph))
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum as _;
+use serde_json::Value;
 
 use crate::Options;
 use crate::buffers::Alloc;
@@ -16,7 +17,7 @@ const EPOCHS: u16 = 10;
 const NOISE: f64 = 0.05;
 
 /// A training in a process of its own: the part of its report that is compared.
-#[derive(Clone, Debug, serde::Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Trained {
     steps: u64,
     pub(crate) steps_per_second: f64,
@@ -24,6 +25,20 @@ pub(crate) struct Trained {
     device_takes: u64,
     peak_device_bytes: u64,
     pub(crate) loss_bits: String,
+}
+
+impl Trained {
+    /// `None` if a figure is missing.
+    fn from_json(json: &Value) -> Option<Self> {
+        Some(Self {
+            steps: json["steps"].as_u64()?,
+            steps_per_second: json["steps_per_second"].as_f64()?,
+            best_steps_per_second: json["best_steps_per_second"].as_f64()?,
+            device_takes: json["device_takes"].as_u64()?,
+            peak_device_bytes: json["peak_device_bytes"].as_u64()?,
+            loss_bits: json["loss_bits"].as_str()?.to_owned(),
+        })
+    }
 }
 
 /// Trains on the device of `report`, in a process of its own, which has its own peak and writes no trace.
@@ -37,10 +52,11 @@ pub(crate) fn train_apart(report: &Report, options: &Options, alloc: Alloc, epoc
     command.args(["--epochs", &epochs.to_string()]);
     command.args(options.functional.then_some("--functional"));
     command.env_remove("GPUCACHE_TRACE").env_remove("GPUCACHE_WATCH").stderr(Stdio::inherit());
-    let trained = serde_json::from_slice(&command.output()?.stdout).map_err(|error| {
-        format!("the training with `--alloc {}`, for comparison, failed: {error}", alloc.get_name())
-    })?;
-    Ok(trained)
+    let output = command.output()?;
+    let trained = serde_json::from_slice(&output.stdout).ok().and_then(|json| Trained::from_json(&json));
+    Ok(trained.ok_or_else(|| {
+        format!("the training with `--alloc {}`, for comparison, failed: {}", alloc.get_name(), output.status)
+    })?)
 }
 
 /// The figures of a run next to those of the same training without the cache.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::bands::Bands;
 use super::beside::{self, Cause};
+use super::failed;
 use super::kinds::Kinds;
 use super::limits::{Limited, Limits};
 use super::peak;
@@ -34,7 +35,7 @@ pub(super) fn of(run: &Run, name: &str, limits: &Limits) -> Value {
         "arrays": arrays,
         "served": SERVED,
         "causes": Cause::ALL.map(|(_, words)| words),
-        "devices": devices.iter().map(|(number, of)| device(*number, of)).collect::<Value>(),
+        "devices": devices.iter().map(|(number, of)| device(*number, of, run)).collect::<Value>(),
         "scopes": scopes::rows(run, &lives),
         "marks": marks,
         "beside": rows(beside::groups(&lives, &causes)),
@@ -51,6 +52,8 @@ pub(super) fn of(run: &Run, name: &str, limits: &Limits) -> Value {
 struct OfDevice<'l> {
     lives: Vec<&'l Life<'l>>,
     reserved: Vec<&'l Reserved>,
+    /// The places of the events of failed allocations.
+    failed: Vec<usize>,
     peak: Peak,
     bands: Bands,
 }
@@ -63,6 +66,9 @@ fn devices<'l>(run: &'l Run, all: &'l [Life<'l>]) -> BTreeMap<u64, OfDevice<'l>>
     }
     for reserved in &run.reserved {
         devices.entry(reserved.device).or_default().reserved.push(reserved);
+    }
+    for (number, failed) in failed::failed(run) {
+        devices.entry(number).or_default().failed = failed;
     }
     for (number, peak) in lives::peaks(run) {
         devices.entry(number).and_modify(|device| device.peak = peak);
@@ -124,8 +130,8 @@ fn outermost<'r>(run: &'r Run, kinds: &mut Kinds<'r>) -> Value {
     json!({ "starts": differences(starts.into_iter()), "scopes": scopes })
 }
 
-fn device(number: u64, device: &OfDevice<'_>) -> Value {
-    let OfDevice { lives, reserved, peak, bands } = device;
+fn device(number: u64, device: &OfDevice<'_>, run: &Run) -> Value {
+    let OfDevice { lives, reserved, failed, peak, bands } = device;
     let holes = peak::holes(lives, bands, peak.event);
     let free = holes.iter().fold(0u64, |sum, hole| sum.saturating_add(hole.2));
     let hole = |hole: &(u64, u64, u64)| json!([format!("{:#x}", hole.0), hole.1, hole.2]);
@@ -140,6 +146,8 @@ fn device(number: u64, device: &OfDevice<'_>) -> Value {
         "bands": bands.json(),
         "holders": rows(peak::holders(lives, peak.event)),
         "left": rows(peak::left(lives)),
+        "failed": rows(failed::groups(run, failed)),
+        "failures": failed.len(),
         "holes": { "count": holes.len(), "bytes": free,
             "longest": holes.iter().take(MOST_ROWS).map(hole).collect::<Value>() },
     })
@@ -172,6 +180,8 @@ mod tests {
         let device = &data["devices"][0];
         assert_eq!((&device["number"], &device["peak"]), (&json!(7), &json!([4, 2_102_248])));
         assert_eq!(device["reserved"], json!({ "events": [4], "bytes": [4_194_304] }));
+        let failed = json!(["inner", "u8", "99999999", 1, 99_999_999, "src/main.rs:11:9", 5]);
+        assert_eq!((&device["failures"], &device["failed"]["rows"]), (&json!(1), &json!([failed])));
         assert_eq!(data["marks"]["starts"], json!([1]));
         assert_eq!((&data["lost"], &data["limits"]["rows"]), (&json!(12), &json!([])));
     }

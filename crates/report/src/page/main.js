@@ -14,6 +14,7 @@ function setDevice(number) {
   showOverhead();
   showHolders();
   showLeft();
+  showFailed();
   showLimit();
   readCharts();
 }
@@ -26,6 +27,8 @@ const EMPTY = {
   bands: [],
   holders: { rows: [], left_out: 0 },
   left: { rows: [], left_out: 0 },
+  failed: { rows: [], left_out: 0 },
+  failures: 0,
   holes: { count: 0, bytes: 0, longest: [] },
 };
 

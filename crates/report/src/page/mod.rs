@@ -9,6 +9,7 @@
 //! | `bands` | addresses without the gaps that no array ever used |
 //! | `peak` | the live arrays at the peak and at the end, and the holes between those at the peak |
 //! | `beside` | arrays that no plan served although their scope has one, and why |
+//! | `failed` | allocations that found no memory |
 //! | `limits` | replays under lower limits |
 //! | `scopes` | the figures of each scope |
 //! | `columns` | all data as JSON |
@@ -17,6 +18,7 @@
 mod bands;
 mod beside;
 mod columns;
+mod failed;
 mod kinds;
 mod limits;
 mod peak;

@@ -1,4 +1,4 @@
-// The summary and the tables: the largest live arrays, the arrays without a plan, and the scopes.
+// The summary and the tables: failed allocations, the largest live arrays, the arrays without a plan, and the scopes.
 
 const FIRST_ROWS = matchMedia("(max-width: 640px)").matches ? 6 : 12;
 
@@ -59,6 +59,7 @@ function showSummary() {
     tile("Allocations", countText(device.own.length), device.own.length === run.count ? "in total" : `of ${countText(run.count)} on all devices`),
     tile("Served by plan", shareText(planned / arrays), `of ${plural(arrays, "array", "arrays")} in scopes`),
     isKnown ? tile("Reserved changed", plural(device.calls, "time", "times"), "by calls of the device") : "",
+    device.failures > 0 ? tile("Failed", plural(device.failures, "allocation", "allocations"), "found no memory") : "",
     tile("Scopes", countText(inScopes.length), plural(sum((row) => row[2]), "entry", "entries")),
   ];
   byId("summary").replaceChildren(...tiles.filter((tile) => tile !== ""));
@@ -92,6 +93,24 @@ function showLeft() {
   const all = left.rows.reduce((sum, row) => sum + row[4], 0);
   byId("left-note").textContent = all > 0 ? "The trace has no drop of these arrays. If a row has about as many arrays as the run had steps, the program keeps one more in each step." : "Every array was dropped before the trace ended.";
   byId("left").replaceChildren(...(all > 0 ? liveTable("Arrays without a drop", left, all) : []));
+}
+
+// The failures of the traced run itself. Each row has the live and reserved memory at its first failure.
+function showFailed() {
+  const { failed, failures, live, reserved } = view.device;
+  byId("failed-section").hidden = failures === 0;
+  const columns = [
+    ["Scope", (row) => named(row[0]), true],
+    ["Array", (row) => [arrayText(row[1], row[2]), ...below(row[5])], true],
+    ["Failures", (row) => countText(row[3])],
+    ["Bytes each", (row) => bytesText(row[4])],
+    ["First event", (row) => countText(row[6])],
+    ["Live then", (row) => bytesText(live[row[6]])],
+    ["Reserved then", (row) => (Number.isNaN(reserved[row[6]]) ? "–" : bytesText(reserved[row[6]]))],
+  ];
+  const more = failed.left_out > 0 ? ` ${plural(failed.left_out, "later row", "later rows")} are not shown.` : "";
+  const caption = `${plural(failures, "allocation", "allocations")} of the traced run failed. The earliest row comes first.${more}`;
+  byId("failed").replaceChildren(...(failures > 0 ? table(caption, columns, failed.rows) : []));
 }
 
 function beyond({ left_out: leftOut }) {
