@@ -37,6 +37,11 @@ byId("limit").value = 50;
 byId("limit").dispatchEvent(new Event("input"));
 told.limit = byId("limit-says").textContent;
 told.failed = byId("failed").textContent;
+run.limits = { ...run.limits, device: view.device.number, rows: [[view.device.peakLive, 3, 0, 0]] };
+byId("limit").value = 100;
+byId("limit").dispatchEvent(new Event("input"));
+told.replayed = byId("limit-says").textContent;
+told.holes = holesText({ count: 2, bytes: 300, longest: [["0x10", 0, 200], ["0x900", 0, 100]] });
 byId("axis").value = "time";
 byId("axis").dispatchEvent(new Event("change"));
 byId("colour").value = "served";
@@ -188,6 +193,10 @@ fn assert_answers(told: &HashMap<String, String>) {
         ];
         assert!(parts.iter().all(|part| words.contains(part)), "{words}");
     }
+    let replayed = "Maybe too low: The run never reserved more than this limit.";
+    assert!(told["replayed"].starts_with(replayed), "{told:?}");
+    assert!(told["replayed"].contains("3 allocations find no memory"), "{told:?}");
+    assert!(told["holes"].contains("1 − longest hole ÷ all holes, is 33%"), "{told:?}");
     let failed = ["1 allocation of the traced run failed", "needle", "f16 [32 × 32]", "2 KiB", "6 MiB"];
     assert!(failed.iter().all(|part| told["failed"].contains(part)), "{told:?}");
     assert!(["zoomed", "whole", "closer"].iter().all(|name| told[*name] == "true"), "{told:?}");
