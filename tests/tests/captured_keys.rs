@@ -70,3 +70,19 @@ fn work_on_another_stream_is_not_forgotten() {
     }
     assert_eq!(count.to_vec().unwrap(), [12; LEN], "{}", scope.stats());
 }
+
+/// A key whose inputs vary is captured again. The statistics say why.
+#[test]
+fn other_inputs_under_one_key_have_a_reason() {
+    let host = Host::new_stream().unwrap();
+    let mut scope = CapturedScope::new(&host, "open: other inputs");
+    let inputs = [1, 2].map(|value| Array::full(&host, LEN, value).unwrap());
+    for number in 0..40 {
+        drop(scope.run((), &inputs[..1], |x| sum(&x[0], 4)).unwrap());
+        assert_eq!(scope.stats().last_refusal, None, "run {number}");
+    }
+    assert!(scope.stats().launches > 30);
+    drop(scope.run((), &inputs[..], |x| sum(&x[0], 4)).unwrap());
+    let why = scope.stats().last_refusal.unwrap();
+    assert!(why.contains("differ from those of this run in number, type or size): use another key"), "{why}");
+}

@@ -261,6 +261,25 @@ fn a_trace_of_the_program_ends_that_of_the_environment_with_a_line() {
     assert!(!path.exists());
 }
 
+/// The program enters its first scope before it has a device.
+#[test]
+fn the_trace_of_the_environment_has_the_first_entry() {
+    let _alone = alone();
+    if std::env::var_os(CHILD).is_some() {
+        return gpucache::cache_scope!("traced first", { drop(Host::new().zeros::<u8>(100).unwrap()) });
+    }
+    let path = std::env::temp_dir().join(format!("gpucache-first-{}.csv", std::process::id()));
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "the_trace_of_the_environment_has_the_first_entry"]);
+    let output = child.env(CHILD, "1").env("GPUCACHE_TRACE", &path).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let written = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let ops: Vec<&str> = written.lines().skip(1).map(|line| line.split(',').nth(1).unwrap()).collect();
+    let first = ops.iter().position(|op| *op == "enter").unwrap();
+    assert!(ops[first..].starts_with(&["enter", "reserve", "a", "f", "leave"]), "{written}");
+}
+
 #[test]
 fn the_arrays_of_a_captured_scope_have_lines_of_the_program() {
     let _alone = alone();

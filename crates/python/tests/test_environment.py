@@ -64,10 +64,10 @@ def test_watch_says_that_its_file_cannot_be_written(monkeypatch, tmp_path):
 
 def test_trace_writes_the_events_of_the_whole_run(program, monkeypatch, tmp_path):
     monkeypatch.setenv("GPUCACHE_TRACE", str(tmp_path / "run.csv"))
-    # The first use of a device begins the trace.
-    program("import gpucache; gpucache.trim(-1)" + WORK)
+    program(WORK)
     monkeypatch.delenv("GPUCACHE_TRACE")
     assert program(f"import gpucache; print(gpucache.trace.read({str(tmp_path / 'run.csv')!r}).allocations)") == "1\n"
+    assert ",enter," in (tmp_path / "run.csv").read_text()
 
 
 def test_limit_holds_from_the_first_allocation(program, monkeypatch):

@@ -8,8 +8,8 @@ use super::run::{Run, id};
 use super::visitor::{Act, Operand, Seen, Visitor};
 use crate::array::uses::Launched;
 use crate::device::Device;
-use gpucache_engine::Result;
 use gpucache_engine::cache::Cache;
+use gpucache_engine::{Error, Result};
 
 impl<D: Device> Run<'_, D> {
     /// Launches the graph, if the arrays and the memory are as it needs them. A graph that failed is dropped.
@@ -23,7 +23,11 @@ impl<D: Device> Run<'_, D> {
         let Known { launchable: place, like, .. } = &mut *known;
         let launchable = place.as_mut()?;
         let like: &R::Like = like.as_ref()?.downcast_ref()?;
-        if !self.fits(launchable, inputs, seen) {
+        if !self.is_ordered(inputs, seen) {
+            return None;
+        }
+        if launchable.lens != seen.lens || !are_alike(&launchable.operands[..launchable.inputs], &seen.arrays) {
+            self.stats.last_refusal = Some(other_inputs().to_string());
             return None;
         }
         let mut outputs: R = self.allocate(like).ok()?;
@@ -44,14 +48,13 @@ impl<D: Device> Run<'_, D> {
         Some(outputs)
     }
 
-    /// Whether the inputs are like those of the graph. Orders the launch with their other uses.
+    /// Lists the inputs, and orders the launch with their other uses. Returns false if that is impossible.
     #[inline]
-    fn fits<I: Inputs<D>>(&self, launchable: &Launchable, inputs: &mut I, seen: &mut Seen) -> bool {
+    fn is_ordered<I: Inputs<D>>(&self, inputs: &mut I, seen: &mut Seen) -> bool {
         seen.clear();
         let mut visitor = Visitor::new(self.device, Act::Order(seen));
         inputs.visit(&mut visitor);
-        let is_ordered = visitor.end().is_ok() && !seen.is_apart;
-        is_ordered && launchable.lens == seen.lens && are_alike(&launchable.operands[..launchable.inputs], &seen.arrays)
+        visitor.end().is_ok() && !seen.is_apart
     }
 
     /// Replaces the addresses of operands that moved. Returns false if it is not known where they are, or if the outputs are of other types.
@@ -125,6 +128,16 @@ impl<D: Device> Run<'_, D> {
             outputs.expect(&launched.outcome);
         }
     }
+}
+
+/// The reason for another capture of a key whose inputs differ from those of its graph.
+#[cold]
+fn other_inputs() -> Error {
+    Error::unavailable(
+        "the graph of this key",
+        "its inputs differ from those of this run in number, type or size",
+        "use another key for other inputs, for example their shapes; the block is captured again",
+    )
 }
 
 /// Whether these are the same arrays, perhaps at other addresses.

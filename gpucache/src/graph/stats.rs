@@ -36,7 +36,7 @@ pub struct GraphStats {
     pub evicted: u64,
     /// Captures that gave no graph.
     pub refused: u64,
-    /// Why the last capture gave no graph, or why a block is not captured.
+    /// Why the last capture gave no graph, why a block is not captured, or why the graph of a key did not serve a run of it.
     pub last_refusal: Option<String>,
 }
 

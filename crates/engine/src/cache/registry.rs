@@ -21,6 +21,7 @@ use crate::device::GraphEnd;
 use crate::device::Memory;
 use crate::home::Counts;
 use crate::pressure::{ReclaimStats, demand};
+use crate::trace;
 
 /// The caches of one name.
 pub struct NamedCaches {
@@ -75,6 +76,8 @@ impl NamedCaches {
     /// Finds the scope of this name, or makes it, and returns a cache of it for a thread that has none yet. This is the cache of a
     /// thread that has ended, as that thread left it, or a new one. `site` is the place in the program that made the scope.
     pub fn adopt(name: &str, site: ScopeSite) -> (Arc<NamedCaches>, &'static Cache) {
+        // A program may enter a scope before it uses a device. The trace must have that entry too.
+        trace::start_from_environment();
         loop {
             let (scope, left) = lock(&SCOPES).of(name);
             left.iter().for_each(|scope| scope.forget_orphans());

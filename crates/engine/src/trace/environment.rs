@@ -16,7 +16,7 @@ const CAPACITY: usize = 1 << 20;
 /// The file, if the environment names one, and the number of the trace's session.
 static ASKED: OnceLock<Option<(PathBuf, u64)>> = OnceLock::new();
 
-/// Begins a trace at the first call, if the environment asks for one.
+/// Begins a trace at the first call, if the environment asks for one. The first device and the first scope of each name call this.
 pub(crate) fn start_from_environment() {
     ASKED.get_or_init(|| {
         let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
