@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use gpucache::cudarc::driver::sys::CUgraphInstantiate_flags;
 use gpucache::cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL;
 use gpucache::prelude::*;
-use gpucache::{Result, cache_scope as scope, graph::Graph};
+use gpucache::{Result, cache_scope as scope, graph::Graph, offload::Placed};
 use gpucache_tests::conformance::{pattern, patterned};
 use gpucache_tests::gpu::{Gpu, Kernels};
 
@@ -222,4 +222,26 @@ fn many_graphs_come_and_go() {
         }
     }
     assert_eq!(stream.memory().bytes, held);
+}
+
+/// Arrays that could leave without a copy stay too, since the capture may contain their memory.
+#[test]
+fn no_array_leaves_during_a_capture() {
+    let Some(gpu) = Gpu::get() else { return };
+    const PAGE: usize = 2 << 20;
+    let device = gpu.new_stream();
+    device.trim();
+    device.set_limit(device.memory().bytes + 8 * PAGE as u64).unwrap();
+    let arrays: Vec<_> = (0..12).map(|_| Placed::<u8, _>::zeros(&device, PAGE).unwrap()).collect();
+    let fetch_all = || arrays.iter().for_each(|array| drop(array.fetch().unwrap()));
+    (0..3).for_each(|_| fetch_all());
+    let before = device.stats().offload;
+    for array in &arrays {
+        let captured = device.capture(|| array.fetch().map(drop));
+        assert!(captured.is_ok() || captured.unwrap_err().is_unavailable());
+    }
+    let moves = device.stats().offload.since(&before);
+    assert_eq!((moves.evictions, moves.bytes_in, moves.bytes_out), (0, 0, 0));
+    fetch_all();
+    device.set_limit(u64::MAX).unwrap();
 }

@@ -7,6 +7,7 @@
 //!
 //! Arrays that are made in an entry are different ones in each entry. The recorder knows them by their number within the entry.
 
+mod change;
 mod followed;
 mod learned;
 mod pacer;
@@ -110,6 +111,8 @@ struct History {
     last: Option<Learned>,
     /// The expected course of the next entry.
     known: Option<Box<Followed>>,
+    /// How often an order was learned again because the room or sizes had changed.
+    relearned: u32,
 }
 
 /// A recorded use whose guard lives: its entry, and its place there.
@@ -331,9 +334,10 @@ impl Recorder {
         self.number = ENTRIES.fetch_add(1, Relaxed);
         (self.begun, self.born) = (Instant::now(), 0);
         self.account = Entry::outermost_name().map(host_pools::account);
-        let known = self.scopes.entry(entry.scope()).or_default().known.take();
-        if let Some(mut followed) = known {
+        let history = self.scopes.entry(entry.scope()).or_default();
+        if let Some(mut followed) = history.known.take() {
             let is_followed = followed.begin(self.account.clone());
+            history.relearned = history.relearned.saturating_add(u32::from(followed.is_outdated()));
             if is_followed {
                 self.left.apart = followed.take_apart();
             }
@@ -363,7 +367,8 @@ impl Recorder {
                 {
                     // Alive until the recorder is not borrowed, whoever drops them meanwhile.
                     self.left.slots.extend(learned.alive());
-                    let followed = Box::new(Followed::new(&learned, pool.clone(), self.account.clone()));
+                    let known = (pool.clone(), self.account.clone());
+                    let followed = Box::new(Followed::new(&learned, known, history.relearned));
                     left.extend(history.known.replace(followed).map(Now::Following));
                 }
                 left.extend(history.last.replace(learned).map(Now::Recording));

@@ -266,6 +266,10 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     }
 
     fn evict(&self) -> Result<u64> {
+        // Also an array without a copy to make: its memory may be a part of the graph.
+        if self.stream().can_capture() && self.stream().is_capturing() {
+            return Ok(0);
+        }
         let Some(mut state) = self.try_lock() else { return Ok(0) };
         let may_leave = state.may_leave();
         let here = if may_leave { state.here.take() } else { None };

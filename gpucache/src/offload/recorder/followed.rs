@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use super::change::Change;
 use super::learned::Learned;
 use super::pacer::Pacer;
 use super::timetable::{LEAST_FREE, LINK, Timetable};
@@ -53,13 +54,17 @@ pub(super) struct Followed {
     entries: u32,
     /// How often an array had to come when it was asked for, before this entry.
     demanded: u64,
+    /// Whether the room or sizes have changed since.
+    change: Change,
+    is_outdated: bool,
     /// Moves that are due, to be made once the recorder is not borrowed.
     due_moves: Due,
 }
 
 impl Followed {
-    /// The moves that follow from two equal entries. If everything stayed on the device, there are none.
-    pub(super) fn new(learned: &Learned, pool: Arc<HostPool>, account: Account) -> Followed {
+    /// The moves that follow from two equal entries. If everything stayed on the device, there are none. The order was learned again
+    /// `relearned` times.
+    pub(super) fn new(learned: &Learned, (pool, account): (Arc<HostPool>, Account), relearned: u32) -> Followed {
         let order = learned.order(learned.work(LINK.bytes_per_second));
         let evictions = pool.evictions();
         let mut followed = Followed {
@@ -82,6 +87,8 @@ impl Followed {
             evictions,
             entries: 0,
             demanded: 0,
+            change: Change::new(learned.made(), relearned),
+            is_outdated: false,
             due_moves: Vec::new(),
         };
         if learned.is_short(LEAST_FREE) {
@@ -122,7 +129,8 @@ impl Followed {
     /// Takes the results of the pacer, once it has any.
     fn take_pace(&mut self) {
         let Some(pacer) = self.pacer.take_if(|pacer| pacer.is_void() || pacer.is_over()) else { return };
-        let Some((places, seconds)) = pacer.read() else { return };
+        // A device without marks tells no time.
+        let Some((places, seconds)) = pacer.read().filter(|_| !pacer.is_void()) else { return };
         if self.lay_out(|table, measured| table.pace(places, &seconds, measured)) {
             self.restart();
         }
@@ -142,7 +150,8 @@ impl Followed {
         self.sampling.sample.clone()
     }
 
-    /// Begins an entry. Returns whether to follow it: not if arrays had to leave meanwhile without a move.
+    /// Begins an entry. Returns whether to follow it: not if arrays had to leave meanwhile without a move, and not if the moves are for
+    /// another room or for other sizes.
     pub(super) fn begin(&mut self, account: Account) -> bool {
         (self.place, self.next) = (0, 0);
         // A cache whose name is forgotten serves another one.
@@ -156,7 +165,16 @@ impl Followed {
         self.pages = self.pool.pages_gone();
         (self.demanded, self.entries) = (self.demanded(), self.entries.saturating_add(1));
         self.find_due();
-        !self.table.moves().is_empty() || self.needs_no_moves()
+        if self.table.moves().is_empty() {
+            return self.needs_no_moves();
+        }
+        self.is_outdated = self.change.begin(self.pool.room());
+        !self.is_outdated
+    }
+
+    /// Whether the order is to be learned again.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.is_outdated
     }
 
     /// Whether no array is known to have to leave: none did since, or everything was found to fit and there is as much room as then. Then
@@ -197,7 +215,9 @@ impl Followed {
     pub(super) fn bear(&mut self, seen: Seen, slot: &Arc<impl Rests + 'static>) {
         if self.expects(seen) {
             let known: Arc<dyn Rests> = slot.clone();
-            self.arrays[self.table.array(self.place)].1 = Arc::downgrade(&known);
+            let bytes = slot.tag().bytes;
+            self.arrays[self.table.array(self.place)] = (seen.name, Arc::downgrade(&known), bytes);
+            self.change.note_made(bytes);
         }
     }
 
@@ -262,13 +282,10 @@ impl Followed {
         self.missed != 0 && self.tidied == 0 || self.pool.pages_gone() > self.pages
     }
 
-    /// Whether many entries had to bring arrays. Then it plans with less room.
+    /// Whether many entries had to bring arrays, and there are moves for less room.
     fn misses_often(&mut self) -> bool {
         let is_often = self.missed.count_ones() > MOST_MISSED;
-        if is_often {
-            self.lay_out(Timetable::spare_more);
-        }
-        is_often
+        is_often && self.table.may_spare_more() && self.lay_out(Timetable::spare_more)
     }
 
     /// The host memory pool whose arrays are to leave now, and the bytes that are to be contiguous then.

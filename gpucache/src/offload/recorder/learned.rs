@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
-use super::{Name, Seen};
+use super::{BORN, Name, Seen};
 use crate::offload::host_pool::{HostPool, Rests};
 use crate::offload::placement::Placement;
 use gpucache_plan::offload::{Access, Order, Use};
@@ -108,6 +108,12 @@ impl Learned {
     /// The bytes of all arrays together; the largest number stands for more, which fit nowhere.
     fn bytes(&self) -> u64 {
         self.arrays.iter().fold(0, |sum: u64, (_, _, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// The bytes of the arrays that the entry makes.
+    pub(super) fn made(&self) -> u64 {
+        let made = self.arrays.iter().filter(|(name, ..)| name & BORN != 0);
+        made.fold(0, |sum: u64, (_, _, bytes)| sum.saturating_add(*bytes))
     }
 
     /// Whether another entry did the same.

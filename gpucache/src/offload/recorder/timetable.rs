@@ -104,14 +104,19 @@ impl Timetable {
         Some(Found { spared, schedule, offsets })
     }
 
-    /// Computes moves that spare more of the room, unless much is spared already. If less room does not suffice, the moves stay as they
-    /// were.
-    pub(super) fn spare_more(&mut self, measured: Option<f64>) {
-        let least = self.least_spared.max(self.spared()) + STEP;
-        if least <= MOST_SPARED {
-            self.least_spared = least;
-            self.found = self.search(link(measured)).or(self.found.take());
-        }
+    /// Whether more of the room may be spared.
+    pub(super) fn may_spare_more(&self) -> bool {
+        self.least_spared.max(self.spared()) + STEP <= MOST_SPARED
+    }
+
+    /// Computes moves that spare more of the room. If less room does not suffice, the moves stay as they were. Returns whether there are
+    /// other moves.
+    pub(super) fn spare_more(&mut self, measured: Option<f64>) -> bool {
+        self.least_spared = self.least_spared.max(self.spared()) + STEP;
+        let found = self.search(link(measured));
+        let is_other = found.is_some();
+        self.found = found.or(self.found.take());
+        is_other
     }
 
     /// Learns that as many bytes are contiguous. If the arrays do not fit there, it computes moves that spare more of the room. Returns
