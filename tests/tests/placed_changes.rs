@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Virtual};
-use gpucache::offload::{OffloadStats, Placed};
+use gpucache::offload::{OffloadStats, Placed, Placement};
 use gpucache::{Scope, prelude::*};
 
 const PAGE: usize = 2 << 20;
@@ -83,6 +83,27 @@ fn smaller_arrays_of_an_entry_need_fewer_moves() {
     moved(&device, 50, || scope.run(|| step(512 << 10)));
     let moves = moved(&device, 100, || scope.run(|| step(512 << 10)));
     assert_eq!((moves.bytes_in, moves.evictions), (0, 0));
+}
+
+/// An array that rests on the host is prefetched for each use.
+#[test]
+fn arrays_that_rest_on_the_host_are_prefetched() {
+    let device = device(8);
+    let (weights, moments) = (arrays(&device, 10), arrays(&device, 10));
+    moments.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
+    let scope = Scope::new("changes: resting");
+    let entry = || {
+        scope.run(|| {
+            for _ in 0..2 {
+                for (weights, moments) in weights.iter().zip(&moments) {
+                    drop((weights.fetch().unwrap(), moments.fetch().unwrap()));
+                }
+            }
+        });
+    };
+    moved(&device, 50, entry);
+    let moves = moved(&device, 100, entry);
+    assert!(moves.demanded <= 10 && moves.prefetched >= 2000, "{moves}");
 }
 
 /// Two scopes that undo each other's moves learn once that they do, and compute no moves for ever.

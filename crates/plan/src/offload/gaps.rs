@@ -19,6 +19,15 @@ pub(super) struct Gap {
     pub(super) comes_in: bool,
     /// Whether the array is dead during the gap, so that it cannot stay.
     pub(super) is_dead: bool,
+    /// Whether the array rests on the host during the gap, in any case.
+    pub(super) rests: bool,
+}
+
+impl Gap {
+    /// Whether the array may be on the device during all of the gap.
+    pub(super) fn may_stay(&self) -> bool {
+        !self.is_dead && !self.rests
+    }
 }
 
 /// The gaps between a change and the next one.
@@ -64,7 +73,9 @@ impl Gaps {
         for (array, walk) in walks.into_iter().enumerate() {
             if let Some((to, access)) = walk.first {
                 let comes_in = access != Access::Fill;
-                let gap = Gap { array: array as u32, from: walk.end, to, comes_in, is_dead: order.dies[array] };
+                let (number, is_dead) = (array as u32, order.dies[array]);
+                let rests = !is_dead && order.rests(number);
+                let gap = Gap { array: number, from: walk.end, to, comes_in, is_dead, rests };
                 gaps.close(gap, walk);
             }
         }
@@ -77,7 +88,8 @@ impl Gaps {
         if walk.first.is_none() {
             walk.first = Some((place, access));
         } else if walk.end < place {
-            let gap = Gap { array, from: walk.end, to: place, comes_in: access != Access::Fill, is_dead: false };
+            let (comes_in, rests) = (access != Access::Fill, order.rests(array));
+            let gap = Gap { array, from: walk.end, to: place, comes_in, is_dead: false, rests };
             let number = self.push(gap, walk.run);
             if walk.run.is_none() {
                 walk.before_change.push(number);
@@ -168,7 +180,14 @@ mod tests {
             [0, 2, 4].iter().zip(access).map(|(&place, access)| (place, Use { array: 0, access, until: place + 1 }));
         let mut all = vec![Use { array: 1, access: Access::Read, until: 0 }; 5];
         uses.for_each(|(place, each)| all[place as usize] = each);
-        let order = Order { bytes: vec![8, 1], uses: all, at: vec![0.0; 5], length: 0.0, dies: vec![false, false] };
+        let order = Order {
+            bytes: vec![8, 1],
+            uses: all,
+            at: vec![0.0; 5],
+            length: 0.0,
+            dies: vec![false, false],
+            rests: vec![],
+        };
         let gaps = Gaps::of(&order);
         let spans =
             |array| gaps.all.iter().filter(|gap| gap.array == array).map(|gap| (gap.from, gap.to)).collect::<Vec<_>>();

@@ -78,7 +78,7 @@ const FASTER: f64 = 0.995;
 /// or if the sum of the bytes overflows.
 ///
 /// An array that dies is evicted after its last use, without a write-back: the caller guarantees that it is dead. An array
-/// that a use fills needs memory there, but no move.
+/// that a use fills needs memory there, but no move. An array that rests on the host is prefetched for each use that needs its contents.
 pub fn schedule(order: &Order, budget: u64, link: Link) -> Option<Schedule> {
     let budget = order.has_sums().then_some(budget.min(MOST_BYTES))?;
     let gaps = Gaps::of(order);

@@ -78,7 +78,7 @@ impl Times {
 
     /// The schedule with these times.
     pub(super) fn schedule(&self, order: &Order, gaps: &Gaps, kept: &[bool]) -> Schedule {
-        let goes = |gap: u32| !kept[gap as usize] && !self.stays(gap);
+        let goes = |gap: u32| !kept[gap as usize] && (gaps.all[gap as usize].rests || !self.stays(gap));
         let mut moves = self.write_backs(gaps, goes);
         for (number, gap) in (0..).zip(&gaps.all).filter(|(number, _)| goes(*number)) {
             let (leave, come) = (self.leave[number as usize], self.come[number as usize]);

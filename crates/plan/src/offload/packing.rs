@@ -63,12 +63,12 @@ impl Packing {
         let items = gaps.all.iter().map(|gap| {
             let bytes = order.bytes[gap.array as usize];
             let point = |place: u32| point_of[place as usize] % count.max(1);
-            let worth = if gap.comes_in && !gap.is_dead { bytes } else { 0 };
+            let worth = if gap.comes_in && gap.may_stay() { bytes } else { 0 };
             Choice { bytes, worth, from: point(gap.from), to: point(gap.to) }
         });
         let items: Vec<Choice> = items.collect();
         let free =
-            items.iter().zip(&gaps.all).map(|(item, gap)| !gap.is_dead && (item.from == item.to || item.bytes == 0));
+            items.iter().zip(&gaps.all).map(|(item, gap)| gap.may_stay() && (item.from == item.to || item.bytes == 0));
         let free = free.collect();
         let mut packing = Packing { room, items, groups: Vec::new(), group_of: vec![NO_GROUP; gaps.all.len()], free };
         packing.group(order, gaps);
@@ -78,7 +78,7 @@ impl Packing {
     /// Makes the groups: one for each run, and one for each gap that belongs to no run.
     fn group(&mut self, order: &Order, gaps: &Gaps) {
         let open =
-            |packing: &Packing, number: u32| !packing.free[number as usize] && !gaps.all[number as usize].is_dead;
+            |packing: &Packing, number: u32| !packing.free[number as usize] && gaps.all[number as usize].may_stay();
         for run in &gaps.runs {
             let items: Vec<u32> = run.gaps.iter().copied().filter(|&gap| open(self, gap)).collect();
             let array = run.gaps.first().map(|&gap| gaps.all[gap as usize].array);

@@ -44,6 +44,8 @@ pub struct Order {
     /// Whether each array dies after its last use in the entry, so that nothing has to be written back. An array that is born in the
     /// entry is filled first.
     pub dies: Vec<bool>,
+    /// Whether each array rests on the host: it leaves after each use, however much room there is. Arrays beyond the end of the list do not.
+    pub rests: Vec<bool>,
 }
 
 /// How often each use of an array may count in a sum: copies in and out, in four entries.
@@ -53,6 +55,11 @@ const SUMMED: u64 = 8;
 pub(super) const MOST_BYTES: u64 = 1 << 62;
 
 impl Order {
+    /// Whether an array leaves after each use.
+    pub(super) fn rests(&self, array: u32) -> bool {
+        self.rests.get(array as usize).is_some_and(|&rests| rests)
+    }
+
     /// The place behind the last use: the entry's end.
     pub(super) fn end(&self) -> u32 {
         self.uses.len() as u32
@@ -171,7 +178,7 @@ mod tests {
     fn order(at: &[f64], length: f64) -> Order {
         let each = |place| Use { array: 0, access: Access::Read, until: place };
         let uses = (1..=at.len() as u32).map(each).collect();
-        Order { bytes: vec![8], uses, at: at.to_vec(), length, dies: vec![false] }
+        Order { bytes: vec![8], uses, at: at.to_vec(), length, dies: vec![false], rests: vec![] }
     }
 
     #[test]

@@ -150,10 +150,15 @@ impl Learned {
     /// The bytes that may leave of each array: none of small arrays, and of those that always rest on the device.
     fn movable(&self) -> Vec<u64> {
         let small = self.small();
-        let stays = |slot: Arc<dyn Rests>| slot.tag().placement.get() == Placement::Device;
-        let movable =
-            |slot: &Weak<dyn Rests>, bytes| if bytes <= small || slot.upgrade().is_some_and(stays) { 0 } else { bytes };
-        self.arrays.iter().map(|(_, slot, bytes)| movable(slot, *bytes)).collect()
+        let stays = self.are_placed(Placement::Device);
+        let movable = |((_, _, bytes), stays): (&(Name, _, u64), _)| if *bytes <= small || stays { 0 } else { *bytes };
+        self.arrays.iter().zip(stays).map(movable).collect()
+    }
+
+    /// Whether each array has this placement.
+    fn are_placed(&self, placement: Placement) -> Vec<bool> {
+        let is = |slot: Arc<dyn Rests>| slot.tag().placement.get() == placement;
+        self.arrays.iter().map(|(_, slot, _)| slot.upgrade().is_some_and(is)).collect()
     }
 
     /// The room beside the arrays that always rest on the device.
@@ -164,11 +169,9 @@ impl Learned {
 
     /// For the offsets of arrays: the bytes that each one needs, none of those that always rest on the device, and the bytes that there are.
     pub(super) fn places(&self) -> (Vec<u64>, u64) {
-        let stays =
-            |slot: &Weak<dyn Rests>| slot.upgrade().is_some_and(|slot| slot.tag().placement.get() == Placement::Device);
         let mut room = self.room;
-        let needed = self.arrays.iter().map(|(_, slot, bytes)| {
-            if stays(slot) {
+        let needed = self.arrays.iter().zip(self.are_placed(Placement::Device)).map(|((_, _, bytes), stays)| {
+            if stays {
                 room = room.saturating_sub(*bytes);
                 return 0;
             }
@@ -194,6 +197,7 @@ impl Learned {
             done += work(each) as f64;
             at
         });
-        Order { at: at.collect(), bytes: self.movable(), uses: uses.clone(), length: seconds, dies: self.dies.clone() }
+        let (at, bytes, rests) = (at.collect(), self.movable(), self.are_placed(Placement::Host));
+        Order { at, bytes, uses: uses.clone(), length: seconds, dies: self.dies.clone(), rests }
     }
 }

@@ -184,6 +184,7 @@ mod tests {
             at: (0..24).map(f64::from).collect(),
             length: 24.0,
             dies: vec![false; 8],
+            rests: Vec::new(),
         }
     }
 

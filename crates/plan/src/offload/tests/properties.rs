@@ -87,6 +87,21 @@ proptest! {
         prop_assert_eq!(collision(&order, &found, &bytes, &offsets), None);
     }
 
+    /// An array that rests on the host comes by a move for each use that needs it, unless another use of it ended just before.
+    #[test]
+    fn arrays_that_rest_on_the_host_are_prefetched(order in orders(12, 60), more in 0.0..1.2f64, rests in prop::collection::vec(any::<bool>(), 12)) {
+        let order = Order { rests, ..order };
+        let least = held(&order);
+        let budget = least + ((order.bytes.iter().sum::<u64>() - least) as f64 * more) as u64;
+        let found = schedule(&order, budget, Link { bytes_per_second: 50.0, latency: 0.1 }).unwrap();
+        prop_assert_eq!(check(&order, budget, &found), Ok(()));
+        for gap in Gaps::of(&order).all.iter().filter(|gap| gap.rests && gap.comes_in) {
+            let is_within = |place: u32| if gap.from <= gap.to { gap.from <= place && place <= gap.to } else { place >= gap.from || place <= gap.to };
+            let mut moves = found.moves.iter().filter(|each| each.array == gap.array && is_within(each.before));
+            prop_assert!(moves.any(|each| each.what == What::Prefetch), "{gap:?}");
+        }
+    }
+
     #[test]
     fn schedules_hold_and_repeat(order in orders(12, 60), more in 0.0..1.2f64, speed in 1.0..300.0f64) {
         let link = Link { bytes_per_second: speed, latency: 0.1 };
