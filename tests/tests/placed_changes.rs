@@ -106,6 +106,29 @@ fn arrays_that_rest_on_the_host_are_prefetched() {
     assert!(moves.demanded <= 10 && moves.prefetched >= 2000, "{moves}");
 }
 
+/// The first moves are for more room than there is, once the scope has an arena for its plain arrays. Then less room is planned with.
+#[test]
+fn moves_beside_plain_arrays_settle() {
+    let device = device(64);
+    let mut random = fastrand::Rng::with_seed(17);
+    let placed: Vec<Placed<u8, Virtual>> =
+        (0..30).map(|_| Placed::zeros(&device, random.usize(1..8 * PAGE)).unwrap()).collect();
+    // Of each step: a placed array, the bytes of a plain array, and the steps for which that one lives.
+    let steps: Vec<(usize, usize, usize)> =
+        (0..40).map(|_| (random.usize(0..30), random.usize(1..4 * PAGE), random.usize(0..6))).collect();
+    let entry = || {
+        let mut plain: Vec<(usize, Array<u8, Virtual>)> = Vec::new();
+        for (place, &(array, bytes, life)) in steps.iter().enumerate() {
+            plain.retain(|(until, _)| *until > place);
+            let _here = placed[array].fetch().unwrap();
+            plain.push((place + life, device.zeros::<u8>(bytes).unwrap()));
+        }
+    };
+    let scope = Scope::new("changes: plain arrays");
+    moved(&device, 100, || scope.run(entry));
+    assert_eq!(moved(&device, 200, || scope.run(entry)).demanded, 0);
+}
+
 /// Two scopes that undo each other's moves learn once that they do, and compute no moves for ever.
 #[test]
 fn moves_in_vain_are_not_computed_again_and_again() {

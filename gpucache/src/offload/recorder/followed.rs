@@ -19,6 +19,9 @@ const MOST_MISSED: u32 = 2;
 /// How often arrays are made contiguous for one order. Each time takes about as long as an entry.
 const MOST_TIDIED: u32 = 8;
 
+/// How often they are made contiguous for the same moves. If pages still go, the moves are for more room than there is.
+const MOST_TIDIED_FOR_ONE: u32 = 2;
+
 /// An order, and the moves by it.
 pub(super) struct Followed {
     uses: Vec<Seen>,
@@ -42,6 +45,8 @@ pub(super) struct Followed {
     missed: u8,
     /// How often arrays were made contiguous since this was made.
     tidied: u32,
+    /// How often they were for these moves.
+    tidied_for_these: u32,
     /// Whether all arrays are to leave once, so that memory is contiguous, when the next entry begins.
     is_apart: bool,
     /// Where the memory of the schedule's offsets begins, once it is contiguous.
@@ -81,6 +86,7 @@ impl Followed {
             sampling: Sampling::default(),
             missed: 0,
             tidied: 0,
+            tidied_for_these: 0,
             is_apart: false,
             base: None,
             pages: 0,
@@ -271,7 +277,12 @@ impl Followed {
     /// Has arrays leave once, or plans with less room, if fetches had to bring arrays in an entry that followed these moves from its beginning.
     fn make_do(&mut self) {
         self.missed = self.missed << 1 | u8::from(self.demanded() > self.demanded);
-        if self.is_memory_apart() && self.tidy() || self.misses_often() {
+        if self.is_memory_apart() && self.tidied_for_these < MOST_TIDIED_FOR_ONE && self.tidy() {
+            self.tidied_for_these += 1;
+            self.missed = 0;
+            self.restart();
+        } else if self.misses_often() {
+            self.tidied_for_these = 0;
             self.missed = 0;
             self.restart();
         }
