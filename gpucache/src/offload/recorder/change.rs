@@ -12,8 +12,9 @@ const MOST_DOUBLED: u32 = 10;
 
 /// The bytes that an order was learned for, and the entries that differ.
 pub(super) struct Change {
-    /// The room when the first entry began.
-    room: Option<u64>,
+    /// The least room in the entry that was recorded, and the room when the first entry by the order began. They differ if plain arrays of
+    /// the scope come and go. Their arena may be there at the beginning of later entries, or not.
+    rooms: (u64, Option<u64>),
     /// The bytes of arrays that an entry makes, by the order.
     expected: u64,
     /// The bytes of arrays that this entry has made.
@@ -24,9 +25,15 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// For an order whose entries make so many bytes, and that was learned again so many times.
-    pub(super) fn new(expected: u64, times: u32) -> Change {
-        Change { room: None, expected, made: 0, entries: 0, most_entries: ENTRIES << times.min(MOST_DOUBLED) }
+    /// For an order that was recorded with so little room, whose entries make so many bytes, and that was learned again so many times.
+    pub(super) fn new((least_room, expected): (u64, u64), times: u32) -> Change {
+        Change {
+            rooms: (least_room, None),
+            expected,
+            made: 0,
+            entries: 0,
+            most_entries: ENTRIES << times.min(MOST_DOUBLED),
+        }
     }
 
     /// The entry makes an array of so many bytes.
@@ -37,12 +44,12 @@ impl Change {
     /// An entry begins, and there is so much room. The entry before went by the order. Returns whether the order is to be learned again.
     pub(super) fn begin(&mut self, room: u64) -> bool {
         let made = std::mem::take(&mut self.made);
-        let Some(known) = self.room else {
-            self.room = Some(room);
+        let (least, Some(first)) = self.rooms else {
+            self.rooms.1 = Some(room);
             return false;
         };
         let differs = |known: u64, now: u64| known.abs_diff(now) > known / LEAST;
-        let is_other = differs(known, room) || differs(self.expected, made);
+        let is_other = differs(first, room) && differs(least, room) || differs(self.expected, made);
         self.entries = if is_other { self.entries.saturating_add(1) } else { 0 };
         self.entries >= self.most_entries
     }
@@ -54,7 +61,7 @@ mod tests {
 
     /// After how many of these entries an order is to be learned again.
     fn after(times: u32, entries: &[(u64, u64)]) -> Option<usize> {
-        let mut change = Change::new(1600, times);
+        let mut change = Change::new((80, 1600), times);
         entries.iter().position(|&(room, made)| {
             let is_due = change.begin(room);
             change.note_made(made);
@@ -68,6 +75,8 @@ mod tests {
         assert_eq!(after(0, &[[(100, 1600)].as_slice(), &[(106, 1500); 50]].concat()), None);
         assert_eq!(after(0, &[[(100, 1600)].as_slice(), &[(107, 1600); 50]].concat()), Some(4));
         assert_eq!(after(1, &[[(100, 1600)].as_slice(), &[(93, 1600); 50]].concat()), Some(8));
+        // As little room as was recorded.
+        assert_eq!(after(0, &[[(100, 1600)].as_slice(), &[(80, 1600); 50]].concat()), None);
         // The bytes of an entry are known when the next one begins.
         assert_eq!(after(0, &[(100, 1499); 50]), Some(4));
         assert_eq!(after(0, &[[(100, 1600); 3], [(50, 1600); 3]].concat().repeat(9)), None);

@@ -17,7 +17,7 @@ use gpucache_plan::offload::Access;
 const MOST_MISSED: u32 = 2;
 
 /// How often arrays are made contiguous for one order. Each time takes about as long as an entry.
-const MOST_TIDIED: u32 = 8;
+const MOST_TIDIED: u32 = 16;
 
 /// How often they are made contiguous for the same moves. If pages still go, the moves are for more room than there is.
 const MOST_TIDIED_FOR_ONE: u32 = 2;
@@ -93,7 +93,7 @@ impl Followed {
             evictions,
             entries: 0,
             demanded: 0,
-            change: Change::new(learned.made(), relearned),
+            change: Change::new((learned.room, learned.made()), relearned),
             is_outdated: false,
             due_moves: Vec::new(),
         };
@@ -281,10 +281,12 @@ impl Followed {
             self.tidied_for_these += 1;
             self.missed = 0;
             self.restart();
-        } else if self.misses_often() {
-            self.tidied_for_these = 0;
+        } else if self.missed.count_ones() > MOST_MISSED {
             self.missed = 0;
-            self.restart();
+            if self.has_other_moves() || self.tidy() {
+                self.tidied_for_these = 0;
+                self.restart();
+            }
         }
     }
 
@@ -293,10 +295,9 @@ impl Followed {
         self.missed != 0 && self.tidied == 0 || self.pool.pages_gone() > self.pages
     }
 
-    /// Whether many entries had to bring arrays, and there are moves for less room.
-    fn misses_often(&mut self) -> bool {
-        let is_often = self.missed.count_ones() > MOST_MISSED;
-        is_often && self.table.may_spare_more() && self.lay_out(Timetable::spare_more)
+    /// Whether there are moves for less room.
+    fn has_other_moves(&mut self) -> bool {
+        self.table.may_spare_more() && self.lay_out(Timetable::spare_more)
     }
 
     /// The host memory pool whose arrays are to leave now, and the bytes that are to be contiguous then.
