@@ -283,21 +283,22 @@ impl Followed {
             self.restart();
         } else if self.missed.count_ones() > MOST_MISSED {
             self.missed = 0;
-            if self.has_other_moves() || self.tidy() {
-                self.tidied_for_these = 0;
-                self.restart();
-            }
+            self.plan_with_less();
+        }
+    }
+
+    /// Plans with less room, or else has arrays leave once more.
+    fn plan_with_less(&mut self) {
+        let has_other_moves = self.table.may_spare_more() && self.lay_out(Timetable::spare_more);
+        if has_other_moves || self.tidy() {
+            self.tidied_for_these = 0;
+            self.restart();
         }
     }
 
     /// Whether free memory may not be contiguous: pages went in this entry, or an array had to be brought for the first time.
     fn is_memory_apart(&self) -> bool {
         self.missed != 0 && self.tidied == 0 || self.pool.pages_gone() > self.pages
-    }
-
-    /// Whether there are moves for less room.
-    fn has_other_moves(&mut self) -> bool {
-        self.table.may_spare_more() && self.lay_out(Timetable::spare_more)
     }
 
     /// The host memory pool whose arrays are to leave now, and the bytes that are to be contiguous then.
