@@ -1,6 +1,6 @@
-//! Measures how much memory a decoder needs whose cache of keys and values grows. A whole answer is one entry of a scope. Each of its
-//! tokens makes the cache of each layer anew, one row longer. Prompts differ in length and batch. Nothing is computed: the
-//! device has no memory.
+//! Measures how much memory a decoder with a growing cache of keys and values needs. A whole answer is one entry of a scope. Each
+//! token of the answer replaces the cache of each layer by one that is a row longer. Prompts differ in length and batch size. Nothing
+//! is computed: the device has no memory.
 //!
 //! ```text
 //! cargo run --release --example decode -- --answers 10 --json
@@ -38,7 +38,8 @@ struct Options {
     /// Seed of the random prompt lengths and batch sizes.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Limit of the device's memory, as a multiple of the peak of live memory: 1.02. The run fails if an allocation finds no memory.
+    /// Limit of the device's memory, as a multiple of the peak of live memory, such as 1.02. The run fails if an allocation finds no
+    /// memory.
     #[arg(long)]
     limit: Option<f64>,
     /// Print one JSON object instead of a summary.

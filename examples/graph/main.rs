@@ -50,10 +50,10 @@ struct Options {
     /// Blocks of the decoder. Each has a norm, a product with weights, and an activation with a state.
     #[arg(long, default_value = "12")]
     blocks: NonZeroUsize,
-    /// The order in which the batch sizes come first.
+    /// The order in which the batch sizes occur for the first time.
     #[arg(long, value_enum, default_value = "random")]
     order: Order,
-    /// Steps of random batch sizes, after each size has a graph.
+    /// Number of steps with random batch sizes, once each size has a graph.
     #[arg(long, default_value = "500")]
     steps: usize,
     /// Seed of the weights and of the order.

@@ -56,7 +56,7 @@ struct Options {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Limit of the device's memory: 20GiB, 500MB, 80% of the device, with "soft " in front for a soft limit, or a share of the memory
-    /// that training takes without a limit, as 0.6x. Three steps without a limit measure that.
+    /// that training takes without a limit, such as 0.6x. Three steps without a limit measure this memory first.
     #[arg(long)]
     limit: Option<Limit>,
     /// Where arrays are while no operation uses them.

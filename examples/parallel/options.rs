@@ -15,8 +15,8 @@ use crate::gpt::store::Placement;
 #[derive(Clone, Debug, Parser)]
 #[command(args_override_self = true)]
 pub(crate) struct Options {
-    /// Number of ranks, as threads of this process, each with a GPU of its own. Under torchrun, mpirun or srun, leave it out: each process
-    /// is a rank then. [default: 1]
+    /// Number of ranks: threads of this process, each with its own GPU. Leave it out under torchrun, mpirun or srun, where each process is
+    /// a rank. [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) gpus: Option<u32>,
     /// Where to train: auto (GPUs, or the host if there is none), host, or cuda:N, the GPU of the first rank.

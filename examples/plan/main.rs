@@ -19,7 +19,7 @@ use table::Table;
 #[derive(Debug, Parser)]
 #[command(name = "plan")]
 struct Args {
-    /// Files to lay out, each by itself.
+    /// Files of buffers to lay out, each on its own.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Seconds for each file. A layout that meets the lower bound ends sooner.
@@ -28,10 +28,10 @@ struct Args {
     /// Available bytes. The search ends when the layout fits them, and the output says whether it does.
     #[arg(long)]
     capacity: Option<u64>,
-    /// A folder: each file is written there, with a column of offsets.
+    /// Write each file to this folder, with a column of offsets.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// A buffer also lives at the time `upper`.
+    /// Count the time `upper` as part of the life of a buffer.
     #[arg(long)]
     inclusive: bool,
     /// Print one JSON object for each file instead of a table.

@@ -58,13 +58,13 @@ struct Options {
     #[arg(long, default_value = "auto", value_parser = policies())]
     policy: Policy,
     /// Limit of the device's memory: 20GiB, 500MB, 80% of the device (not of a virtual one), or a multiple of the trace's peak live bytes,
-    /// as 1.02x. With "soft " in front it is a soft limit (not of a virtual device).
+    /// such as 1.02x. With "soft " in front it is a soft limit (not of a virtual device).
     #[arg(long)]
     limit: Option<Limit>,
     /// How often to replay each trace. If more than once, the first pass is not timed.
     #[arg(long, default_value = "5")]
     passes: NonZeroUsize,
-    /// Replay all steps of all passes in one entry of one scope, as of a program that has a scope around `main`.
+    /// Replay all steps of all passes in one entry of one scope, like a program with a scope around `main`.
     #[arg(long)]
     one_entry: bool,
     /// Print one JSON object for each trace instead of a table.

@@ -7,7 +7,7 @@
 //! cargo run --release --example report -- run.csv --against before.csv
 //! ```
 //!
-//! The functions behind it are those of the crate `gpucache-report`, which a program may use by itself.
+//! The crate `gpucache-report` has the functions behind it, for use in your own program.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -4,8 +4,8 @@
 //! cargo run --release --example streams -- --streams 2,8,32 --json
 //! ```
 //!
-//! In a step each stream writes some new arrays. Then it reads those of the stream before it, and drops them while that
-//! work may still be running. `ring.rs` contains the timed code; `cuda.rs` and `host.rs` write or read one array.
+//! In a step each stream writes some new arrays. Then it reads the arrays of the stream before it, and drops them while
+//! these reads may still be running. `ring.rs` contains the timed code; `cuda.rs` and `host.rs` write or read one array.
 
 #[path = "../common/mod.rs"]
 mod common;

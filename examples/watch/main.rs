@@ -5,7 +5,8 @@
 //! cargo run --release --example watch -- run.txt
 //! ```
 //!
-//! Any program that uses gpucache writes the file if the variable names one. It is text, and complete whenever it is read.
+//! Any program that uses gpucache writes the file that this variable names. The file is text, and is complete whenever it is
+//! read.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use clap::Parser;
 /// Shows the memory of a program that runs with GPUCACHE_WATCH=PATH, once a second.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The file that the variable GPUCACHE_WATCH names.
+    /// The file that the running program writes: the value of its variable GPUCACHE_WATCH.
     path: PathBuf,
     /// Print the file once, and exit.
     #[arg(long)]

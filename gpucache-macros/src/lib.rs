@@ -43,8 +43,9 @@ use proc_macro2::TokenStream as TokenStream2;
 ///
 /// - `"auto"`: the scope learns the order of its allocations and serves them from a layout planned for that order. Allocations that
 ///   deviate from it are served as with `"range"`. This is the default.
-/// - `"range"`: the scope keeps a small share of the freed blocks by type, shape and device. The others return to the device's range.
-/// - `"keyed"`: the scope keeps every freed block for the next array of the same type, shape and device.
+/// - `"range"`: the scope keeps a small share of the freed blocks by type, shape, device and stream. The others return to the
+///   device's range.
+/// - `"keyed"`: the scope keeps every freed block for the next array of the same type, shape, device and stream.
 /// - `"off"`: every block is returned to the device.
 ///
 /// `placement = "device"`, `"host"` or `"auto"` says where a placed array rests while nobody uses it. See
@@ -60,23 +61,23 @@ use proc_macro2::TokenStream as TokenStream2;
 ///
 /// # Functions that return futures
 ///
-/// An `async fn` enters its scope at each poll and leaves it at each suspension. So tasks that share a thread do
-/// not allocate from each other's scopes. Its future is `Send` if it is `Send` without the attribute. The same holds if a body ends in
-/// an async block, in `Box::pin(async move { .. })` or in `async move { .. }.boxed()`. The
-/// statements before that block run when the function is called, outside the scope. A computed name is evaluated once, at the first poll.
-/// It may borrow the parameters of an `async fn`, but not move or change them.
+/// An `async fn` enters its scope at each poll and leaves it at each suspension. So tasks that share a thread do not allocate from each
+/// other's scopes. Its future is `Send` if it is `Send` without the attribute. All of this also holds for a function whose body ends in
+/// an async block, in `Box::pin(async move { .. })` or in `async move { .. }.boxed()`. The statements before that block run when the
+/// function is called, outside the scope. A computed name is evaluated once, at the first poll. It may borrow the parameters of an
+/// `async fn`, but not move or change them.
 ///
-/// Some attributes turn an `async fn` into a plain function; `#[tokio::test]` is one. Put such an attribute below `#[cache_scope]`. If
-/// it is above, the scope covers everything that the runtime's main thread runs, from the first task to the last. An `async fn` with
-/// `#[tokio::main]` or another `main` is rejected: it runs once, so nothing in its scope would repeat.
+/// Some attributes turn an `async fn` into a plain function; `#[tokio::test]` is one. Put an attribute of this kind below
+/// `#[cache_scope]`. If it is above, the scope covers everything that the runtime's main thread runs, from the first task to the last.
+/// An `async fn` with `#[tokio::main]` or another `main` is rejected: it runs once, so nothing in its scope would repeat.
 ///
 /// # Functions that return code that runs later
 ///
-/// A scope is left when its function returns. A returned closure or iterator runs after that, and so does a future that the
-/// function does not create in its last expression. The attribute rejects a function whose return type is such a type: `impl` or
-/// `Box<dyn ..>` of `Fn`, `Iterator`, `Future`, `Stream` and similar traits, or `BoxFuture`. Write `cache_scope!(NAME, { .. })`
-/// around the code that allocates, inside the closure or around its creation. The attribute does not recognize such a type in a `Result`,
-/// an `Option` or a tuple, or behind an alias. The value is then created inside the scope and runs outside.
+/// A scope is left when its function returns. A returned closure or iterator runs after that, and so does a future that the function does
+/// not create in its last expression. The attribute rejects a function with one of these return types: `impl` or `Box<dyn ..>` of `Fn`,
+/// `Iterator`, `Future`, `Stream` and similar traits, or `BoxFuture`. Write `cache_scope!(NAME, { .. })` around the code that allocates,
+/// inside the closure or around its creation. The attribute does not recognize these types inside a `Result`, an `Option` or a tuple, or
+/// behind an alias. The value is then created inside the scope and runs outside.
 ///
 /// ```ignore
 /// fn batches(host: &Host) -> impl Iterator<Item = gpucache::Result<Array<f32, Host>>> {
@@ -93,8 +94,8 @@ use proc_macro2::TokenStream as TokenStream2;
 /// # Errors
 ///
 /// The generated code names the crate `gpucache`. If the crate is renamed, or another crate re-exports it, write `crate = path`. The
-/// attribute does not compile on a `const fn`, on a function without a body, on a function whose work runs later, on anything but a
-/// function, or with an unknown option.
+/// attribute compiles only on functions, and with known options. It rejects a `const fn`, a function without a body, and a function
+/// whose work runs later.
 #[proc_macro_attribute]
 pub fn cache_scope(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand_attribute(arguments.into(), item.clone().into())

@@ -48,8 +48,8 @@
 //! # Guarantees
 //! - Memory is reused only after the drop of the array that used it. An array may leave its scope, its function and its thread, and a
 //!   scope may end in any way.
-//! - A warm scope calls no allocator: neither that of the device nor that of the host's heap.
-//! - No drop panics. An error in a drop is returned by the next fallible call on the same stream.
+//! - Once a scope is [warm](docs::glossary), it makes no allocation call to the device and none on the host's heap.
+//! - No drop panics. The next fallible call on the same stream returns the error of a drop.
 //! - The crate builds without CUDA. The driver is loaded at run time when a program asks for a GPU.
 //!
 //! # Imports
@@ -113,7 +113,7 @@ pub mod error {
 /// How arrays are passed to work on a stream: to kernels, and to functions on a stream of the host.
 ///
 /// On a GPU, use `gpu.launch_builder(&kernel).arg(&input).arg(&mut output).arg(&number)` ([`Cuda::launch_builder`]). It knows the stream
-/// of the launch and the stream of each array. So it costs no call of the driver unless the streams differ. On the host, use
+/// of the launch and the stream of each array. So it makes no further driver call unless the streams differ. On the host, use
 /// [`Host::launch`](crate::device::Host::launch).
 ///
 /// Other ways work too, for code that is written for cudarc. They cost more:
@@ -122,9 +122,9 @@ pub mod error {
 /// |---|---|
 /// | `gpu.launch_builder(..).arg(&array)`, also with `&mut array` and `&view` | none on the array's own stream; otherwise one event for all work on a stream |
 /// | cudarc's functions that take a stream and an array: copies, cuBLAS, NCCL, `DevicePtr`; also `array.part_mut(..)` | the same |
-/// | cudarc's own builder, `stream.launch_builder(..).arg(&array)` | none while the context has one stream; otherwise up to two events for each array. Pages may have to wait for all work of the context before they go back to the device |
+/// | cudarc's own builder, `stream.launch_builder(..).arg(&array)` | none while the context has one stream; otherwise up to two events for each array. Pages may return to the device only after all work of the context |
 /// | `&*array` (a `&CudaSlice`), `as_view_mut`, `slice_mut`, `split_at_mut` | before the next write of the array or the reuse of its memory, its stream waits for all work of the context |
-/// | `CudaSlice::try_from(array)` | the memory leaves the cache; memory of a range is copied |
+/// | `CudaSlice::try_from(array)` | the array gives its memory up; memory of the device's range is copied first |
 ///
 /// [`Cuda::launch_builder`]: crate::device::Cuda::launch_builder
 pub mod launch {
@@ -173,7 +173,7 @@ pub mod docs {
         using: "../docs/using.md";
     }
 
-    /// Each guide solves one task: a complete program, what it prints, and what to change for your own one.
+    /// Each guide solves one task: a complete program, its output, and the changes for your own program.
     pub mod guides {
         pages! {
             candle: "../docs/guides/candle.md";
@@ -193,7 +193,7 @@ pub mod docs {
 
 /// The names that most programs need: `use gpucache::prelude::*;`.
 ///
-/// Its [`cache_scope`](prelude::cache_scope) is the attribute. For the block macro too, write
+/// Its [`cache_scope`](prelude::cache_scope) is the attribute. To use the block macro as well, write
 /// `use gpucache::{cache_scope, prelude::*};`.
 pub mod prelude {
     pub use crate::array::{Allocate, Array};

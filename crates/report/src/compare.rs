@@ -6,7 +6,7 @@ use std::fmt;
 use crate::lives::{self, Life};
 use crate::run::{Event, Run};
 
-/// The peaks of two runs, and what grew between them: of [`compare`].
+/// The result of [`compare`]: the peaks of two runs, and the growth between them.
 ///
 /// `Display` gives a table for a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Comparison {
     pub devices: Vec<DeviceComparison>,
 }
 
-/// One device in two runs. Of two numbers the first belongs to the run before.
+/// One device in two runs. In each pair of numbers, the first belongs to the earlier run.
 ///
 /// ```
 /// use gpucache_report::{Run, compare};
@@ -37,7 +37,8 @@ pub struct DeviceComparison {
     pub changes: Vec<Change>,
 }
 
-/// The arrays of one source line, scope and type that are live at the peaks. Of two values the first belongs to the run before.
+/// The arrays of one source line, scope and type that are live at the peaks. In each pair of values, the first belongs to the
+/// earlier run.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};
@@ -72,7 +73,7 @@ pub struct Change {
     pub bytes: [u64; 2],
 }
 
-/// Compares the peaks of two runs: what is live then, and what is reserved.
+/// Compares the peaks of two runs: the live arrays, and the reserved memory.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, trace};

@@ -136,7 +136,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Reads what `GPUCACHE_TRACE` or [`Trace::write_csv`] wrote, packed by gzip or not.
+    /// Reads a file that `GPUCACHE_TRACE` or [`Trace::write_csv`] wrote, packed by gzip or not.
     ///
     /// # Errors
     /// The file cannot be read, is cut off, or is no trace of gpucache.

@@ -8,8 +8,8 @@ use gpucache_engine::Result;
 impl<T: Element, D: Device> Array<T, D> {
     /// A copy of this array on another device or stream, in the order of both streams.
     ///
-    /// The copy waits for the work that is on this array's stream now. Later work on the copy waits for the copying, and later writes of
-    /// this array do too. The calling thread does not wait for copies between streams of one device and between two GPUs. Copies between
+    /// The copy waits for the work that is on this array's stream now. Later work on the copy and later writes of this array wait until
+    /// the copy is done. The calling thread does not wait for copies between streams of one device and between two GPUs. Copies between
     /// GPUs run on a stream of their own. Between a GPU and a host they pass through the calling thread, which waits.
     ///
     /// # Errors

@@ -7,9 +7,9 @@ use gpucache_engine::Result;
 impl<T: Element, D: Device> Array<T, D> {
     /// The address of the first element in the device's memory; 0 without elements. The calling thread does not wait.
     ///
-    /// Work on the array's own stream is ordered with the array's other uses, before and after this call. (There is one exception: if a
-    /// stream without a handle, or a slice, reads the array while it is shared, a write by address is ordered behind that read only
-    /// after [`announce_write`](Array::announce_write).) Work on other streams must be announced to be ordered:
+    /// Work on the array's own stream is ordered with the array's other uses, before and after this call. (There is one exception: a
+    /// stream without a handle, or a slice, may read the array while it is shared. A write by address waits for that read only after
+    /// [`announce_write`](Array::announce_write).) Work on other streams must be announced to be ordered:
     /// [`announce_read`](Array::announce_read), [`announce_write`](Array::announce_write).
     ///
     /// ```
@@ -23,11 +23,12 @@ impl<T: Element, D: Device> Array<T, D> {
         self.block.bare_address()
     }
 
-    /// Announces that work that is queued on the stream of `device` from now on reads this array, by its address or otherwise.
+    /// Announces a read of this array, by its address or otherwise, by work that is queued on the stream of `device` after
+    /// this call.
     ///
-    /// That work waits for everything that is on the array's own stream now, and for writes that were announced before. In turn, the
-    /// array's memory is reused, or written by announced work, only after this work, if it was queued before the
-    /// array is dropped or written. The call costs one event for all work on a stream, and none for the array's own stream.
+    /// That work waits for everything that is on the array's own stream now, and for writes that were announced before. In turn,
+    /// announced writes and the reuse of the memory wait for this work, if it is queued before the array is written or dropped. The
+    /// call costs one event for all work on a stream, and none for the array's own stream.
     ///
     /// Launches and copies that show their stream ([`Host::launch`](crate::device::Host::launch), cudarc's copies and cuBLAS,
     /// kernel launches) need no announcement.

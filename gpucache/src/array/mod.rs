@@ -47,8 +47,8 @@ use gpucache_engine::record::Request;
 
 /// An array of `T` on a device, in row-major order, without strides.
 ///
-/// Inside a scope, the scope's cache serves its memory; outside, the device does. A drop returns the block at once to
-/// where it came from, on any thread; before that, nobody else gets the memory. Work on the array's stream may still use
+/// Inside a scope, its memory comes from the scope's cache; outside, from the device. Nobody else gets the memory before the
+/// drop. The drop, on any thread, returns the memory at once to where it came from. Work on the array's stream may still use
 /// the memory after the drop: the stream orders the next use of the memory behind that work.
 ///
 /// On a host it derefs to `[T]`, also mutably. On CUDA it derefs to `CudaSlice<T>`, and kernel launches, copies and cuBLAS accept it
@@ -79,7 +79,7 @@ impl<T, D> Array<T, D> {
     /// An array with all bytes zero. The zeros are written on the device's stream.
     ///
     /// # Errors
-    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the bytes overflow,
+    /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the size in bytes overflows,
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory), or a failure of the device.
     ///
     /// ```
@@ -340,7 +340,7 @@ impl<T: Element, D: Device> Array<T, D> {
         Ok(copy)
     }
 
-    /// The same elements with another shape; no data move.
+    /// The same elements with another shape, without a copy.
     ///
     /// # Errors
     /// [`is_invalid_shape`](crate::Error::is_invalid_shape) if the shape does not have exactly [`len`](Array::len) elements.

@@ -9,7 +9,7 @@ use gpucache_engine::device::{GpuStream, Stream};
 
 use super::Device;
 
-/// A CUDA stream of one GPU, by which the arrays made through it are ordered.
+/// A handle of a CUDA stream of one GPU. The stream orders the uses of arrays that are made through the handle.
 ///
 /// ```no_run
 /// use gpucache::prelude::*;
@@ -26,10 +26,11 @@ pub struct Cuda(pub(crate) GpuStream);
 impl Cuda {
     /// The default stream of GPU number `ordinal`, counted from 0.
     ///
-    /// Handles of one GPU share one `CudaContext`; make the handle once and lend it, as this looks it up under a lock.
+    /// Handles of one GPU share one `CudaContext`. This call looks the context up under a lock, so make the handle once and
+    /// lend it.
     ///
     /// # Errors
-    /// [`is_unavailable`](crate::Error::is_unavailable) where there is no CUDA driver or no such GPU; otherwise the answer of the
+    /// [`is_unavailable`](crate::Error::is_unavailable) where there is no CUDA driver or no such GPU; otherwise an error of the
     /// driver.
     ///
     /// ```no_run
@@ -48,12 +49,12 @@ impl Cuda {
 
     /// A handle of `stream`, which it keeps alive. Handles of one stream share cached memory.
     ///
-    /// The per-thread default stream is another stream on each thread: such a handle means that of the thread which uses it.
-    /// Arrays made by it are ordered by the stream of the thread that made them, and other threads' streams are put behind that as
-    /// any other stream is.
+    /// The per-thread default stream differs from thread to thread: its handle means the stream of the thread that uses the
+    /// handle. An array is ordered by the stream of the thread that made the array. The streams of other threads wait for it like
+    /// any other stream.
     ///
     /// # Errors
-    /// The answer of the driver.
+    /// An error of the driver.
     ///
     /// ```no_run
     /// use gpucache::prelude::*;

@@ -11,12 +11,12 @@ use gpucache_engine::pressure::{Pressure, PressureHandler};
 use super::limit::IntoLimit;
 use crate::stats::{self, DeviceStats};
 
-/// A handle of a device and of the stream by which its arrays are ordered. Cheap to clone.
+/// A handle of a device and of one of its streams, which orders the arrays made through the handle. Cheap to clone.
 ///
 /// Arrays made through handles of the same device and stream share cached memory, however many handles there are.
 ///
 /// # Implementing it
-/// A handle is a `#[repr(transparent)]` struct around its [`Stream`], so that an array can lend it out again. [`Host`](super::Host),
+/// A handle is a `#[repr(transparent)]` struct around its [`Stream`], so that an array can lend the handle. [`Host`](super::Host),
 /// [`Virtual`] and `Cuda` are such handles. [`backend`](super::backend) has the traits that a new kind of device implements.
 ///
 /// ```
@@ -51,7 +51,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The handle around `stream`.
     ///
     /// # Safety
-    /// Another handle of this same type gave the stream out.
+    /// [`stream_handle`](Device::stream_handle) of another handle of this type returned the stream.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -105,7 +105,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
         self.stream_handle().meter().read()
     }
 
-    /// How often the device was called to order streams whose memory changed hands.
+    /// The number of calls to the device that order streams, so that memory of one stream can serve another one.
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*};
@@ -137,7 +137,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
         stats::of_device(self.stream_handle().memory())
     }
 
-    /// Has the peak of the device ([`MemoryUse::peak_bytes`]) begin anew, at the bytes that are held now.
+    /// Sets the peak of the device ([`MemoryUse::peak_bytes`]) to the bytes that are reserved now.
     ///
     /// ```
     /// use gpucache::{device::Virtual, prelude::*};
@@ -155,21 +155,23 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
 
     /// Limits how much memory of the device this process holds through this crate, in scopes and outside them.
     ///
-    /// - A hard limit is never exceeded: the device counts as one that has no more. An allocation beyond it gets idle memory, or
+    /// - A hard limit is never exceeded: the device counts as full at the limit. An allocation beyond it gets idle memory, or
     ///   fails with an error that names the limit ([`Error::shortage`](crate::Error::shortage)).
-    /// - A soft limit refuses nothing. An allocation beyond it gets idle memory first, from the least recently used scope on, and
-    ///   otherwise more is held. Plans get their blocks within the limit only, or from memory that is reserved already.
-    ///   [`ReclaimStats::beyond_soft`](crate::stats::ReclaimStats::beyond_soft) counts the allocations for which more was held.
+    /// - A soft limit refuses no allocation. An allocation beyond it gets idle memory, from the least recently used scope first.
+    ///   If there is none, gpucache reserves more. The arena of a plan stays within the limit, or uses memory that is reserved
+    ///   already. [`ReclaimStats::beyond_soft`](crate::stats::ReclaimStats::beyond_soft) counts the allocations for which
+    ///   gpucache reserved more.
     ///
     /// A device can have one limit of each kind; [`Limit::NONE`](crate::Limit::NONE) ends both. Idle memory beyond a new limit goes
     /// back at once, and live arrays stay.
     ///
-    /// `GPUCACHE_LIMIT=20GiB` in the environment sets the same limit on each device, without a change of code. It is read when the
-    /// first handle of a device is made. An empty text sets none, and a text that is no limit is the error of the first call.
+    /// `GPUCACHE_LIMIT=20GiB` in the environment sets the same limit on each device, without a change of code. The variable is
+    /// read when the first handle of a device is made. An empty value sets no limit. With a value that is no limit, the first call
+    /// returns an error.
     ///
     /// # Errors
-    /// [`is_unavailable`](crate::Error::is_unavailable) for a text that is no limit, and for a share of a device that does not tell its
-    /// size. Hosts on Linux and GPUs with virtual memory management tell it. The limit stays as it was then.
+    /// [`is_unavailable`](crate::Error::is_unavailable) for a text that is no limit, and for a share of a device that does not report
+    /// its size. Hosts on Linux and GPUs with virtual memory management report it. After an error the limit stays as it was.
     ///
     /// ```
     /// use gpucache::{Limit, cache_scope, device::Virtual, prelude::*};
@@ -189,10 +191,10 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
 
     /// Limits how much idle memory scopes keep on the device once they are left.
     ///
-    /// Without such a limit scopes keep the memory that they are likely to need again, and other libraries and processes cannot have
-    /// it. Idle memory beyond the limit goes back whenever a thread leaves a scope of the device: free pages first, and then what
-    /// lists and plans keep, so that the next entries ask the device again. Pages that pending work uses stay until a scope is left
-    /// after it. A library that cannot have memory calls [`trim`](Device::trim) once, and tries again.
+    /// Without this limit, scopes keep the memory that they are likely to need again, and other libraries and processes cannot use
+    /// it. Idle memory beyond the limit returns to the device whenever a thread leaves a scope. Free pages go first, and then the
+    /// memory of lists and plans, so the next entries ask the device again. Pages that pending work uses stay until a scope is left
+    /// after that work. If another library runs out of memory, call [`trim`](Device::trim) once and try again.
     ///
     /// # Errors
     /// As for [`set_limit`](Device::set_limit), and for a soft limit.
@@ -213,16 +215,16 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
         self.stream_handle().memory().set_idle_limit(limit.into_limit()?)
     }
 
-    /// Limits how much host memory arrays take that left this device ([`offload`](crate::offload)).
+    /// Limits the host memory of arrays that were [offloaded](crate::offload) from this device.
     ///
-    /// The limit is hard. An array for which the host has no more room stays on the device, and an allocation that needs its place
-    /// fails ([`is_out_of_memory`](crate::Error::is_out_of_memory)). Idle host memory beyond the limit goes back at once. Host memory
-    /// is taken in chunks of at least 2 MiB. An array that was on the host keeps its place there, so that it is copied again only if it
-    /// was written; [`trim`](Device::trim) gives idle places back. [`set_limit`](Device::set_limit) and `GPUCACHE_LIMIT` limit the
+    /// The limit is hard. If the limit leaves no room for an array, the array stays on the device, and an allocation that needs its
+    /// memory fails ([`is_out_of_memory`](crate::Error::is_out_of_memory)). Idle host memory beyond the limit goes back at once. Host
+    /// memory is taken in chunks of at least 2 MiB. An array that was on the host keeps its place there, so it is copied again only
+    /// if it was written. [`trim`](Device::trim) frees these places. [`set_limit`](Device::set_limit) and `GPUCACHE_LIMIT` limit the
     /// device's memory alone, and [`set_process_limit`](super::set_process_limit) counts this host memory too.
     ///
     /// # Errors
-    /// As for [`set_limit`](Device::set_limit), and for a soft limit. A share is one of the host's memory.
+    /// As for [`set_limit`](Device::set_limit), and for a soft limit. A share is a share of the host's memory.
     ///
     /// ```
     /// use gpucache::{offload::{Placed, Placement}, prelude::*};
@@ -239,13 +241,12 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
         self.stream_handle().memory().set_host_limit(limit.into_limit()?)
     }
 
-    /// Lets an allocation that finds no memory wait for other threads to drop arrays or to leave scopes, for at most this time;
-    /// [`Duration::ZERO`], the default, for none.
+    /// Sets how long an allocation that finds no memory waits for other threads to drop arrays or to leave scopes. The default
+    /// is [`Duration::ZERO`]: it does not wait.
     ///
     /// An allocation waits once no idle memory serves it, before any handler of [`on_pressure`](Device::on_pressure) is called. It looks
-    /// for memory at least every two milliseconds. If the other threads wait for this thread in turn, the time passes in vain, and the
-    /// allocation is an error as without. A request of more than the device has in all does not wait, nor does one beyond the limit of
-    /// its scope.
+    /// for memory at least every two milliseconds. If the other threads wait for this thread in turn, the allocation fails after the
+    /// timeout. A request for more than the whole device, or beyond the limit of its scope, does not wait.
     ///
     /// ```
     /// use std::time::Duration;
@@ -270,12 +271,12 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
 
     /// Gives free pages of the device back to its driver, and returns their bytes.
     ///
-    /// The memory of dropped arrays stays with the device's range, for the next entry of any scope. This call gives it back now,
-    /// whatever scopes may need again, except idle blocks of `recycle = "keyed"`. It waits for work on the device, a quarter of a second
-    /// at most; memory that pending work uses then stays. Synchronize first to get all of it back. Host memory in which no array
-    /// rests goes back too, and is not counted.
+    /// The memory of dropped arrays stays with the device's range, for the next entry of any scope. This call returns it now, even if
+    /// scopes will need it again. Only idle blocks of `recycle = "keyed"` stay. The call waits for work on the device for at most a
+    /// quarter of a second. Memory that is still in use after that stays, so synchronize first to get all memory back. Host memory in
+    /// which no array rests is freed too, but not counted.
     ///
-    /// A failure of the device, or of work on it, is the error of the next fallible call on this stream
+    /// The next fallible call on this stream returns a failure of the device, or of work on it
     /// ([`is_deferred`](crate::Error::is_deferred)), as after a drop.
     ///
     /// ```
@@ -293,13 +294,13 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
         bytes
     }
 
-    /// Calls `handler` when an allocation on the device finds no memory although all idle memory went back. The handler is the last
-    /// resort before the error, and runs on the thread that allocates, which tries again after each handler.
+    /// Calls `handler` when an allocation on the device finds no memory although all idle memory went back. Handlers are the last
+    /// step before the error. They run on the allocating thread, which tries again after each handler.
     ///
     /// Handlers are called in the order in which they were registered, without a lock held. A handler may drop arrays, invalidate
     /// scopes, write data elsewhere, or enter scopes and allocate; no handler is called for its own allocations. A panic in a handler
-    /// is caught. The handler stays registered until the returned value is dropped, which another handler may do; no call begins
-    /// after that.
+    /// is caught. The handler stays registered until the returned value is dropped; no call begins after that. Another handler may
+    /// drop it.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};

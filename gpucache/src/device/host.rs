@@ -6,7 +6,7 @@ use gpucache_engine::device::{HostStream, Stream};
 
 use super::Device;
 
-/// The machine's own memory: what a program runs on where there is no GPU, and what tests run on everywhere.
+/// The machine's own memory: the device for tests, and for programs on a machine without a GPU.
 ///
 /// ```
 /// use gpucache::prelude::*;
@@ -21,8 +21,8 @@ use super::Device;
 pub struct Host(pub(crate) HostStream);
 
 impl Host {
-    /// The default stream of the host: work on it is done when a call returns. All handles are of the same stream; making
-    /// one costs nothing.
+    /// The default stream of the host: a call does its work before it returns. All handles from this function mean this one
+    /// stream; making a handle costs nothing.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -37,18 +37,18 @@ impl Host {
         Host::default()
     }
 
-    /// A new stream of the host, with a thread that does its work later and in order, as a GPU's stream does:
-    /// [`launch`](Host::launch) and all that writes or copies arrays is queued; what reads an array on the calling
-    /// thread first waits for the stream.
+    /// A new stream of the host. A thread of its own does its work later and in order, as on a stream of a GPU. Work of
+    /// [`launch`](Host::launch), writes and copies of arrays are queued. A read of an array on the calling thread first
+    /// waits for the stream.
     ///
-    /// These streams share one memory, apart from the default stream's: no stream ever waits on a caller's thread for
-    /// memory that another one freed. A panic in queued work is caught and is the error of the stream's next fallible
-    /// call ([`is_panic`](crate::Error::is_panic)); the stream goes on. The arrays that this work was to write are lost: see
-    /// [`launch`](Host::launch). Once no handle, array or free memory needs the stream any more, its thread finishes what
-    /// is queued and ends. A process that exits does not wait for it.
+    /// These streams share one memory, separate from that of the default stream: no stream ever waits on a caller's thread
+    /// for memory that another one freed. A panic in queued work is caught, and the stream's next fallible call returns it
+    /// ([`is_panic`](crate::Error::is_panic)). The stream goes on. The contents of the arrays that this work should have
+    /// written are lost: see [`launch`](Host::launch). Once no handle, array or free memory needs the stream any more, its
+    /// thread finishes what is queued and ends. A process that exits does not wait for it.
     ///
     /// # Errors
-    /// [`is_unavailable`](crate::Error::is_unavailable) if the system gives no thread.
+    /// [`is_unavailable`](crate::Error::is_unavailable) if the system cannot start a thread.
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -63,11 +63,12 @@ impl Host {
         HostStream::start().map(Host)
     }
 
-    /// Makes later work of this stream wait for the work that is on `other` now. Only the default stream, whose work is
-    /// the calling thread's, waits at once.
+    /// Makes later work of this stream wait for the work that is on `other` now. On the default stream, the calling thread
+    /// waits at once, because it does that stream's work itself.
     ///
     /// # Errors
-    /// [`is_unavailable`](crate::Error::is_unavailable) if work of `other` itself makes the default stream wait.
+    /// [`is_unavailable`](crate::Error::is_unavailable) if the call on the default stream comes from work on `other`, which
+    /// would wait for itself.
     ///
     /// ```
     /// use gpucache::prelude::*;

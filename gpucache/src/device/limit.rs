@@ -3,7 +3,7 @@
 use gpucache_engine::device::Memory;
 use gpucache_engine::{Limit, Result};
 
-/// A value that a call takes as a limit: bytes as a `u64`, a [`Limit`], or a text (see [`Limit`] for its forms).
+/// A value that can be passed as a limit: bytes as a `u64`, a [`Limit`], or a text (see [`Limit`] for its forms).
 ///
 /// ```
 /// use gpucache::{Limit, Scope, device::{IntoLimit, Virtual}, prelude::*};
@@ -59,13 +59,15 @@ impl IntoLimit for &String {
     }
 }
 
-/// Limits how many bytes this process holds of all devices together through this crate, hosts included. [`Limit::NONE`] ends that.
+/// Limits the memory that this process reserves through this crate on all devices together, hosts included. [`Limit::NONE`]
+/// removes the limit.
 ///
 /// The limit counts beside the limits of devices. An allocation beyond it gets idle memory, also of other devices, or fails with an
 /// error that names the limit ([`Bound::Process`](crate::error::Bound::Process)). Idle memory beyond the limit goes back at once.
 ///
 /// # Errors
-/// [`is_unavailable`](crate::Error::is_unavailable) for a text that is no limit, for a share (of which device?), and for a soft limit.
+/// [`is_unavailable`](crate::Error::is_unavailable) for a text that is no limit, for a share, because it names no device, and for a
+/// soft limit.
 ///
 /// ```
 /// use gpucache::{Limit, device::{Virtual, set_process_limit}, error::Bound, prelude::*};

@@ -34,13 +34,13 @@ pub mod backend {
     //!
     //! A kind of device has a [`Backend`], which allocates and copies on one stream, and a handle, which implements
     //! [`Device`](crate::device::Device). All [`Stream`]s of one device share a [`Memory`]. [`VirtualMemory`] gives the device pages, so
-    //! that free memory of several places can serve one array. [`Copies`] gives it streams for copies from and to the host.
+    //! that one array can use free memory from several places. [`Copies`] is a queue for copies from and to the host.
     //!
     //! The methods of a [`Backend`], an [`Event`], a [`Mark`] and a [`VirtualMemory`] are called while this crate holds locks, and so are
     //! the destructors of events and marks. They must not call this crate, and must not wait for a thread that calls it. The destructor of
     //! a backend runs without a lock held.
     //!
-    //! The example of [`Backend`] is a whole device.
+    //! The example of [`Backend`] implements a whole device.
 
     pub use gpucache_engine::device::{Backend, Copies, Event, Mark, Memory, Stream, Unfinished, VirtualMemory};
 }

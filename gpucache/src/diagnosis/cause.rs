@@ -20,7 +20,7 @@ use super::words::WORDS;
 #[non_exhaustive]
 pub enum Cause {
     /// Arrays outlive their entry. Either the program never drops some of them, so that more and more are alive. Or it drops them
-    /// in no order, so that they occupy addresses that the plan needs for other arrays.
+    /// in no fixed order, and they occupy addresses that the plan needs for other arrays.
     Escapes,
     /// The order of allocations changes from entry to entry: some entries have allocations that others lack.
     ChangingOrder,

@@ -9,8 +9,8 @@ use gpucache_engine::base::amounts::{Bytes, Count};
 use gpucache_engine::base::shortage::Short;
 use gpucache_engine::home::{Facts, Sample};
 
-/// The causes that prevent a scope from being planned, or make it reserve more memory than it needs: from
-/// [`diagnose`](crate::diagnose). `Display` gives text for a terminal.
+/// The result of [`diagnose`](crate::diagnose): the causes that prevent a scope from being planned, or make it reserve more
+/// memory than it needs. `Display` gives text for a terminal.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -37,7 +37,7 @@ pub struct Diagnosis {
     pub entries: u64,
     /// Whether it is too early to tell: the scope had too few entries to be planned, and no problem so far.
     pub is_early: bool,
-    /// Arrays of earlier entries that are alive, while it is too early to tell whether they leak: their number rose so far. Otherwise 0.
+    /// Live arrays of earlier entries, if their number rose so far and it is too early to tell whether they leak; otherwise 0.
     pub still_alive: u64,
     /// The problems, sorted by the share of entries that they affect, the largest share first. Empty for a healthy scope.
     pub findings: Vec<Finding>,
@@ -45,8 +45,8 @@ pub struct Diagnosis {
 
 /// One cause, its cost, and the source lines.
 ///
-/// The counts cover the last 16 to 31 entries of each thread. A leak has counts over the last three quarters of all entries:
-/// `allocations` and `bytes` say how much more is live, and the first of the `details` says so too.
+/// The counts cover the last 16 to 31 entries of each thread. For a leak, they cover the last three quarters of all entries.
+/// `allocations` and `bytes` then count the additional live arrays, and so does the first of the `details`.
 ///
 /// ```
 /// use gpucache::{cache_scope, diagnosis::Cause, prelude::*};
@@ -83,7 +83,7 @@ pub struct Finding {
     pub bytes: u64,
     /// Source lines that allocated the affected arrays, as far as they are known: three at most.
     pub sites: Vec<&'static Location<'static>>,
-    /// Observations, mostly one example for each source line, as sentences without their ends: four at most.
+    /// Observations, mostly one example for each source line, as sentences without their full stops: four at most.
     pub details: Vec<String>,
 }
 

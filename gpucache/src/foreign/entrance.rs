@@ -19,7 +19,8 @@ static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 /// If this variable is neither empty nor 0, allocations outside of all scopes come from the scope `auto`.
 const AUTO_SCOPE: &str = "GPUCACHE_AUTO_SCOPE";
 
-/// How the allocations of other crates reach the scopes. This makes a call through cudarc, which has to arrive at this crate.
+/// How the allocations of other crates reach the scopes. To find out, this function makes a call through cudarc and checks
+/// that the call arrives at gpucache.
 ///
 /// # Errors
 /// [`is_unavailable`](Error::is_unavailable) if calls do not arrive, with the reason and the remedy. Scopes then serve only
@@ -32,7 +33,7 @@ const AUTO_SCOPE: &str = "GPUCACHE_AUTO_SCOPE";
 /// }
 /// ```
 pub fn status() -> Result<Entrance> {
-    let refused = |why: &str, remedy| Error::unavailable("serving what other crates allocate", why, remedy);
+    let refused = |why: &str, remedy| Error::unavailable("serving allocations of other crates", why, remedy);
     if Driver::get().is_none() {
         return Err(refused(
             "the driver library libcuda.so.1 was not found, or is older than CUDA 11.2",

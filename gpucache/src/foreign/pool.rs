@@ -9,9 +9,9 @@ use cudarc::driver::{result, sys};
 static KEEPS: AtomicBool = AtomicBool::new(true);
 static DONE: Once = Once::new();
 
-/// Sets whether the driver's pools keep memory that is freed outside scopes. Without this call they do. Otherwise they return it to the
-/// device at each synchronization. Memory that they keep counts as free when a program asks for free memory, and is
-/// returned if a request would otherwise fail.
+/// Sets whether the driver's pools keep memory that is freed outside scopes. By default they do. With `false`, they return it to the
+/// device at each synchronization. Memory that they keep counts as free when a program asks for the free memory, and returns to the
+/// device before a request fails.
 ///
 /// Call this before the first allocation. A later call changes the pools of all devices at once, whatever their settings were.
 ///

@@ -4,7 +4,7 @@ use std::fmt;
 
 use cudarc::driver::sys;
 
-/// How the calls of other crates reach their scopes.
+/// How the driver calls of other crates reach gpucache.
 ///
 /// ```no_run
 /// println!("{}", gpucache::foreign::status()?);

@@ -34,7 +34,7 @@ fn flaw(captured: &Captured, word: &Word, place: Option<Place>, operands: &[Oper
     let is_any_written = owners.clone().any(|operand| operand.is_written);
     match owners.next() {
         Some(_) if !word.is_written || is_any_written => None,
-        Some(_) => Some("an input that is written but borrowed shared"),
+        Some(_) => Some("an input that the block writes, but that is passed by `&`"),
         None => (word.is_address || captured.is_memory(word.value)).then_some("memory that is no input"),
     }
 }

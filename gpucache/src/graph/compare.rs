@@ -74,7 +74,7 @@ fn difference(graph: &[Contents], direct: &[Contents], kind: &str) -> Option<Str
 fn differs(name: &str, what: &str) -> Error {
     Error::unavailable(
         format_args!("the result of the graph of `{name}`"),
-        format_args!("a direct run gave another one: {what}"),
+        format_args!("a direct run gave another result: {what}"),
         "pass numbers that change in a `Scalar`, and use another key for other work",
     )
 }

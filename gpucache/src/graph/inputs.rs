@@ -7,8 +7,8 @@ use crate::device::Device;
 /// The arrays that the block of a [`CapturedScope`](super::CapturedScope) uses: a reference to an array or to a slice of arrays, a `Vec`,
 /// an `Option`, a tuple of up to twelve inputs, or nothing: `()`.
 ///
-/// A struct of arrays becomes an input by an implementation for a reference to it. Every array that the block uses has to be visited.
-/// A wrong implementation costs speed only: the graph is then not made, or made again.
+/// To pass a struct of arrays, implement this trait for a reference to the struct. [`visit`](Inputs::visit) must show every array
+/// that the block uses. A wrong implementation costs speed only: the graph is then not made, or made again.
 ///
 /// ```
 /// use gpucache::graph::{CapturedScope, Inputs, Visitor};

@@ -1,4 +1,4 @@
-//! Captured scopes: the graph does not repeat the host code of a block, only the work that the block puts on the device.
+//! Captured scopes: a graph repeats the work that a block puts on the device, without the host code of the block.
 //!
 //! A [`CapturedScope`] runs a block of work on one device. It runs the block directly while its scope learns a plan. Once the plan serves all
 //! allocations of the block, the block is captured into a graph. From then on a run launches the graph: one call instead of one for
@@ -30,8 +30,8 @@
 //! captures it and `check` looks at the addresses in it. Results are copied to ordinary arrays (`outputs`). `compare` is the debug mode.
 //!
 //! The memory of the arrays that the block allocates is that of the scope's plan. So all graphs of a captured scope share it, and between
-//! two runs it is idle memory of the scope, which other scopes may take. A run that finds the memory elsewhere, or shorter, captures
-//! the block again.
+//! two runs it is idle memory of the scope, which other scopes may take. If this memory has moved or shrunk, the next run captures the
+//! block again.
 
 mod capture;
 mod check;

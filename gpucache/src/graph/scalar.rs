@@ -28,7 +28,7 @@ pub struct Scalar<T: Element, D: Device> {
 }
 
 impl<T: Element, D: Device> Scalar<T, D> {
-    /// A value on the stream of `device`, in memory of no scope.
+    /// A value on the stream of `device`. Its memory belongs to no scope.
     ///
     /// # Errors
     /// As for [`Array::full`].

@@ -16,13 +16,13 @@ use gpucache_engine::Error;
 
 /// A scope whose block is captured into graphs, one for each key.
 ///
-/// **The graph does not repeat the host code of the block.** A number that the block computes, a branch that it takes and a value that it
-/// prints stay as they were at the capture. Pass changing numbers in a [`Scalar`](super::Scalar), and give work with other kernels or
+/// **The graph does not repeat the host code of the block.** Numbers that the block computes and branches that it takes stay as they were
+/// at the capture. A launch prints nothing. Pass changing numbers in a [`Scalar`](super::Scalar), and give work with other kernels or
 /// sizes a key of its own.
 ///
 /// - **Inputs.** Every array that the block uses and does not allocate is an input. If an input lies at another address than before, the
-///   address is replaced in the graph. The first time, the block is captured again to find the places. An array that the block uses and that
-///   is no input prevents the graph ([`GraphStats::last_refusal`]).
+///   address is replaced in the graph. The first time, the block is captured again, to find where the graph has this address. No graph is
+///   made if the block uses an array that it neither allocates nor gets as an input ([`GraphStats::last_refusal`]).
 /// - **Outputs.** The block returns arrays. The graph copies them to ordinary arrays of the scope around the run, which live as long as
 ///   you keep them. Outside of all scopes they come from the scope `NAME, outputs`.
 /// - **Memory.** All other arrays of the block have to be dropped in it. They lie in the memory of the scope's plan, which all graphs of
@@ -192,8 +192,9 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     /// As for [`run`](CapturedScope::run).
     ///
     /// # Safety
-    /// All memory that the block uses, and that it neither allocates in a scope nor gets as an input, stays allocated and at its place
-    /// until the key is removed or this value is dropped. Work on other streams that uses this memory is ordered by the caller.
+    /// The block may use memory that it neither allocates in a scope nor gets as an input. The caller keeps all of this memory
+    /// allocated, and at its place, until the key is removed or this value is dropped. The caller orders work on other streams that
+    /// uses this memory.
     ///
     /// ```
     /// use gpucache::{graph::CapturedScope, prelude::*};

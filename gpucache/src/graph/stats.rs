@@ -32,7 +32,8 @@ pub struct GraphStats {
     pub direct: u64,
     /// Launches before which addresses in the graph were replaced, since an input or output had moved.
     pub moved: u64,
-    /// Graphs that were dropped to keep to the bounds of the scope.
+    /// Graphs that were dropped to keep to [`max_graphs`](super::CapturedScope::max_graphs) and
+    /// [`max_bytes`](super::CapturedScope::max_bytes).
     pub evicted: u64,
     /// Captures that gave no graph.
     pub refused: u64,

@@ -14,7 +14,7 @@ use gpucache_engine::{Error, Result};
 
 /// Shows the arrays of [`Inputs`](super::Inputs) to a [`CapturedScope`](super::CapturedScope).
 ///
-/// Invariant: the arrays are borrowed for `'v`, during which the inputs are. So they stay at their addresses until the run touches the
+/// Invariant: the arrays are borrowed for `'v`, as long as the inputs. So they stay at their addresses until the run touches the
 /// inputs again, also if `visit` is code of the program.
 ///
 /// ```

@@ -32,8 +32,8 @@ const PER_THREAD: usize = 2;
 /// A failure of another rank does not end a collective that is already on the stream. So let a thread ask for
 /// [`failure`](Communicator::failure) now and then, and [`abort`](Communicator::abort): the collectives then end, with undefined results.
 ///
-/// Several threads may share a communicator; their calls are made one at a time. With NCCL's work of queueing, a call takes some tens of
-/// microseconds, and a [`group`](Communicator::group) takes that once.
+/// Several threads may share a communicator; their calls are made one at a time. A call takes some tens of microseconds, which include
+/// NCCL's own queueing. A [`group`](Communicator::group) takes this time once.
 ///
 /// The drop waits for the queued collectives, but not longer than about twice the timeout of [`connect`](Communicator::connect).
 ///
@@ -61,8 +61,8 @@ impl Communicator {
     /// Connects this rank with all others. `ranks` threads or processes call this with the same `id`, each with its own rank, counted from
     /// 0, and usually each with its own GPU.
     ///
-    /// Connecting does not hang: a missing rank is an error after `timeout`. Later calls wait at most as long for the other ranks to take
-    /// part, and abort the communicator then. The first collectives need that wait, because NCCL sets up connections there.
+    /// Connecting does not hang: a missing rank is an error after `timeout`. Later calls also wait for the other ranks for at most
+    /// `timeout`, and then abort the communicator. The first collectives need this wait, because NCCL sets up connections in them.
     ///
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) without NCCL 2.19 or newer, for a rank that is not below `ranks`, and for the per-thread
@@ -182,7 +182,7 @@ impl Communicator {
 
     /// Ends all collectives of this rank, from any thread. Their results are undefined. Later calls return an error that names `cause`.
     ///
-    /// The other ranks do not learn of this by NCCL, unless they wait for this rank's process. A second abort does nothing.
+    /// NCCL does not tell the other ranks, unless they wait for this rank's process. A second abort does nothing.
     ///
     /// ```no_run
     /// use gpucache::nccl::Communicator;

@@ -62,7 +62,7 @@ impl<'a> Group<'a> {
     /// Queues all operations of the group.
     ///
     /// # Errors
-    /// As [`Communicator`] says. An error of one operation is one of all.
+    /// As [`Communicator`] says. If one operation fails, the whole group fails.
     ///
     /// ```no_run
     /// use gpucache::{nccl::Communicator, prelude::*};

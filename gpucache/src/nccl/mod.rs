@@ -5,7 +5,7 @@
 //! views, and order them like any other use. Communication on a stream of its own runs beside the computation, and takes its memory from the
 //! same range.
 //!
-//! cudarc's own `Comm` takes arrays too. This module adds what it lacks: connecting with a timeout, errors of other ranks
+//! cudarc's own `Comm` takes arrays too. This module adds: connecting with a timeout, errors of other ranks
 //! ([`failure`](Communicator::failure)), [`abort`](Communicator::abort), and registered memory
 //! ([`registered_zeros`](Communicator::registered_zeros)). Nothing here panics if NCCL is missing or a rank fails.
 //!

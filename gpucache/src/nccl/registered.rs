@@ -42,8 +42,8 @@ impl Communicator {
     ///
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) if NCCL refuses the registration, or `stream` is one of another GPU;
-    /// [`is_out_of_memory`](Error::is_out_of_memory); [`is_invalid_shape`](Error::is_invalid_shape) if the bytes overflow. An array of
-    /// [`Array::zeros`] always works instead.
+    /// [`is_out_of_memory`](Error::is_out_of_memory); [`is_invalid_shape`](Error::is_invalid_shape) if the size in bytes overflows. An
+    /// array of [`Array::zeros`] always works instead.
     ///
     /// ```no_run
     /// use gpucache::{nccl::Communicator, prelude::*};

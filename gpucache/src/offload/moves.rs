@@ -39,18 +39,18 @@ pub struct OffloadStats {
     pub bytes_demanded: u64,
     /// How often an array was brought ahead of its fetch (prefetch).
     pub prefetched: u64,
-    /// For how long streams only waited for moves: for a copy, or for a thread that makes the move and waits for memory meanwhile. The
-    /// time is measured on the streams, from the end of the work before the move to the beginning of the work after it. A move beside
-    /// other work counts nothing. Waits that are not over yet do not count. A device whose
-    /// [`Backend::mark`](crate::device::backend::Backend::mark) reports no time counts nothing.
+    /// How long streams did nothing but wait for moves: for a copy, or for a thread that makes the move and itself waits for memory.
+    /// The time is measured on the streams, from the end of the work before the move to the beginning of the work after it. A move
+    /// that runs beside other work adds nothing. Waits that are not over yet do not count. The time is 0 on a device whose
+    /// [`Backend::mark`](crate::device::backend::Backend::mark) reports no time.
     ///
     /// Of the entries in a known order, gpucache times the first two with the same moves, and then one in sixteen. A timed entry counts
     /// for all entries since the previous timed one.
     pub waited: Duration,
     /// How long the copies took, in the same entries.
     pub copying: Duration,
-    /// Fetches that were not the expected ones. The rest of such an entry is recorded again. An entry that ends before all expected
-    /// fetches counts as one.
+    /// Fetches that were not the expected ones. gpucache then records the rest of the entry again. An entry that ends before all
+    /// expected fetches counts as one.
     pub mispredictions: u64,
     /// The time spent on computing schedules.
     pub layout_time: Duration,
@@ -63,8 +63,8 @@ pub struct OffloadStats {
 }
 
 impl OffloadStats {
-    /// The counts since an earlier reading, as for the last steps of a training. Bytes on the device and of host memory are those of this
-    /// reading.
+    /// The counts since an earlier reading, for example for the last steps of a training. Bytes on the device and of host memory are the
+    /// values of this reading.
     ///
     /// ```
     /// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};

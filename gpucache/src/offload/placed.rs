@@ -75,8 +75,9 @@ impl<T: Element, D: Device> Placed<T, D> {
         Placed { slot: Slot::new(pool, array, placement), dims }
     }
 
-    /// A new array of zeros. If there is no room for it, other placed arrays move to the host. Its memory belongs to no scope, so that no
-    /// plan deviates for it. It gets the placement that [`new`](Placed::new) gives. With `Placement::Host` it leaves after its next use.
+    /// A new array of zeros. If there is no room for it, other placed arrays move to the host. Its memory belongs to no scope, so it
+    /// causes no deviation from a plan. It gets the same placement as from [`new`](Placed::new). With `Placement::Host` it leaves after
+    /// its next use.
     ///
     /// # Errors
     /// As for [`Array::zeros`].

@@ -28,8 +28,8 @@ static DEFAULT: Chosen = Chosen::new(Placement::Auto);
 ///
 /// The default holds for the whole process, on all threads and devices: the author of a program knows whether its arrays fit, and a library
 /// that places arrays need not know. Arrays that are placed already stay as they are. A scope can set another placement for the arrays
-/// placed inside it ([`Scope::placement`](crate::Scope::placement)), and
-/// [`Placed::choose_placement`](super::Placed::choose_placement) sets that of one array.
+/// placed inside it ([`Scope::placement`](crate::Scope::placement)), and [`Placed::choose_placement`](super::Placed::choose_placement) sets
+/// the placement of one array.
 ///
 /// ```
 /// use gpucache::{offload::{Placed, Placement, set_default_placement}, prelude::*};

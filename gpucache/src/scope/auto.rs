@@ -15,12 +15,12 @@ static SITE: OnceLock<&'static Location<'static>> = OnceLock::new();
 
 /// Serves allocations outside of all scopes from a scope named `auto`, on every thread and until the process ends.
 ///
-/// A thread enters the scope with its first allocation outside of all scopes, and leaves it when it ends. The entry is the whole program
-/// of the thread, so its plans come from its loops: from the third iteration on, an iteration is planned like an entry.
-/// Scopes of the program, and [`uncached!`](crate::uncached), apply inside as before. With the feature `foreign`, the environment
-/// variable `GPUCACHE_AUTO_SCOPE=1` does the same for a program that does not call this function.
+/// A thread enters the scope with its first allocation outside of all scopes, and leaves it when it ends. This one entry lasts as long
+/// as the thread, so gpucache plans the loops inside it: from the third iteration on, an iteration is planned like an entry. Scopes of
+/// the program, and [`uncached!`](crate::uncached), apply inside as before. With the feature `foreign`, the environment variable
+/// `GPUCACHE_AUTO_SCOPE=1` does the same for a program that does not call this function.
 ///
-/// A scope around the loop's body needs no search for the loop, and its statistics have a name of their own.
+/// With a scope of your own around the loop's body, gpucache need not search for the loop, and the statistics have a name.
 ///
 /// ```
 /// use gpucache::prelude::*;

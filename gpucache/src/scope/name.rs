@@ -31,8 +31,8 @@ impl<N: AsRef<str> + ?Sized> AsName for N {
 /// Frees the memory of the scope `name` on all threads: idle blocks now, blocks in use when their arrays are dropped. Arrays stay
 /// valid.
 ///
-/// Scopes share the memory of a device. The device's range keeps as much as other scopes had in use at once, and returns the rest to
-/// the device, in whole pages. [`Device::trim`](crate::device::Device::trim) returns all free memory.
+/// Scopes share the memory of a device. The device's range keeps as many bytes as other scopes had in use at once. It returns the
+/// rest to the device, in whole pages. [`Device::trim`](crate::device::Device::trim) returns all free memory.
 ///
 /// If a thread is inside the scope now, it frees its idle blocks itself: at its next allocation or drop in the scope, or when it leaves.
 /// The result counts them already.
@@ -109,8 +109,8 @@ fn invalidate_scope(scope: &NamedCaches) -> Invalidated {
     Invalidated { is_known: true, bytes, busy_blocks }
 }
 
-/// The names of all scopes, in no order: those that a thread ever entered. gpucache forgets a name that no thread enters any more while
-/// many new names come up.
+/// The names of all scopes that a thread ever entered, in no order. While many new names come up, gpucache forgets names that no thread
+/// enters any more.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};
@@ -146,10 +146,10 @@ pub fn stats(name: impl AsRef<str>) -> Option<ScopeStats> {
     NamedCaches::find(name.as_ref()).map(|scope| of_scope(&scope))
 }
 
-/// Finds what keeps gpucache from planning the scope `name`, or why the scope holds more memory than it needs; `None` if no scope of
-/// this name exists. Each finding has a cause, its cost, the lines of the program that it comes from, and what to change.
+/// Finds why gpucache does not plan the scope `name`, or why the scope holds more memory than it needs; `None` if no scope of this
+/// name exists. Each finding has a cause, its cost, the source lines, and a remedy.
 ///
-/// A diagnosis uses what gpucache counts where no plan serves, so planned allocations pay nothing for it. While a thread is inside the
+/// A diagnosis uses counts of allocations that no plan serves, so it costs planned allocations nothing. While a thread is inside the
 /// scope, its part of the diagnosis is as of its last entry.
 ///
 /// ```

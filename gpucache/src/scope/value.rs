@@ -98,7 +98,7 @@ impl<'a> Scope<'a> {
         Scope { name, terms: Terms::new(), placement: None, site: Location::caller() }
     }
 
-    /// Says how the scope reuses freed memory. Entries of one scope may differ: the newest one that keeps any memory decides.
+    /// Says how the scope reuses freed memory. If entries of one scope differ, the newest one that keeps any memory decides.
     ///
     /// ```
     /// use gpucache::{Recycle, Scope, prelude::*};
@@ -112,16 +112,17 @@ impl<'a> Scope<'a> {
         Scope { terms: self.terms.with_recycle(recycle), ..self }
     }
 
-    /// Limits how much memory the scope holds on each thread, in use or idle: bytes, a [`Limit`], or a text as `"512MiB"`.
+    /// Limits how much memory the scope holds on each thread, in use or idle: bytes, a [`Limit`], or a text such as
+    /// `"512MiB"`.
     ///
     /// - At a hard limit the idle memory of the scope goes back first: its lists, and then the block of its plan. An allocation that
     ///   would still exceed the limit is an error that names it ([`Error::shortage`](crate::Error::shortage)).
     /// - At a soft limit the same memory goes back first, and then the scope holds more.
-    /// - A share is one of the device that the scope allocates on, of the smallest one if it uses several.
+    /// - A share is a share of the device that the scope allocates on, or of the smallest device if it uses several.
     ///
     /// The limit counts the busy and idle bytes of [`stats`](Scope::stats): arrays and blocks of plans, and not the pages that they
-    /// share with other scopes. Entries of one scope may have different limits: the newest decides. An entry that finds more held
-    /// gives idle memory back when it begins, and when an entry within it ends.
+    /// share with other scopes. Entries of one scope may have different limits: the newest decides. If the scope holds more than
+    /// the limit, an entry returns idle memory when it begins, and when an entry within it ends.
     ///
     /// With a text that is no limit, the first allocation in the scope that needs memory returns an error, which quotes the text.
     /// `text.parse::<Limit>()` reports the error at once. For constants there is [`with_limit`](Scope::with_limit).

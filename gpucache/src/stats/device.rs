@@ -39,7 +39,7 @@ pub struct RangeUse {
 }
 
 impl RangeUse {
-    /// The share of the free bytes outside the longest contiguous part, from 0 to 1. One array can have no more than that part, unless
+    /// The share of the free bytes outside the longest contiguous part, from 0 to 1. An array can be no larger than that part, unless
     /// gpucache moves pages.
     ///
     /// ```
@@ -71,7 +71,7 @@ impl RangeUse {
 pub struct DeviceStats {
     /// The number of the device in this process, which traces use too. Devices are numbered in the order of their first use.
     pub device: u64,
-    /// Bytes that the device has, if it tells.
+    /// The size of the device's memory in bytes, if the device reports it.
     pub capacity: Option<u64>,
     /// The reserved memory, and how often the device gave memory or got it back.
     pub memory: MemoryUse,

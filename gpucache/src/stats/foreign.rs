@@ -22,7 +22,7 @@ use gpucache_engine::home::{Counter, Counts};
 pub struct ForeignStats {
     /// Allocations that the scope served.
     pub served: u64,
-    /// Of these, allocations in a capture that other code began. They got memory that the graph alone has until it is destroyed, which counts
+    /// Of these, allocations in a capture that other code began. Their memory belongs to the graph until the graph is destroyed. It counts
     /// for the device and not for the scope.
     pub captured: u64,
     /// Allocations inside the scope that went on to the driver, because the beginning of a capture was not seen or the context is not the device's own.

@@ -7,8 +7,8 @@ use super::scope::{ScopeStats, of_scope};
 use gpucache_engine::base::shortage::Short;
 use gpucache_engine::cache::NamedCaches;
 
-/// Prints on stderr, when it is dropped, what a scope did since [`report_on_drop`] made the guard. A guard can be displayed at any time,
-/// and guards may overlap.
+/// A guard that prints on stderr, when it is dropped, the work of a scope since [`report_on_drop`] made the guard. It can be displayed
+/// at any time, and guards may overlap.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, stats};
@@ -28,7 +28,8 @@ pub struct StatsGuard {
     before: ScopeStats,
 }
 
-/// Returns a guard that prints on stderr, when it is dropped, what the scope `name` did since, on all threads, and what it holds.
+/// Returns a guard. When the guard is dropped, it prints on stderr the work of the scope `name` since this call, on all threads,
+/// and the memory that the scope holds.
 ///
 /// The scope may be entered later for the first time; if it never is, the guard says so. The peaks that the guard prints start at the last
 /// [`reset_peaks`](super::reset_peaks).

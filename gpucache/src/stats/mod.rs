@@ -1,4 +1,4 @@
-//! Statistics: what scopes, devices and the whole process did, and what they hold.
+//! Statistics: the work and the memory of scopes, of devices and of the whole process.
 //!
 //! All of it is one tree of plain data. Every type prints as a table or as a line, and can be serialized with the feature `serde`.
 //!
@@ -8,8 +8,8 @@
 //! | a device | [`Device::stats`](crate::device::Device::stats) | [`DeviceStats`]: memory, range, order, `reclaim`, `offload` |
 //! | the process | [`process()`] | [`ProcessStats`]: all devices and scopes |
 //!
-//! [`top()`] shows the process as a terminal program would. [`report_on_drop`] prints what a part of the program allocated.
-//! `GPUCACHE_WATCH=PATH` writes [`top()`] to a file once a second.
+//! [`top()`] shows the process as a terminal program would. [`report_on_drop`] prints the allocations of a part of the
+//! program. `GPUCACHE_WATCH=PATH` writes [`top()`] to a file once a second.
 //!
 //! Reading statistics calls no driver. A program that reads none pays nothing for them: gpucache counts each event once, where it
 //! happens.

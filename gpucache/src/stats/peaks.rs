@@ -2,9 +2,9 @@
 
 use gpucache_engine::cache::NamedCaches;
 
-/// Sets the peaks of the scope `name` to what is in use now: [`high_water_bytes`](super::ScopeStats::high_water_bytes), and the peaks
-/// of [`in_plan`](super::ScopeStats::in_plan) and [`outside_plan`](super::ScopeStats::outside_plan). Returns whether a thread ever
-/// entered a scope of this name. Nothing else changes.
+/// Sets the peaks of the scope `name` to the memory in use now: [`high_water_bytes`](super::ScopeStats::high_water_bytes), and the
+/// peaks of [`in_plan`](super::ScopeStats::in_plan) and [`outside_plan`](super::ScopeStats::outside_plan). Returns whether a thread
+/// ever entered a scope of this name. Nothing else changes.
 ///
 /// If a thread is inside the scope now, its peaks start again when it leaves, or before.
 ///

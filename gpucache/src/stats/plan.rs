@@ -6,8 +6,8 @@ use std::time::Duration;
 use gpucache_engine::base::amounts::{Bytes, Count, add};
 use gpucache_engine::home::{Counter, Counts, Deviations};
 
-/// How a scope with `recycle = "auto"` plans: which plans there are now, and what happened since the process began. For several
-/// threads, each number is the sum of theirs. [`Served::planned`](super::Served) counts the allocations that plans served.
+/// How a scope with `recycle = "auto"` plans: its plans now, and counts since the process began. For several threads, each
+/// number is the sum of theirs. [`Served::planned`](super::Served) counts the allocations that plans served.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};

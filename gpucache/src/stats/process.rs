@@ -30,8 +30,8 @@ use gpucache_engine::device::Memory;
 pub struct ProcessStats {
     /// The devices that the process uses now, in the order of their numbers.
     pub devices: Vec<DeviceStats>,
-    /// The scopes that a thread ever entered, sorted by name. gpucache forgets scopes that no thread enters any more while many new
-    /// names come up.
+    /// The scopes that a thread ever entered, sorted by name. While many new names come up, gpucache forgets scopes that no thread
+    /// enters any more.
     pub scopes: Vec<ScopeStats>,
 }
 

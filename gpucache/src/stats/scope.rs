@@ -75,7 +75,7 @@ pub struct ScopeStats {
     /// Bytes that the scope is likely to need again: those that were in use at once since the last invalidation and are not in use
     /// now. The scope or the device's range keeps them.
     pub spare_bytes: u64,
-    /// The allocations, by what served them.
+    /// The allocations, by the part of gpucache that served them.
     pub served: Served,
     /// The live memory in the arena and the ring of plans. A drop on another thread counts once the owner of the memory has
     /// noticed it.

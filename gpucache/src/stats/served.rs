@@ -24,7 +24,8 @@ pub struct Amount {
     pub bytes: u64,
 }
 
-/// All allocations that a scope ever made, by what served them. A trace names the same four with [`ServedBy`](crate::trace::ServedBy).
+/// All allocations that a scope ever made, by the part of gpucache that served them. A trace names the same four parts with
+/// [`ServedBy`](crate::trace::ServedBy).
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*};

@@ -12,11 +12,11 @@ use gpucache_engine::base::table::Table;
 /// Characters of a bar.
 const BAR: u64 = 20;
 
-/// The process at one moment, as a table: its devices, and its scopes by thread, those with most memory first.
+/// The process at one moment, as a table: its devices, and its scopes by thread, the scopes with most memory first.
 ///
 /// Each line of a scope has a bar. Its length is the memory of the scope compared with the scope that has most. `#` is memory in use,
-/// `.` is idle memory. Planned shares and entries per second are those since the reading before. The first reading has planned shares
-/// since the process began, and no entries per second.
+/// `.` is idle memory. Planned shares and entries per second cover the time since the previous reading. In the first reading, planned
+/// shares cover the time since the process began, and entries per second are missing.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, stats};

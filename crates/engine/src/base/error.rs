@@ -92,8 +92,8 @@ enum Kind {
     #[error("{operation} failed on {device} ({detail}): {remedy}")]
     DeviceFailure { device: String, operation: &'static str, detail: String, remedy: &'static str },
     #[error(
-        "work on a stream of the host panicked ({0}), and arrays that it was lent to be written are lost: drop them, or \
-         overwrite them by `copy_from_slice`"
+        "work on a stream of the host panicked ({0}), and the contents of arrays that it should have written are lost: drop \
+         the arrays, or overwrite them by `copy_from_slice`"
     )]
     Panicked(String),
     #[error("deferred error from earlier work or a drop on this stream; this call did not run: {0}")]

@@ -13,9 +13,9 @@ use super::error::{Error, Result};
 
 /// How much memory may be held: bytes or a share of the device's memory, hard or soft.
 ///
-/// A hard limit is never exceeded: an allocation beyond it gets idle memory, or is an error. A soft limit refuses nothing: idle
-/// memory goes back first, and then more is held. Code, both macros, the environment and the command-line tools take the same
-/// texts:
+/// A hard limit is never exceeded: an allocation beyond it gets idle memory, or fails. A soft limit refuses no allocation: idle
+/// memory goes back first, and then gpucache reserves more. Code, both macros, the environment and the command-line tools take
+/// the same texts:
 ///
 /// | text | limit |
 /// |---|---|
@@ -24,7 +24,7 @@ use super::error::{Error, Result};
 /// | `soft 20GiB`, `soft 80%` | the same as a soft limit |
 /// | `none` | no limit |
 ///
-/// Capitals do not matter: `20gib` is `20GiB`.
+/// Upper and lower case mean the same: `20gib` is `20GiB`.
 ///
 /// ```
 /// use gpucache::{Limit, device::Virtual, prelude::*};
@@ -134,7 +134,7 @@ impl Limit {
         Limit::of_share(share, LimitKind::HardShare)
     }
 
-    /// As [`share`](Limit::share), softly.
+    /// As [`share`](Limit::share), but as a soft limit.
     ///
     /// ```
     /// use gpucache::Limit;

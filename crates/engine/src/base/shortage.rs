@@ -36,7 +36,7 @@ pub struct Shortage {
     /// The innermost scope, if there was one.
     pub scope: Option<Arc<str>>,
     /// Where the program names that scope: the macro, or the call of `Scope::new`. If several places share the name, the first one that
-    /// the thread came by.
+    /// the thread reached.
     pub scope_site: Option<&'static Location<'static>>,
     /// The number of the stream that requested the memory, as `{:?}` shows a `Stream`.
     pub stream: u64,
@@ -69,7 +69,7 @@ pub struct Shortage {
     pub scopes: Vec<ScopeMemory>,
 }
 
-/// Whose bound an allocation met.
+/// The bound that refused an allocation.
 ///
 /// ```
 /// assert_eq!(gpucache::error::Bound::default(), gpucache::error::Bound::Capacity);
@@ -77,7 +77,7 @@ pub struct Shortage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bound {
-    /// The device has no more, or its addresses do not suffice.
+    /// The device has no more memory, or no more addresses.
     #[default]
     Capacity,
     /// The limit of the device: `Device::set_limit`, or `GPUCACHE_LIMIT`.

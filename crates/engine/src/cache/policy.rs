@@ -2,7 +2,7 @@
 
 use crate::base::limit::Limit;
 
-/// How a scope recycles.
+/// How a scope reuses freed memory.
 ///
 /// ```
 /// use gpucache::{Recycle, Scope, prelude::*};
@@ -17,7 +17,7 @@ use crate::base::limit::Limit;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recycle {
-    /// Keeps every block for the next request of the same type, shape and stream.
+    /// Keeps every block for the next request of the same type, shape, device and stream.
     Keyed,
     /// Keeps few blocks by key, up to a small share of the scope's peak. The device's range takes all others back.
     Range,

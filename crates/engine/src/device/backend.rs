@@ -69,7 +69,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Frees memory once the work that is on the stream now is done.
     ///
     /// # Errors
-    /// The answer of the device. The memory counts as freed in any case.
+    /// An error of the device. The memory counts as freed in any case.
     ///
     /// # Safety
     /// `address` came from `allocate(bytes)` of this stream, or of another stream of the same memory whose work on it is done. The memory
@@ -88,7 +88,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Writes `bytes` bytes by repeating `pattern`. `bytes` is a multiple of the length of `pattern`.
     ///
     /// # Errors
-    /// The answer of the device.
+    /// An error of the device.
     ///
     /// # Safety
     /// `bytes` at `address` are allocated, and nothing else touches them before this is done.
@@ -112,7 +112,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Copies from the process's memory. The caller may change `from` as soon as this returns.
     ///
     /// # Errors
-    /// The answer of the device.
+    /// An error of the device.
     ///
     /// # Safety
     /// `bytes` at `from` are readable, `bytes` at `to` are allocated, and nothing else touches them before this is done.
@@ -136,7 +136,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Copies to the process's memory and waits until the copy is done.
     ///
     /// # Errors
-    /// The answer of the device, or an error of earlier work on the stream.
+    /// An error of the device, or of earlier work on the stream.
     ///
     /// # Safety
     /// `bytes` at `from` are allocated, `bytes` at `to` are writable.
@@ -160,7 +160,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Copies within the device.
     ///
     /// # Errors
-    /// The answer of the device.
+    /// An error of the device.
     ///
     /// # Safety
     /// `bytes` at both addresses are allocated and do not overlap; nothing else writes them before this is done.
@@ -187,7 +187,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// queue's `device` side makes them. `None` for a device without such queues; its arrays never leave it.
     ///
     /// # Errors
-    /// The answer of the device.
+    /// An error of the device.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
@@ -198,7 +198,8 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// How much of the host memory that its queues for copies allocated is not pinned. Copies of this memory make a thread wait.
+    /// Bytes of host memory that this device's queues for copies allocated and that are not pinned. Copies of this memory make a
+    /// thread wait.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
@@ -224,7 +225,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Returns whether more memory may be available now.
     ///
     /// # Errors
-    /// The answer of the device.
+    /// An error of the device.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
@@ -241,7 +242,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// own `new_event`, [`record`](Backend::record) and [`wait`](Backend::wait).
     ///
     /// # Errors
-    /// The answer of the device.
+    /// An error of the device.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
@@ -257,7 +258,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// still waits for its previous recording.
     ///
     /// # Errors
-    /// The answer of the device. The event's place is then unknown.
+    /// An error of the device. The event's place is then unknown.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
@@ -273,7 +274,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// memory. The calling thread does not wait.
     ///
     /// # Errors
-    /// The answer of the device. Later work is then not ordered.
+    /// An error of the device. Later work is then not ordered.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
@@ -290,7 +291,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// Sets a mark in the stream's work, which tells when the stream reached it. By default `None`: the device has no marks.
     ///
     /// # Errors
-    /// The answer of the device.
+    /// An error of the device.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
@@ -348,8 +349,8 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether the stream's work is code of this process, which may itself call this crate. A wait for it under a lock that this code needs
-    /// would never end. So the crate asks the stream whether it is done, and does not wait.
+    /// Whether the stream's work is code of this process, which may itself call this crate. A wait for this work under a lock that the work
+    /// needs would never end. So the crate asks the stream whether the work is done, and does not wait.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};

@@ -35,7 +35,7 @@ pub unsafe trait Event: Any + fmt::Debug + Send + Sync {
     /// Whether all work before the event's last recording is done. Does not wait.
     ///
     /// # Errors
-    /// The answer of the device, or an error of that work.
+    /// An error of the device, or of that work.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }

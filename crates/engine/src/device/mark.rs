@@ -36,7 +36,7 @@ pub trait Mark: Any + fmt::Debug + Send + Sync {
     /// reached both. Does not wait.
     ///
     /// # Errors
-    /// The answer of the device, or an error of the work.
+    /// An error of the device, or of the work.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }

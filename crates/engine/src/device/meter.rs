@@ -41,9 +41,9 @@ pub struct MemoryUse {
     pub bytes: u64,
     /// The peak of reserved bytes since the process began, or since `reset_peaks`.
     pub peak_bytes: u64,
-    /// The limit of reserved bytes, if `limit` or `GPUCACHE_LIMIT` set one.
+    /// The limit of reserved bytes, if `set_limit` or `GPUCACHE_LIMIT` set one.
     pub limit: Option<u64>,
-    /// The soft limit, if `limit_soft` set one: idle memory is freed before more bytes than this are reserved.
+    /// The soft limit, if `set_limit` set one: idle memory is freed before more bytes than this are reserved.
     pub soft_limit: Option<u64>,
 }
 

@@ -248,7 +248,7 @@ unsafe impl Backend for Unbacked {
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
         match lock(&self.0.occupancy).free(address, bytes as u64) {
             true => Ok(()),
-            false => Err(broken("freeing what is not allocated", address, bytes as u64)),
+            false => Err(broken("freeing memory that is not allocated", address, bytes as u64)),
         }
     }
 

@@ -63,7 +63,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// Reserves addresses without memory. It is called once, and returns the first address and the number of bytes.
     ///
     /// # Errors
-    /// The answer of the device. Memory is then taken from its streams in chunks.
+    /// An error of the device. Memory is then taken from its streams in chunks.
     ///
     /// ```
     /// # mod pages { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pages.rs")); }
@@ -98,7 +98,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// Unmaps the memory of one piece.
     ///
     /// # Errors
-    /// The answer of the device. The memory is then still mapped.
+    /// An error of the device. The memory is then still mapped.
     ///
     /// # Safety
     /// This piece is mapped, and no work uses the memory any more.
@@ -159,7 +159,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
     /// fewer calls.
     ///
     /// # Errors
-    /// The answer of the device. The first pieces, up to the one that the device refused to unmap, are then still mapped.
+    /// An error of the device. The first pieces, up to the one that the device refused to unmap, are then still mapped.
     ///
     /// # Safety
     /// Each of these pieces is mapped, and no work uses the memory of any of them any more.
@@ -202,7 +202,7 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
 pub struct Unfinished<E = Error> {
     /// The first `mapped` of the pieces have memory behind them, the others have none.
     pub mapped: usize,
-    /// The answer of the device.
+    /// An error of the device.
     pub error: E,
 }
 

@@ -359,7 +359,7 @@ impl Streams {
 fn unordered() -> Error {
     Error::unavailable(
         "memory that another stream freed",
-        "work of which this crate is not told may still use it",
+        "work on a stream that gpucache does not know may still use it",
         "wait for the device first",
     )
 }
@@ -367,7 +367,7 @@ fn unordered() -> Error {
 fn captured() -> Error {
     Error::unavailable(
         "memory that another stream used",
-        "a CUDA graph is captured meanwhile, and can wait for nothing outside",
+        "a CUDA graph is being captured, and a graph cannot wait for work outside it",
         "let the stream wait for the other one before the capture",
     )
 }

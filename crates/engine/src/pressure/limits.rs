@@ -112,7 +112,7 @@ impl Memory {
     pub fn set_process_limit(limit: Limit) -> Result<()> {
         refuse_soft(limit, "the process has a hard limit only")?;
         if !limit.parts().1.is_in_bytes() {
-            let detail = "the devices of a process have no size together";
+            let detail = "a share is of one device, and this limit is for all devices of the process";
             return Err(Error::unavailable(
                 format_args!("the limit `{limit}`"),
                 detail,

@@ -103,8 +103,8 @@ pub struct StepUse {
     pub freed_bytes: u64,
 }
 
-/// How often a device was short of memory, and how allocations were served then. `reclaim` returns this for a device, and
-/// `reclaim_of` for a scope.
+/// How often a device was short of memory, and how allocations were served then. The statistics of a device and of a scope
+/// have it as `reclaim`.
 ///
 /// ```
 /// use gpucache::{cache_scope, device::Virtual, prelude::*, stats::ReclaimStep};

@@ -49,10 +49,10 @@ pub struct TraceEvent {
     pub scope: Option<Arc<str>>,
     /// The place in the program that names the scope.
     pub scope_site: Option<&'static Location<'static>>,
-    /// The source line that allocated an array, or tried to: the call of its constructor. `None` for other events, and for what other
-    /// crates allocate.
+    /// The source line that allocated an array, or tried to: the call of its constructor. `None` for other events, and for
+    /// allocations of other crates.
     pub site: Option<&'static Location<'static>>,
-    /// With the feature `backtrace`: the functions that led to that line, the innermost first, one in each line of the text.
+    /// With the feature `backtrace`: the functions that called that line, the innermost first, one in each line of the text.
     pub stack: Option<Arc<str>>,
     /// The element type of an allocation; empty for other events.
     pub dtype: &'static str,

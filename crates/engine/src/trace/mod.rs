@@ -1,5 +1,5 @@
-//! Records what a program allocates and frees: when, in which scope, how it was served, and how much memory each device had
-//! reserved.
+//! Records the allocations and frees of a program: when, in which scope, how they were served, and how much memory each
+//! device had reserved.
 //!
 //! Call [`start`] before the part of the program to record, and [`stop`] after it. To trace a whole run without a change of code,
 //! set an environment variable: with `GPUCACHE_TRACE=run.csv`, the process writes the trace when it exits, [as
@@ -18,8 +18,8 @@
 //! # Ok::<(), gpucache::Error>(())
 //! ```
 //!
-//! Two programs of the crate read the file. `replay` computes how much memory the run would have needed under another policy or
-//! limit. `report` converts the file to the formats of other tools.
+//! Two examples in the repository read the file. `replay` computes how much memory the run would have needed under another
+//! policy or limit. `report` converts the file to the formats of other tools.
 //!
 //! | file | content |
 //! |---|---|
@@ -57,7 +57,7 @@ pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left, res
 /// A thread that is inside a scope is traced once it enters or leaves a scope. Arrays without elements have no memory and are left
 /// out. If a trace is on already, it is dropped and a new one begins.
 ///
-/// While no trace is on, tracing takes no time. While one is on, a scope's plan serves as before, but on a path that takes some
+/// While no trace is on, tracing takes no time. While one is on, a plan serves the same allocations, and each takes some
 /// nanoseconds more.
 ///
 /// ```
@@ -73,8 +73,7 @@ pub fn start(capacity: usize) {
     session::begin(capacity);
 }
 
-/// Ends the trace and returns it. The trace is empty if none was on. It may or may not have the events of other threads during this
-/// call.
+/// Ends the trace and returns it. The trace is empty if none was on. Events of other threads during this call may be missing.
 ///
 /// ```
 /// use gpucache::trace;

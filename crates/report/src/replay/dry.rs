@@ -49,11 +49,11 @@ pub fn dry_run(history: &History, policy: Policy, limit: Option<u64>, passes: No
     measure(&device(true), &device(false), history, policy, passes)
 }
 
-/// The smallest limit in bytes at which each allocation finds memory if a history is replayed so many times. None if 64 TiB are too
-/// little. The device has the pages of the history, as in [`dry_run`].
+/// The smallest limit in bytes at which each allocation finds memory if a history is replayed `passes` times. `None` if 64 TiB are
+/// too little. The device has the pages of the history, as in [`dry_run`].
 ///
-/// The limit is a multiple of 64 KiB. With 64 KiB less an allocation fails, or the peak of live memory does not fit. The search is a
-/// bisection, so a smaller limit may work by chance, if a policy serves a history better with less memory.
+/// The limit is a multiple of 64 KiB. With 64 KiB less, an allocation fails, or the peak of live memory does not fit. The search is
+/// a bisection, so an even smaller limit may also work, if a policy happens to serve the history better with less memory.
 ///
 /// # Errors
 /// Errors of the device, as in [`dry_run`].

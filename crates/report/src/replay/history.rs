@@ -129,7 +129,7 @@ impl History {
         History { page_bytes, ..self }
     }
 
-    /// Lets all steps of all passes be one entry of one scope, as of a program that has a scope around `main`.
+    /// Lets all steps of all passes be one entry of one scope, like a program with a scope around `main`.
     ///
     /// ```
     /// # use gpucache_report::replay::History;

@@ -60,10 +60,10 @@ pub struct Figures {
     pub planning: Duration,
 }
 
-/// Replays a history on a device under a policy and a limit in bytes. Returns the figures of so many passes.
+/// Replays a history on a device under a policy and a limit in bytes. Returns the figures of all passes.
 ///
 /// The function replays the history twice: once to check the contents of arrays, and once for the time. Reserved memory is that of the
-/// whole process on the device. Without a limit the device's own limit counts. For a device without memory use
+/// whole process on the device. Without a limit, the limit of the device applies. For a device without memory use
 /// [`dry_run`](super::dry_run).
 ///
 /// # Errors

@@ -89,7 +89,7 @@ impl Cuda {
             None => Err(Error::unavailable(
                 "a captured graph",
                 "the work put nothing on the stream, or ended the capture itself",
-                "capture what puts work on this stream",
+                "put work on this stream in the closure, and do not end the capture there",
             )
             .into()),
         }

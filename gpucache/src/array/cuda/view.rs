@@ -159,7 +159,7 @@ impl<'a, T: Element> ArrayView<'a, T> {
     /// ```
     #[allow(clippy::panic)]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> ArrayView<'a, T> {
-        self.try_slice(range).unwrap_or_else(|| panic!("a part that is not within a view of {} elements", self.len))
+        self.try_slice(range).unwrap_or_else(|| panic!("the range is not within the view of {} elements", self.len))
     }
 
     /// The part's elements, counted in the array.

@@ -144,7 +144,7 @@ impl<T: Element> Array<T, Cuda> {
     #[allow(clippy::panic)]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> CudaViewMut<'_, T> {
         let len = self.len();
-        self.try_slice_mut(range).unwrap_or_else(|| panic!("a part that is not within an array of {len} elements"))
+        self.try_slice_mut(range).unwrap_or_else(|| panic!("the range is not within the array of {len} elements"))
     }
 
     /// The first `mid` elements and the others as mutable views, like [`as_view_mut`](Array::as_view_mut); `None` if
@@ -182,6 +182,6 @@ impl<T: Element> Array<T, Cuda> {
     #[allow(clippy::panic)]
     pub fn split_at_mut(&mut self, mid: usize) -> (CudaViewMut<'_, T>, CudaViewMut<'_, T>) {
         let len = self.len();
-        self.try_split_at_mut(mid).unwrap_or_else(|| panic!("{mid} elements of an array of {len}"))
+        self.try_split_at_mut(mid).unwrap_or_else(|| panic!("an array of {len} elements cannot be split at {mid}"))
     }
 }

@@ -272,8 +272,8 @@ impl Host {
     /// An array of another stream may be lent too. This work then comes behind that stream's work. Later writes of the array, and reads
     /// of an array that this work writes, come behind this work. Other work of that stream is not delayed.
     ///
-    /// Work may allocate, drop and launch. It may move arrays in and drop them; for reading those, see `Deref` of [`Array`].
-    /// If pieces of work on two streams wait for each other's streams, they wait forever.
+    /// Work may allocate, drop and launch. It may own arrays and drop them; to read arrays that it owns, see `Deref` of
+    /// [`Array`]. If pieces of work on two streams wait for each other's streams, they wait forever.
     ///
     /// Work that panics ends there, and the stream continues. The stream's next fallible call returns the failure. The arrays that were
     /// lent to the work by `&mut` are lost: a deref of them panics. Work that is lent a lost array later does not run, and the arrays

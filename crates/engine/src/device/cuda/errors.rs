@@ -10,8 +10,8 @@ const UNAVAILABLE: [(CUresult, &str, &str); 12] = {
     use CUresult::*;
     const CHOOSE: &str = "choose one that `nvidia-smi` lists, counted from 0, or work on `Host::new()`";
     const COMPILE: &str = "compile it for this GPU, by a toolkit that is no newer than the driver";
-    const NAME: &str = "check the name: `extern \"C\"` keeps that of a kernel as it is written";
-    const UPDATE: &str = "see what the GPU and the driver support; a newer driver may";
+    const NAME: &str = "check the name; declare a kernel with `extern \"C\"`, so that its name stays as it is written";
+    const UPDATE: &str = "check whether the GPU and the driver support it; a newer driver may";
     [
         (CUDA_ERROR_NO_DEVICE, "a GPU", CHOOSE),
         (CUDA_ERROR_INVALID_DEVICE, "the GPU", CHOOSE),
@@ -21,7 +21,7 @@ const UNAVAILABLE: [(CUresult, &str, &str); 12] = {
         (CUDA_ERROR_NO_BINARY_FOR_GPU, "a module", COMPILE),
         (CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "a module", COMPILE),
         (CUDA_ERROR_FILE_NOT_FOUND, "a module", "check the path of its file"),
-        (CUDA_ERROR_NOT_FOUND, "what was asked for by name", NAME),
+        (CUDA_ERROR_NOT_FOUND, "a function or a variable of a module", NAME),
         (CUDA_ERROR_NOT_SUPPORTED, "a CUDA call", UPDATE),
         (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "CUDA", UPDATE),
         (CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, "CUDA", UPDATE),
@@ -30,8 +30,8 @@ const UNAVAILABLE: [(CUresult, &str, &str); 12] = {
 
 /// Errors of refused calls that leave the context usable, with the remedy. Other errors may have destroyed the context.
 const REFUSED: [(CUresult, &str); 4] = [
-    (CUresult::CUDA_ERROR_INVALID_VALUE, "check the call's arguments, for a launch its sizes"),
-    (CUresult::CUDA_ERROR_INVALID_HANDLE, "check that what the call was given is of one context, and alive"),
+    (CUresult::CUDA_ERROR_INVALID_VALUE, "check the arguments of the call, and the sizes of a launch"),
+    (CUresult::CUDA_ERROR_INVALID_HANDLE, "check that all objects in the call belong to one context, and are alive"),
     (CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "launch with fewer threads in a block, or less shared memory"),
     (CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "launch with fewer blocks"),
 ];

@@ -193,7 +193,7 @@ fn with_gpu_of<R>(queue: CudaQueue, act: impl FnOnce(&Known, Unmade) -> R) -> Re
 
 /// The deferred error for a failure that cudarc kept in the stream's context object.
 fn kept(stream: &CudaStream, error: DriverError) -> Error {
-    failure(stream.context(), "a call whose failure cudarc kept", error).deferred()
+    failure(stream.context(), "an earlier call of cudarc", error).deferred()
 }
 
 /// The error if there is no context: the machine has no such GPU, or its driver does not work.

@@ -59,7 +59,7 @@ impl GpuStream {
     /// here for the next fallible call on this stream. Returns whether there was a failure.
     pub fn take_kept(&self, context: &CudaContext) -> bool {
         let kept = context.check_err();
-        kept.map_err(|error| self.0.keep(self.failure("a call whose failure cudarc kept", error))).is_err()
+        kept.map_err(|error| self.0.keep(self.failure("an earlier call of cudarc", error))).is_err()
     }
 
     /// Makes the stream's context current on the calling thread, for calls of cudarc that do not. If this fails, those calls fail too.

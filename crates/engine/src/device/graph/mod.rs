@@ -56,7 +56,7 @@ impl Capture {
         if stream.backend::<HostMemory>().is_some() {
             return Err(Error::unavailable(
                 "a capture of the host's default stream",
-                "its work is done at once, and nothing tells when the program looks at the arrays",
+                "its work is done at once, and gpucache does not see when the program reads the arrays",
                 "use a stream of `Host::new_stream()`",
             ));
         }
