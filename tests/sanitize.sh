@@ -20,7 +20,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 seconds=${STORM_SECONDS:-60}
 
 # Those that neither count or measure memory, which a sanitizer takes too, nor run the compiler or a GPU.
-everywhere=(adoption conformance failed_work host_streams invalidate_all lives model_threads pools revocation revocation_storm
+everywhere=(adoption conformance failed_work host_streams invalidate_all lives model_threads pools revocation_storm
     shortage storm stream_crowd)
 by_address=(async_scopes deviations faults model planned programs range)
 

@@ -184,7 +184,7 @@ fn a_scope_of_the_same_name_around() {
     println!("{}", scope.stats());
 }
 
-/// The debug mode sees that the block now returns more.
+/// `compare(true)` sees that the block now returns more.
 #[test]
 fn the_debug_mode_sees_other_shapes() {
     let host = Host::new_stream().unwrap();

@@ -247,12 +247,12 @@ fn a_guard_tells_what_was_done_since_it_was_made() {
     step();
     let text = "guarded: 1 entry, 1 allocation: 1 hit, 0 recycled, 0 misses\n\
                 0 bytes in use in 0 blocks, peak 1.00 MiB; 1.00 MiB idle in 1 block\n\
-                \x20                allocations     bytes   in use      peak\n\
-                planned                    0   0 bytes  0 bytes   0 bytes\n\
-                listed                     1  1.00 MiB\n\
-                ranged                     0   0 bytes\n\
-                direct                     0   0 bytes\n\
-                all but planned                         0 bytes  1.00 MiB";
+                \x20            allocations     bytes   in use      peak\n\
+                planned                0   0 bytes  0 bytes   0 bytes\n\
+                listed                 1  1.00 MiB\n\
+                ranged                 0   0 bytes\n\
+                direct                 0   0 bytes\n\
+                not planned                         0 bytes  1.00 MiB";
     assert_eq!(inner.to_string(), text);
     drop(inner);
     assert!(outer.to_string().starts_with("guarded: 2 entries, 2 allocations: 2 hits"), "{outer}");

@@ -13,24 +13,25 @@
 //! println!("{}", gpucache::stats("train_step").unwrap().foreign);
 //! # Ok::<(), gpucache::Error>(())
 //! ```
-//!
-//! # How a call is served
-//! In a program that links the driver, the linker finds this crate's `cuMemAllocAsync` first. A program that loads the driver at run
-//! time, as cudarc does by default, opens a small library of this crate instead (`entrance`). Either way the call arrives at `hooks`, which
-//! calls `serve`. Inside a scope, `serve` finds the stream of the handle (`streams`) and takes a block from the scope's
-//! cache. It notes the block's address (`cache::addresses` of the engine) and returns the address. A free finds the block by its address and drops it, like the
-//! block of any array. Calls outside scopes go on to the driver (`driver`).
-//!
-//! | file | task |
-//! |---|---|
-//! | `hooks` | the driver's functions, as C code calls them |
-//! | `serve` | decides which calls are served and which are passed on, and orders a free |
-//! | `captures` | captures of other code: memory for them that nobody else gets before the graph ends |
-//! | `streams` | finds the stream of a handle, usually without a call |
-//! | `entrance`, `shim`, `probe` | intercept calls, and tell whether that works |
-//! | `driver` | the driver's own functions |
-//! | `pool`, `info` | the driver's own pool; the memory that counts as free |
 #![allow(unsafe_code)]
+
+// How a call is served.
+//
+// In a program that links the driver, the linker finds this crate's `cuMemAllocAsync` first. A program that loads the driver at run
+// time, as cudarc does by default, opens a small library of this crate instead (`entrance`). Either way the call arrives at `hooks`, which
+// calls `serve`. Inside a scope, `serve` finds the stream of the handle (`streams`) and takes a block from the scope's
+// cache. It notes the block's address (`cache::addresses` of the engine) and returns the address. A free finds the block by its address and drops it, like the
+// block of any array. Calls outside scopes go on to the driver (`driver`).
+//
+// | file | task |
+// |---|---|
+// | `hooks` | the driver's functions, as C code calls them |
+// | `serve` | decides which calls are served and which are passed on, and orders a free |
+// | `captures` | captures of other code: memory for them that nobody else gets before the graph ends |
+// | `streams` | finds the stream of a handle, usually without a call |
+// | `entrance`, `shim`, `probe` | intercept calls, and tell whether that works |
+// | `driver` | the driver's own functions |
+// | `pool`, `info` | the driver's own pool; the memory that counts as free |
 
 mod captures;
 mod driver;

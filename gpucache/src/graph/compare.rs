@@ -1,4 +1,4 @@
-//! The debug mode: does the work by the graph and directly, and compares the results.
+//! `compare(true)`: does the work by the graph and directly, and compares the results.
 
 use std::hash::Hash;
 

@@ -25,13 +25,14 @@
 //! # Ok::<(), gpucache::Error>(())
 //! ```
 //!
-//! A run passes these files. `scope` looks up the key (`kept`) and decides. `launch` compares the inputs (`inputs`, `visitor`) with those of
-//! the graph, replaces addresses that moved (`slots`), and launches it. Without a graph, `run` runs the block directly, or `capture`
-//! captures it and `check` looks at the addresses in it. Results are copied to ordinary arrays (`outputs`). `compare` is the debug mode.
-//!
 //! The memory of the arrays that the block allocates is that of the scope's plan. So all graphs of a captured scope share it, and between
 //! two runs it is idle memory of the scope, which other scopes may take. If this memory has moved or shrunk, the next run captures the
 //! block again.
+
+// A run passes these files. `scope` looks up the key (`kept`) and decides. `launch` compares the inputs (`inputs`, `visitor`) with those of
+// the graph, replaces addresses that moved (`slots`), and launches it. Without a graph, `run` runs the block directly, or `capture`
+// captures it and `check` looks at the addresses in it. Results are copied to ordinary arrays (`outputs`). `compare` does both, for
+// `compare(true)`.
 
 mod capture;
 mod check;

@@ -126,7 +126,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         self
     }
 
-    /// Debug mode: each run with a graph also runs the block directly, and compares all outputs and written inputs. It waits for both.
+    /// With `true`, each run with a graph also runs the block directly, and compares all outputs and written inputs. It waits for both.
     ///
     /// ```
     /// use gpucache::{graph::CapturedScope, prelude::*};
@@ -151,7 +151,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     /// Does the work of `block`: by the graph of `key` if there is one, otherwise by a call of `block`.
     ///
     /// # Errors
-    /// Errors of `block`; out of memory for the outputs; a failure of the device. In debug mode,
+    /// Errors of `block`; out of memory for the outputs; a failure of the device. With [`compare(true)`](CapturedScope::compare),
     /// [`is_unavailable`](Error::is_unavailable) if the graph gave another result.
     ///
     /// ```

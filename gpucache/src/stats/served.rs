@@ -145,7 +145,7 @@ impl Served {
                 _ => [String::new(), String::new()],
             }));
         }
-        let empty = || ["all but planned".to_string(), String::new(), String::new()];
+        let empty = || ["not planned".to_string(), String::new(), String::new()];
         table.row(empty().into_iter().chain(cells(outside_plan)));
         table
     }

@@ -20,16 +20,16 @@
 //!
 //! Two examples in the repository read the file. `replay` computes how much memory the run would have needed under another
 //! policy or limit. `report` converts the file to the formats of other tools.
-//!
-//! | file | content |
-//! |---|---|
-//! | `event` | the events of a trace |
-//! | `writer` | how a thread writes an event: its ring, the numbers of names, and the clock |
-//! | `packed`, `ring` | an event as eight words, and the events of a thread |
-//! | `session` | the trace that is on |
-//! | `merge`, `whole` | the common order of all threads' events, and the allocation that each free ends |
-//! | `sites`, `stack` | the source lines that allocate, and their callers |
-//! | `csv`, `environment` | the file, and the environment variable that asks for it |
+
+// | file | content |
+// |---|---|
+// | `event` | the events of a trace |
+// | `writer` | how a thread writes an event: its ring, the numbers of names, and the clock |
+// | `packed`, `ring` | an event as eight words, and the events of a thread |
+// | `session` | the trace that is on |
+// | `merge`, `whole` | the common order of all threads' events, and the allocation that each free ends |
+// | `sites`, `stack` | the source lines that allocate, and their callers |
+// | `csv`, `environment` | the file, and the environment variable that asks for it |
 
 mod csv;
 #[cfg(any(unix, windows))]

@@ -34,7 +34,7 @@ impl Cause {
         (Cause::Outlives, "outlives its entry"),
         (Cause::Order, "the order of allocations changed"),
         (Cause::Unplanned, "no plan ever served this shape"),
-        (Cause::Unknown, "the trace does not tell"),
+        (Cause::Unknown, "the trace does not contain the cause"),
     ];
 }
 
