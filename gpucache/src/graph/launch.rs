@@ -8,6 +8,7 @@ use super::run::{Run, id};
 use super::visitor::{Act, Operand, Seen, Visitor};
 use crate::array::uses::Launched;
 use crate::device::Device;
+use crate::scope::ScopeGuard;
 use gpucache_engine::cache::Cache;
 use gpucache_engine::{Error, Result};
 
@@ -26,17 +27,15 @@ impl<D: Device> Run<'_, D> {
         if !self.is_ordered(inputs, seen) {
             return None;
         }
-        if launchable.lens != seen.lens || !are_alike(&launchable.operands[..launchable.inputs], &seen.arrays) {
+        let are_same = launchable.has_inputs(seen);
+        if !are_same && !launchable.takes_inputs(seen) {
             self.stats.last_refusal = Some(other_inputs().to_string());
             return None;
         }
         let mut outputs: R = self.allocate(like).ok()?;
         outputs.operands(&mut seen.arrays);
-        let is_moved = launchable.operands != seen.arrays;
-        let launched = self
-            .move_operands(launchable, &seen.arrays, changes)
-            .and_then(|is_possible| if is_possible { self.put_on_stream(launchable, seen) } else { Ok(None) });
-        match launched {
+        let is_moved = !are_same || !launchable.has_outputs(seen);
+        match self.launch_on(launchable, seen, is_moved, changes) {
             Ok(launched) => self.expect(launched?, inputs, &mut outputs),
             Err(_) => {
                 *place = None;
@@ -57,33 +56,27 @@ impl<D: Device> Run<'_, D> {
         visitor.end().is_ok() && !seen.is_apart
     }
 
-    /// Replaces the addresses of operands that moved. Returns false if it is not known where they are, or if the outputs are of other types.
+    /// Launches the graph on these arrays. `None` if it cannot use them, or if the memory of the plans was taken away or moved.
     #[inline]
-    fn move_operands(
-        &mut self,
+    fn launch_on(
+        &self,
         launchable: &mut Launchable,
-        now: &[Operand],
+        seen: &Seen,
+        is_moved: bool,
         changes: &mut Vec<(usize, u64)>,
-    ) -> Result<bool> {
-        if launchable.operands == now {
-            return Ok(true);
-        }
-        changes.clear();
-        if !are_alike(&launchable.operands, now) || !launchable.slots.changes(&launchable.operands, now, changes) {
-            return Ok(false);
-        }
-        launchable.graph.set(changes)?;
-        launchable.slots.changed(changes);
-        launchable.operands.copy_from_slice(now);
-        Ok(true)
+    ) -> Result<Option<Option<Launched>>> {
+        let is_set = !is_moved || launchable.follow(&seen.arrays, changes)?;
+        if is_set { self.put_on_stream(launchable, seen) } else { Ok(None) }
     }
 
     /// Launches the graph while the memory of the plans cannot be taken away. `None` if it was taken away, or moved.
     #[inline]
     fn put_on_stream(&self, launchable: &Launchable, seen: &Seen) -> Result<Option<Option<Launched>>> {
-        let (_inside, cache) = self.enter();
-        let Some(cache) = cache.filter(|cache| id(cache) == launchable.cache) else { return Ok(None) };
-        self.launch_in(cache, launchable, seen)
+        let launched = ScopeGuard::visit_captured(self.name, self.site, |cache| match id(cache) == launchable.cache {
+            true => self.launch_in(cache, launchable, seen),
+            false => Ok(None),
+        });
+        launched.unwrap_or(Ok(None))
     }
 
     /// As [`put_on_stream`](Run::put_on_stream), inside the scope. Only a launch on a stream of the host has an outcome.
@@ -127,6 +120,37 @@ impl<D: Device> Run<'_, D> {
             inputs.visit(&mut Visitor::new(self.device, Act::Expect(&launched.outcome)));
             outputs.expect(&launched.outcome);
         }
+    }
+}
+
+impl Launchable {
+    /// Whether these are the inputs of the last launch, at the same addresses.
+    #[inline]
+    fn has_inputs(&self, seen: &Seen) -> bool {
+        self.lens == seen.lens && self.operands[..self.inputs] == *seen.arrays
+    }
+
+    /// Whether the graph can use these inputs, perhaps at other addresses.
+    fn takes_inputs(&self, seen: &Seen) -> bool {
+        self.lens == seen.lens && are_alike(&self.operands[..self.inputs], &seen.arrays)
+    }
+
+    /// Whether the outputs, which follow the inputs, are at the addresses of the last launch.
+    #[inline]
+    fn has_outputs(&self, seen: &Seen) -> bool {
+        self.operands[self.inputs..] == seen.arrays[self.inputs..]
+    }
+
+    /// Replaces the addresses of operands that moved. Returns false if it is not known where they are, or if the outputs are of other types.
+    fn follow(&mut self, now: &[Operand], changes: &mut Vec<(usize, u64)>) -> Result<bool> {
+        changes.clear();
+        if !are_alike(&self.operands, now) || !self.slots.changes(&self.operands, now, changes) {
+            return Ok(false);
+        }
+        self.graph.set(changes)?;
+        self.slots.changed(changes);
+        self.operands.copy_from_slice(now);
+        Ok(true)
     }
 }
 

@@ -22,9 +22,9 @@ pub(super) struct Block<'b, F> {
 /// One run.
 pub(super) struct Run<'r, D> {
     pub(super) device: &'r D,
-    name: &'r str,
+    pub(super) name: &'r str,
     outputs: &'r str,
-    site: &'static Location<'static>,
+    pub(super) site: &'static Location<'static>,
     pub(super) stats: &'r mut GraphStats,
     /// The scope around the run.
     around: Option<Current>,

@@ -35,18 +35,25 @@ const FOR_A_GRAPH: u64 = 64;
 impl Owner {
     /// Begins an entry of the scope. Its plans get their block if the range has one for them. Otherwise the entry goes unplanned.
     pub(super) fn begin(&self, visit: Visit) {
-        if matches!(visit, Visit::Learning) {
-            self.with(|local, _| local.planner.record_for_graph());
-        }
-        if !matches!(visit, Visit::Uncaptured | Visit::Learning)
-            && let Some(stream) = self.with(|local, _| local.watched())
-            && stream.captures_unannounced()
-        {
-            stream.refuse_next(supply::unannounced());
+        match visit {
+            Visit::Launch if self.with(|local, shared| local.planner.begin_launch(shared)) => return,
+            Visit::Launch | Visit::Uncaptured => {}
+            Visit::Learning => self.with(|local, _| local.planner.record_for_graph()),
+            Visit::Entry | Visit::FirstPoll | Visit::LaterPoll | Visit::Again => self.refuse_in_capture(),
         }
         match self.with(|local, shared| local.begin(shared)) {
             Begin::Ready => {}
             begin => self.follow(begin),
+        }
+    }
+
+    /// Lets the next call of the plan's stream fail if other code captures that stream.
+    #[inline]
+    fn refuse_in_capture(&self) {
+        if let Some(stream) = self.with(|local, _| local.watched())
+            && stream.captures_unannounced()
+        {
+            stream.refuse_next(supply::unannounced());
         }
     }
 
@@ -180,7 +187,9 @@ impl Owner {
 
     /// Ends an entry. This thread is about to leave it.
     pub(super) fn end(&self) {
-        self.end_with(Local::end);
+        if !self.with(|local, _| local.planner.only_launches()) {
+            self.end_with(Local::end);
+        }
     }
 
     #[inline(always)]

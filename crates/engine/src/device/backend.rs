@@ -198,8 +198,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Bytes of host memory that this device's queues for copies allocated and that are not pinned. Copies of this memory make a
-    /// thread wait.
+    /// Bytes of unpinned host memory that this device's queues for copies allocated. Copies of this memory make a thread wait.
     ///
     /// ```
     /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};

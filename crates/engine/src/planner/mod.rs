@@ -100,6 +100,8 @@ pub(crate) struct Planner {
     watch: Watch,
     /// Whether graphs use the memory of the plans.
     is_captured: bool,
+    /// Entries that launched graphs, and may wrap around.
+    launches: u32,
     /// Whether the last entry that deviated had as many allocations as its plan.
     was_as_long: bool,
     /// The bytes of the last two recorded entries that deviated, the later one first.
@@ -147,6 +149,8 @@ struct EntryState {
     is_dissolved: bool,
     /// Whether the entry launches a graph instead of allocating.
     is_skipped: bool,
+    /// Whether the entry is such an entry, and nothing was done at its beginning.
+    only_launches: bool,
     /// Whether the first recorded allocation of the entry has come.
     has_stream: bool,
     served_before: u64,

@@ -140,10 +140,18 @@ impl CudaQueue {
 
     /// Whether the stream is being captured. A stream of another thread cannot be asked and counts as not captured.
     pub(super) fn capture_status(&self) -> Result<sys::CUstreamCaptureStatus, DriverError> {
-        let none = || Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
-        // SAFETY: the stream is borrowed, so its handle is that of a live stream. Its context is current, which tells the driver which
-        // default stream is meant.
-        self.with(|stream| unsafe { result::stream::is_capturing(stream.cu_stream()) }, none)
+        // SAFETY: the stream is borrowed, so its handle is that of a live stream. If it is the handle of a default stream, its context is
+        // current, which tells the driver which stream is meant.
+        let status = |stream: &CudaStream| unsafe { result::stream::is_capturing(stream.cu_stream()) };
+        // Any other handle says which stream is meant, whatever context is current. Each run of a captured scope asks this, so it makes
+        // one call instead of two.
+        if self.lent.is_none()
+            && !RawStream::of(&self.stream).is_default()
+            && let Ok(known) = status(&self.stream)
+        {
+            return Ok(known);
+        }
+        self.with(status, || Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE))
     }
 
     /// Whether the stream has ended. Any thread may then record events on its heir.
