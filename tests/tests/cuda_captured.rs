@@ -191,3 +191,37 @@ fn threads_capture_at_once() {
         assert!(launches > 0);
     });
 }
+
+/// A thread on which no context is current, too, sees that other code captures the stream: the run then belongs to that capture.
+#[test]
+fn a_run_on_a_new_thread_sees_a_capture_of_other_code() {
+    let Some(gpu) = Gpu::get() else { return };
+    if gpu.kernels().is_none() {
+        return;
+    }
+    let stream = gpu.new_stream();
+    let input = Array::full(&stream, LEN, 1u32).unwrap();
+    let mut output = Array::zeros(&stream, LEN).unwrap();
+    let mut scope = CapturedScope::new(&stream, "cuda captured: capture of other code");
+    let mut add =
+        |scope: &mut CapturedScope<(), Cuda>, output: &mut Array<u32, Cuda>| -> gpucache::Result<()> {
+            scope.run((), (&input, output), |(input, output)| stream.add(output, input, 1))
+        };
+    for _ in 0..10 {
+        add(&mut scope, &mut output).unwrap();
+    }
+    let launches = scope.stats().launches;
+    assert!(launches > 0, "{}", scope.stats());
+    let mode = cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    stream.stream().begin_capture(mode).unwrap();
+    std::thread::scope(|threads| {
+        // An array that is in no scope and that the capture reserves nothing for: the run itself may fail, but it launches no graph.
+        let _ = threads.spawn(|| add(&mut scope, &mut output)).join();
+    });
+    let flags = cudarc::driver::sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+    drop(stream.stream().end_capture(flags));
+    assert_eq!(scope.stats().launches, launches, "{}", scope.stats());
+    add(&mut scope, &mut output).unwrap();
+    assert_eq!(scope.stats().launches, launches + 1, "{}", scope.stats());
+    assert_eq!(output.to_vec().unwrap(), vec![2; LEN]);
+}
