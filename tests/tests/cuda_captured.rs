@@ -203,10 +203,9 @@ fn a_run_on_a_new_thread_sees_a_capture_of_other_code() {
     let input = Array::full(&stream, LEN, 1u32).unwrap();
     let mut output = Array::zeros(&stream, LEN).unwrap();
     let mut scope = CapturedScope::new(&stream, "cuda captured: capture of other code");
-    let mut add =
-        |scope: &mut CapturedScope<(), Cuda>, output: &mut Array<u32, Cuda>| -> gpucache::Result<()> {
-            scope.run((), (&input, output), |(input, output)| stream.add(output, input, 1))
-        };
+    let add = |scope: &mut CapturedScope<(), Cuda>, output: &mut Array<u32, Cuda>| -> gpucache::Result<()> {
+        scope.run((), (&input, output), |(input, output)| stream.add(output, input, 1))
+    };
     for _ in 0..10 {
         add(&mut scope, &mut output).unwrap();
     }

@@ -4,12 +4,11 @@
 //! The errands of a thread end in the reverse order of their beginnings. If some of them are paused, these are the first ones
 //! (`PerThread::paused`).
 
-use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::held::assert_nothing_held;
-use super::per_thread::THREAD;
+use super::per_thread::{ENDING, Pausable, THREAD};
 use super::sync::{Condvar, Mutex, MutexGuard, lock};
 
 /// How many threads are doing this errand.
@@ -38,20 +37,15 @@ pub struct Turn<'a> {
     is_counted: bool,
 }
 
-/// The errands of a thread, and the code that waits for their end.
-struct Mine {
-    errands: Vec<Arc<Errand>>,
-    /// Code of the program that runs once the thread has ended all its errands.
-    after: Vec<Box<dyn FnOnce()>>,
-}
-
-thread_local! {
-    static MINE: RefCell<Mine> = const { RefCell::new(Mine { errands: Vec::new(), after: Vec::new() }) };
-}
-
 /// Calls `act` with the errands of the thread. It returns `None` if the thread is ending, since the thread has no list of errands then.
-fn with_mine<R>(act: impl FnOnce(&mut Vec<Arc<Errand>>) -> R) -> Option<R> {
-    MINE.try_with(|mine| act(&mut mine.borrow_mut().errands)).ok()
+fn with_mine<R>(act: impl FnOnce(&mut Vec<Arc<dyn Pausable>>) -> R) -> Option<R> {
+    ENDING.try_with(|ending| act(&mut ending.errands.borrow_mut())).ok()
+}
+
+impl Pausable for Errand {
+    fn set_paused(&self, is_paused: bool) {
+        self.change(|threads| if is_paused { threads.running -= 1 } else { threads.running += 1 });
+    }
 }
 
 impl Errand {
@@ -60,9 +54,13 @@ impl Errand {
         self.changed.notify_all();
     }
 
+    fn is(self: &Arc<Self>, other: &Arc<dyn Pausable>) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(self), Arc::as_ptr(other))
+    }
+
     /// Whether the calling thread does this errand. If so, the caller is code of the program that runs during the errand.
     pub fn is_mine(self: &Arc<Self>) -> bool {
-        with_mine(|mine| mine.iter().any(|errand| Arc::ptr_eq(errand, self))).unwrap_or(false)
+        with_mine(|mine| mine.iter().any(|errand| self.is(errand))).unwrap_or(false)
     }
 
     /// Lets the calling thread begin the errand, unless another thread is doing it.
@@ -118,7 +116,7 @@ impl Drop for Turn<'_> {
             return;
         }
         with_mine(|mine| {
-            let place = mine.iter().rposition(|errand| Arc::ptr_eq(errand, self.errand));
+            let place = mine.iter().rposition(|errand| self.errand.is(errand));
             place.map(|place| mine.remove(place))
         });
         self.errand.change(|threads| {
@@ -134,12 +132,11 @@ impl Drop for Turn<'_> {
 #[cfg(any(feature = "tracing", test))]
 pub fn after_errands(act: impl FnOnce() + 'static) {
     let mut act = Some(act);
-    let _ = MINE.try_with(|mine| {
-        let mut mine = mine.borrow_mut();
-        if !mine.errands.is_empty()
+    let _ = ENDING.try_with(|ending| {
+        if !ending.errands.borrow().is_empty()
             && let Some(act) = act.take()
         {
-            mine.after.push(Box::new(act));
+            ending.after.borrow_mut().push(Box::new(act));
         }
     });
     act.into_iter().for_each(run_user_code);
@@ -147,9 +144,9 @@ pub fn after_errands(act: impl FnOnce() + 'static) {
 
 /// Runs the code that waited for the end of the thread's errands.
 fn run_after() {
-    let after = MINE.try_with(|mine| {
-        let mut mine = mine.borrow_mut();
-        if mine.errands.is_empty() { std::mem::take(&mut mine.after) } else { Vec::new() }
+    let after = ENDING.try_with(|ending| match ending.errands.borrow().is_empty() {
+        true => ending.after.take(),
+        false => Vec::new(),
     });
     // A panic in this code during the unwinding of another panic would abort the process.
     if !std::thread::panicking() {
@@ -174,7 +171,7 @@ impl Pause {
     fn begin() -> Pause {
         let before = THREAD.with(|thread| thread.paused.get());
         with_mine(|mine| {
-            mine.iter().skip(before).for_each(|errand| errand.change(|threads| threads.running -= 1));
+            mine.iter().skip(before).for_each(|errand| errand.set_paused(true));
             THREAD.with(|thread| thread.paused.set(mine.len()));
         });
         Pause { before }
@@ -186,7 +183,7 @@ impl Drop for Pause {
         let before = THREAD.with(|thread| thread.paused.replace(self.before));
         with_mine(|mine| {
             let paused = mine.iter().take(before).skip(self.before);
-            paused.for_each(|errand| errand.change(|threads| threads.running += 1));
+            paused.for_each(|errand| errand.set_paused(false));
         });
     }
 }

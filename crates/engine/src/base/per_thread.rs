@@ -1,10 +1,13 @@
-//! Values that the engine keeps for each thread, apart from its scopes. They are plain values without destructors, so they can be read and
-//! written at any time while a thread ends. The comment of each value names the module that owns it.
+//! Values that the engine keeps for each thread, apart from those of its scopes (`cache/current`), its trace (`trace/writer`) and its
+//! default streams (`device/cuda/lent`). The comment of each value names the module that owns it.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::sync::Arc;
 
-/// The values of one thread.
+/// Plain values of one thread without destructors. They can be read and written at any time while the thread ends.
 pub(crate) struct PerThread {
+    /// Identifies the caller in whose name the thread works, or 0 (`cache/token`).
+    pub(crate) token: Cell<u64>,
     /// The number of locks of this crate that the thread holds (`base/held`).
     #[cfg(debug_assertions)]
     pub(crate) held: Cell<usize>,
@@ -14,8 +17,26 @@ pub(crate) struct PerThread {
     pub(crate) is_soft: Cell<bool>,
     /// Whether calls of the program's pressure handlers are suppressed now (`pressure/handlers`).
     pub(crate) is_in_handler: Cell<bool>,
+    /// Whether the thread put work on a stream that was not captured, while some stream was (`device/stream/capture`).
+    pub(crate) has_other_work: Cell<bool>,
     #[cfg(feature = "cuda")]
     pub(crate) cuda: CudaCalls,
+}
+
+/// Values of one thread that are dropped when the thread ends. Code that uses them later does without them.
+#[derive(Default)]
+pub(crate) struct Ending {
+    /// Identifies the thread, and shows other threads whether it still lives (`order/slot`).
+    pub(crate) alive: OnceCell<Arc<()>>,
+    /// The errands of the thread, the latest last (`base/errand`).
+    pub(crate) errands: RefCell<Vec<Arc<dyn Pausable>>>,
+    /// Code of the program that runs once the thread has ended all its errands (`base/errand`).
+    pub(crate) after: RefCell<Vec<Box<dyn FnOnce()>>>,
+}
+
+/// Work of a thread that other threads wait for, except while it is paused.
+pub(crate) trait Pausable {
+    fn set_paused(&self, is_paused: bool);
 }
 
 /// The state of the thread between its calls of the CUDA driver.
@@ -32,15 +53,18 @@ pub(crate) struct CudaCalls {
 thread_local! {
     pub(crate) static THREAD: PerThread = const {
         PerThread {
+            token: Cell::new(0),
             #[cfg(debug_assertions)]
             held: Cell::new(0),
             paused: Cell::new(0),
             is_soft: Cell::new(false),
             is_in_handler: Cell::new(false),
+            has_other_work: Cell::new(false),
             #[cfg(feature = "cuda")]
             cuda: CudaCalls { is_own: Cell::new(false), keeps_current: Cell::new(false), current_before: Cell::new(None) },
         }
     };
+    pub(crate) static ENDING: Ending = Ending::default();
 }
 
 /// Sets a flag of the calling thread while `act` runs, then restores the flag's old value.

@@ -6,11 +6,8 @@
 //! dropped once the cache is given up, since the destructor of a backend may be user code.
 
 use std::any::Any;
-use std::cell::RefCell;
-use std::mem::ManuallyDrop;
 
-use smallvec::SmallVec;
-
+use super::current::{DroppedLater, HERE};
 use super::owner::{Cache, Owner};
 use super::token::claim_token;
 use crate::base::errand::run_user_code;
@@ -18,17 +15,6 @@ use crate::base::held::Held;
 use crate::device::Stream;
 use crate::pressure::demand;
 use crate::record::Record;
-
-/// Values to drop later. The streams of an arena and a ring need no heap memory here, since other threads may take both away in
-/// each of their entries.
-type DroppedLater = (SmallVec<[Stream; 2]>, Vec<Box<dyn Any>>);
-
-thread_local! {
-    /// Values to drop once the thread gives up a cache that it holds for a moment. Has no destructor, so it also works while the
-    /// thread ends.
-    static LATER: ManuallyDrop<RefCell<DroppedLater>> =
-        const { ManuallyDrop::new(RefCell::new((SmallVec::new_const(), Vec::new()))) };
-}
 
 impl Cache {
     /// Runs `act` as the owner for a moment, if no other thread is inside the scope. Waits while another thread holds the cache for
@@ -108,14 +94,14 @@ impl Owner {
     /// up.
     pub(super) fn let_go(&self, value: impl Any) {
         if !self.is_entered() {
-            LATER.with(|later| later.borrow_mut().1.push(Box::new(value)));
+            HERE.with(|here| here.later.borrow_mut().1.push(Box::new(value)));
         }
     }
 
     /// As [`let_go`](Owner::let_go), for a stream alone.
     pub(super) fn let_go_of_stream(&self, stream: Stream) {
         if !self.is_entered() {
-            LATER.with(|later| later.borrow_mut().0.push(stream));
+            HERE.with(|here| here.later.borrow_mut().0.push(stream));
         }
     }
 
@@ -138,8 +124,8 @@ impl Owner {
     /// Drops the values that were let go. The cache has been given up.
     pub(super) fn drop_left() {
         let is_any = |(streams, others): &DroppedLater| !streams.is_empty() || !others.is_empty();
-        if LATER.with(|later| is_any(&later.borrow())) {
-            let left = LATER.with(|later| later.take());
+        if HERE.with(|here| is_any(&here.later.borrow())) {
+            let left = HERE.with(|here| here.later.take());
             run_user_code(|| drop(left));
         }
     }

@@ -4,8 +4,12 @@
 //! value here, and only the thread's stack of scopes calls it.
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock};
+
+use smallvec::SmallVec;
 
 use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
@@ -45,7 +49,7 @@ impl Current {
         // While a trace is on, only the paths that record allocations may serve.
         let is_traced = trace::is_on();
         let untold = current.filter(|_| !is_traced);
-        SERVING.with(|serving| {
+        with_serving(|serving| {
             serving.outermost.set(outermost.map(|cache| {
                 // The scope may be entered again inside itself. That begins no other outermost entry.
                 let known = serving.outermost.get().filter(|(known, _)| std::ptr::eq(*known, cache));
@@ -69,7 +73,7 @@ impl Current {
     /// The innermost scope of this thread. A thread in no scope may enter one now, in its own name only: its guard does not know the scopes
     /// of a caller that threads share.
     fn innermost() -> Option<Current> {
-        let current = || SERVING.with(|serving| serving.current.get());
+        let current = || with_serving(|serving| serving.current.get());
         current().or_else(|| {
             if is_shared() {
                 return None;
@@ -115,9 +119,28 @@ pub(super) struct Serving {
 /// What a thread does that allocates while it is in no scope.
 static UNSCOPED: OnceLock<fn()> = OnceLock::new();
 
+/// The values of a thread that caches need. They have no destructors, so they can be used at any time, also while the thread ends.
+pub(super) struct OfThread {
+    serving: Serving,
+    /// Values to drop once the thread gives up a cache that it holds for a moment (`brief`).
+    pub(super) later: ManuallyDrop<RefCell<DroppedLater>>,
+}
+
+/// Values to drop later. The streams of an arena and a ring need no heap memory here, since other threads may take both away in
+/// each of their entries.
+pub(super) type DroppedLater = (SmallVec<[Stream; 2]>, Vec<Box<dyn Any>>);
+
 thread_local! {
-    // Has no destructor, so it can be read at any time, also while the thread ends.
-    static SERVING: Serving = const { Serving::NOWHERE };
+    pub(super) static HERE: OfThread = const {
+        let later = ManuallyDrop::new(RefCell::new((SmallVec::new_const(), Vec::new())));
+        OfThread { serving: Serving::NOWHERE, later }
+    };
+}
+
+/// Calls `act` with the caches that serve the calling thread.
+#[inline(always)]
+fn with_serving<R>(act: impl FnOnce(&Serving) -> R) -> R {
+    HERE.with(|here| act(&here.serving))
 }
 
 impl Serving {
@@ -135,7 +158,7 @@ impl Serving {
 #[cfg(feature = "foreign")]
 #[inline(always)]
 pub(super) fn exchange(caller: &mut Serving) {
-    SERVING.with(|serving| {
+    with_serving(|serving| {
         serving.current.swap(&caller.current);
         serving.keeping.swap(&caller.keeping);
         serving.outermost.swap(&caller.outermost);
@@ -157,7 +180,7 @@ fn tell_inside(cache: Option<&'static Cache>) {
 
 /// The cache of the innermost scope, if it keeps blocks.
 fn keeping() -> Option<&'static Cache> {
-    SERVING.with(|serving| serving.keeping.get()).or_else(|| SERVING.with(|serving| serving.current.get())?.keeping())
+    with_serving(|serving| serving.keeping.get()).or_else(|| with_serving(|serving| serving.current.get())?.keeping())
 }
 
 /// How many allocations the innermost scope's lists have served.
@@ -168,7 +191,7 @@ pub(super) fn listed() -> u64 {
 /// Adds the request and the innermost scope to an error that an allocation met.
 #[cold]
 pub(super) fn refused(error: Error, request: &Request<'_>) -> Error {
-    let scope = SERVING.with(|serving| serving.current.get()).and_then(|current| current.cache.scope_name());
+    let scope = with_serving(|serving| serving.current.get()).and_then(|current| current.cache.scope_name());
     let place = scope.map_or_else(String::new, |name| format!(" in the scope `{}`", Short(&name)));
     let Request { type_name: dtype, dims, bytes, .. } = *request;
     let shape = format!("{dims:?}");
@@ -179,13 +202,13 @@ pub(super) fn refused(error: Error, request: &Request<'_>) -> Error {
 /// Serves the position that the innermost scope's plan expects next, if the request matches it. `None` while a trace is on.
 #[inline(always)]
 pub(super) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    serve_by_plan(SERVING.with(|serving| serving.planning.get())?, stream, dims, bytes)
+    serve_by_plan(with_serving(|serving| serving.planning.get())?, stream, dims, bytes)
 }
 
 /// As [`serve_planned`], but also while a trace is on.
 #[inline(always)]
 pub(super) fn serve_planned_traced(stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-    let current = SERVING.with(|serving| serving.current.get())?;
+    let current = with_serving(|serving| serving.current.get())?;
     serve_by_plan(current.planning()?, stream, request.dims, request.bytes)
 }
 
@@ -201,14 +224,14 @@ fn serve_by_plan(cache: &'static Cache, stream: &Stream, dims: &[usize], bytes: 
 /// every record while a trace is on.
 #[inline(always)]
 pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
-    let Some(cache) = SERVING.with(|serving| serving.planning.get()) else { return Some(record) };
+    let Some(cache) = with_serving(|serving| serving.planning.get()) else { return Some(record) };
     take_back_by_plan(cache, record)
 }
 
 /// As [`take_back_planned`], but also while a trace is on.
 #[inline(always)]
 pub(super) fn take_back_planned_traced(record: Box<Record>) -> Option<Box<Record>> {
-    match SERVING.with(|serving| serving.current.get()).and_then(Current::planning) {
+    match with_serving(|serving| serving.current.get()).and_then(Current::planning) {
         Some(cache) => take_back_by_plan(cache, record),
         None => Some(record),
     }
@@ -225,12 +248,12 @@ fn take_back_by_plan(cache: &'static Cache, record: Box<Record>) -> Option<Box<R
 /// The cache of the innermost scope, if it keeps blocks and no trace is on.
 #[inline(always)]
 pub(super) fn keeping_untraced() -> Option<&'static Cache> {
-    SERVING.with(|serving| serving.keeping.get())
+    with_serving(|serving| serving.keeping.get())
 }
 
 /// Whether the record is a position of the innermost scope's arena.
 pub(super) fn has_planned(record: &Record) -> bool {
-    let current = SERVING.with(|serving| serving.current.get());
+    let current = with_serving(|serving| serving.current.get());
     record.arena().is_some() && current.is_some_and(|current| record.returns_to(current.cache.door()))
 }
 
@@ -266,12 +289,12 @@ impl Entry {
     /// The thread's current entry of its outermost scope.
     #[inline]
     pub fn outermost() -> Option<Entry> {
-        SERVING.with(|serving| serving.outermost.get()).map(|(_, entry)| entry)
+        with_serving(|serving| serving.outermost.get()).map(|(_, entry)| entry)
     }
 
     /// The name of the thread's outermost scope.
     pub fn outermost_name() -> Option<Arc<str>> {
-        SERVING.with(|serving| serving.outermost.get())?.0.scope_name()
+        with_serving(|serving| serving.outermost.get())?.0.scope_name()
     }
 
     /// The thread's current entry of its innermost scope, if that scope keeps memory; otherwise [`Entry::NONE`].
@@ -293,7 +316,7 @@ impl Entry {
 /// was entered.
 #[inline]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Option<Result<Box<Record>>> {
-    SERVING.with(|serving| serving.keeping.get()).map(|cache| owner(cache).allocate(stream, request))
+    with_serving(|serving| serving.keeping.get()).map(|cache| owner(cache).allocate(stream, request))
 }
 
 /// A record for a request that [`allocate`] does not serve: from the innermost scope, or straight from the device outside of

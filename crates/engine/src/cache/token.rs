@@ -1,27 +1,25 @@
 //! The number that identifies a caller to the caches that it owns. A caller is a thread, or what several threads share
-//! ([`Caller`](super::Caller)).
+//! ([`Caller`](super::Caller)). A thread works in its own name for its whole life, except within [`Caller::run`](super::Caller::run). Its
+//! number is 0 until the thread owns a cache for the first time.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-thread_local! {
-    /// Identifies the caller in whose name this thread works: itself for its whole life, except within [`Caller::run`](super::Caller::run). It is 0 until the
-    /// thread owns a cache for the first time.
-    static TOKEN: Cell<u64> = const { Cell::new(0) };
-}
+use crate::base::per_thread::THREAD;
 
 /// The number of the caller, or 0 if the thread has none yet. No owner has the number 0.
 #[inline(always)]
 pub(super) fn token() -> u64 {
-    TOKEN.get()
+    THREAD.with(|thread| thread.token.get())
 }
 
 /// The number of the caller. Assigns one if the thread has none yet.
 pub(super) fn claim_token() -> u64 {
-    if TOKEN.get() == 0 {
-        TOKEN.set(new_token());
-    }
-    TOKEN.get()
+    THREAD.with(|thread| {
+        if thread.token.get() == 0 {
+            thread.token.set(new_token());
+        }
+        thread.token.get()
+    })
 }
 
 /// A number that no caller has had.
@@ -56,5 +54,5 @@ pub(super) fn is_shared() -> bool {
 #[cfg(feature = "foreign")]
 #[inline(always)]
 pub(super) fn replace_token(token: u64) -> u64 {
-    TOKEN.replace(token)
+    THREAD.with(|thread| thread.token.replace(token))
 }

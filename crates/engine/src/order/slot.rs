@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 
 use super::epochs::{Epoch, EpochState, Epochs};
 use crate::base::error::Result;
+use crate::base::per_thread::ENDING;
 use crate::device::{Backend, Event, Meter, Stream};
 
 #[derive(Default)]
@@ -92,13 +93,14 @@ impl StreamSlot {
     /// Notes that the calling thread works on the stream.
     #[inline]
     pub(super) fn attend(&mut self) {
-        THREAD
-            .try_with(|here| {
-                if !std::ptr::eq(self.thread.as_ptr(), Arc::as_ptr(here)) {
-                    self.thread = Arc::downgrade(here);
-                }
-            })
-            .unwrap_or_else(|_| self.thread = Weak::new());
+        let attended = with_thread(|here| {
+            if !std::ptr::eq(self.thread.as_ptr(), Arc::as_ptr(here)) {
+                self.thread = Arc::downgrade(here);
+            }
+        });
+        if attended.is_none() {
+            self.thread = Weak::new();
+        }
     }
 
     /// Whether another thread requested the end of the open epoch, and it can end now. If so, this clears the request.
@@ -124,7 +126,7 @@ impl StreamSlot {
     /// Whether the calling thread may record an event on the stream. It may if no other living thread works on the stream, as far as is
     /// known, or if the backend allows any thread to record.
     pub(super) fn is_mine_to_record(&self) -> bool {
-        let is_here = || THREAD.try_with(|here| std::ptr::eq(self.thread.as_ptr(), Arc::as_ptr(here))).unwrap_or(false);
+        let is_here = || with_thread(|here| std::ptr::eq(self.thread.as_ptr(), Arc::as_ptr(here))).unwrap_or(false);
         self.thread.strong_count() == 0
             || is_here()
             || self.stream.as_ref().is_none_or(|stream| stream.records_for_anyone())
@@ -289,7 +291,8 @@ impl StreamSlot {
     }
 }
 
-thread_local! {
-    /// Identifies the calling thread, and shows other threads whether it still lives.
-    static THREAD: Arc<()> = Arc::new(());
+/// Calls `act` with a value that identifies the calling thread and lives as long as it does. `None` if the thread is ending.
+#[inline]
+fn with_thread<R>(act: impl FnOnce(&Arc<()>) -> R) -> Option<R> {
+    ENDING.try_with(|ending| act(ending.alive.get_or_init(Arc::default))).ok()
 }

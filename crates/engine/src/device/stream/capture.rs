@@ -3,13 +3,13 @@
 //! While a stream is captured, its allocations take the paths that look at notices ([`Stream::has_notice`]).
 
 use std::any::Any;
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{ThreadId, current};
 
 use super::Stream;
 use crate::base::error::{Error, Result};
+use crate::base::per_thread::THREAD;
 use crate::base::sync::{Mutex, lock};
 
 /// How the work of a stream is captured.
@@ -76,11 +76,6 @@ impl Listing {
     pub(in crate::device) fn take(&self) -> Listed {
         std::mem::take(&mut *lock(&self.listed))
     }
-}
-
-thread_local! {
-    /// Whether this thread put work on a stream that was not captured, while some stream was.
-    static HAS_OTHER_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
 /// How many streams of the process are captured, as far as is known.
@@ -184,7 +179,7 @@ impl Stream {
 
     /// Whether this thread put work on a stream that was not captured since the last call.
     pub(in crate::device) fn take_other_work() -> bool {
-        HAS_OTHER_WORK.take()
+        THREAD.with(|thread| thread.has_other_work.take())
     }
 
     #[cold]
@@ -199,7 +194,7 @@ impl Stream {
             Some(_) => Ok(()),
             None => {
                 // If this thread captures another stream, the graph lacks this work.
-                HAS_OTHER_WORK.set(true);
+                THREAD.with(|thread| thread.has_other_work.set(true));
                 Ok(())
             }
         }
