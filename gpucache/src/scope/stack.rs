@@ -177,6 +177,8 @@ impl Drop for ScopeGuard {
 }
 
 impl Stack {
+    // Inlined, although captured scopes call it too: see `push`.
+    #[inline(always)]
     fn cache(&self, name: &str, site: &'static Location<'static>) -> &'static Cache {
         if let Some(last) = &self.last.borrow()[0]
             && **last.scope.name() == *name

@@ -6,7 +6,9 @@
 use super::block::Block;
 use super::current;
 use super::owner::Cache;
+use super::policy::Terms;
 use crate::device::Stream;
+use crate::home::Visit;
 use crate::planner::{Place, Progress};
 use crate::record::Record;
 
@@ -30,6 +32,27 @@ impl Cache {
     pub fn idle_place(&'static self, stream: &Stream) -> Option<Place> {
         let owner = self.owner()?;
         owner.with(|local, shared| local.planner.idle_place(shared, stream))
+    }
+
+    /// Enters the scope to launch a graph of its work. Most of these entries need nothing of what an entry that allocates does at its
+    /// beginning and end. Returns the entry's place, for [`end_launch`](Cache::end_launch).
+    #[inline]
+    pub fn begin_launch(&'static self) -> usize {
+        self.enter_and(Terms::new(), Visit::Uncaptured, |owner| {
+            if !owner.with(|local, shared| local.planner.begin_launch(shared)) {
+                owner.begin(Visit::Uncaptured);
+            }
+        })
+    }
+
+    /// Ends such an entry.
+    #[inline]
+    pub fn end_launch(&'static self, entry: usize) {
+        self.leave_and(entry, |owner| {
+            if !owner.with(|local, _| local.planner.only_launches()) {
+                owner.end();
+            }
+        });
     }
 
     /// Runs `launch` while nobody can take the memory of the plans away, if it still is at `place`, or begins there and is longer. The

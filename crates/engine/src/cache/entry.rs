@@ -36,8 +36,7 @@ impl Owner {
     /// Begins an entry of the scope. Its plans get their block if the range has one for them. Otherwise the entry goes unplanned.
     pub(super) fn begin(&self, visit: Visit) {
         match visit {
-            Visit::Launch if self.with(|local, shared| local.planner.begin_launch(shared)) => return,
-            Visit::Launch | Visit::Uncaptured => {}
+            Visit::Uncaptured => {}
             Visit::Learning => self.with(|local, _| local.planner.record_for_graph()),
             Visit::Entry | Visit::FirstPoll | Visit::LaterPoll | Visit::Again => self.refuse_in_capture(),
         }
@@ -187,9 +186,7 @@ impl Owner {
 
     /// Ends an entry. This thread is about to leave it.
     pub(super) fn end(&self) {
-        if !self.with(|local, _| local.planner.only_launches()) {
-            self.end_with(Local::end);
-        }
+        self.end_with(Local::end);
     }
 
     #[inline(always)]

@@ -103,6 +103,12 @@ impl Cache {
     /// out. Returns the entry's place, for [`leave`](Cache::leave).
     #[inline(always)]
     pub fn enter(&'static self, terms: Terms, visit: Visit) -> usize {
+        self.enter_and(terms, visit, |owner| owner.begin(visit))
+    }
+
+    /// As [`enter`](Cache::enter). `begin` begins an outermost entry.
+    #[inline(always)]
+    pub(super) fn enter_and(&'static self, terms: Terms, visit: Visit, begin: impl FnOnce(&Owner)) -> usize {
         self.local.enter(claim_token());
         self.shared.counters.visited(visit);
         self.shared.note_entered(reclaim::now());
@@ -113,7 +119,7 @@ impl Cache {
         }
         owner.shrink();
         if owner.depth() == 1 {
-            owner.begin(visit);
+            begin(&owner);
         }
         entry
     }
@@ -122,13 +128,19 @@ impl Cache {
     /// not own the cache any more, because the end of the thread has closed it.
     #[inline(always)]
     pub fn leave(&'static self, entry: usize) {
+        self.leave_and(entry, Owner::end);
+    }
+
+    /// As [`leave`](Cache::leave). `end` ends an outermost entry.
+    #[inline(always)]
+    pub(super) fn leave_and(&'static self, entry: usize, end: impl FnOnce(&Owner)) {
         let Some(owner) = self.owner() else { return };
         let are_open = owner.with(|local, shared| local.leave(shared, entry));
         owner.exit_after(|owner| {
             if owner.depth() == 1 {
                 owner.take_deferred();
                 owner.attend_stream();
-                owner.end();
+                end(owner);
             } else if are_open {
                 owner.shrink();
             }

@@ -27,8 +27,6 @@ pub enum Visit {
     Uncaptured,
     /// As `Uncaptured`, an entry that no plan is known to serve, so that the planner records it.
     Learning,
-    /// As `Uncaptured`, an entry that launches a graph and allocates nothing.
-    Launch,
     /// The thread enters once more a scope in which it is. It does not count.
     Again,
 }

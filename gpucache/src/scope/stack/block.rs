@@ -25,8 +25,8 @@ struct Visited {
 
 impl Visited {
     #[inline]
-    fn begin(cache: &'static Cache, terms: Terms) -> Visited {
-        let visited = Visited { cache, entry: cache.enter(terms, Visit::Launch) };
+    fn begin(cache: &'static Cache) -> Visited {
+        let visited = Visited { cache, entry: cache.begin_launch() };
         if Current::is_traced() {
             cache.note_entered();
         }
@@ -37,7 +37,7 @@ impl Visited {
 impl Drop for Visited {
     #[inline]
     fn drop(&mut self) {
-        self.cache.leave(self.entry);
+        self.cache.end_launch(self.entry);
         if Current::is_traced() {
             self.cache.note_left();
         }
@@ -72,7 +72,7 @@ impl ScopeGuard {
         #[cfg(feature = "tracing")]
         let _shown = Shown::begin(name);
         let cache = STACK.try_with(|stack| stack.cache(name, site)).ok()?;
-        let _visited = Visited::begin(cache, Terms::new());
+        let _visited = Visited::begin(cache);
         Some(work(cache))
     }
 
