@@ -62,7 +62,7 @@ impl ScopeGuard {
     }
 
     /// Runs `work` in an entry of the scope `name` that allocates nothing: a launch of its graph. What the thread allocates meanwhile comes
-    /// from the scope around it. So this takes half the time of [`enter_captured`](ScopeGuard::enter_captured). `None` if the thread is ending.
+    /// from the scope around it. So this takes less time than [`enter_captured`](ScopeGuard::enter_captured). `None` if the thread is ending.
     #[inline]
     pub(crate) fn visit_captured<R>(
         name: &str,
