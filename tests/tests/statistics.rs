@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc;
 
 use fastrand::Rng;
-use gpucache::device::{Device, Virtual};
+use gpucache::device::{Device, DeviceKind, Virtual};
 use gpucache::{
     Array, Recycle, Scope, cache_scope, invalidate,
     prelude::*,
@@ -322,4 +322,17 @@ fn any_name_has_one_line() {
         }
         let _ = invalidate(name);
     }
+}
+
+/// Tables of devices say of which kind each device is.
+#[test]
+fn a_device_has_its_kind() {
+    let _turn = turn();
+    let (host, virtual_device) = (Host::new(), Virtual::new(1 << 30));
+    assert_eq!((host.stats().kind, virtual_device.stats().kind), (DeviceKind::Host, DeviceKind::Virtual));
+    let head = format!("device {} (virtual)", virtual_device.stats().device);
+    assert!(virtual_device.stats().to_string().starts_with(&head), "{}", virtual_device.stats());
+    let _kept = (host.zeros::<u8>(1).unwrap(), virtual_device.zeros::<u8>(1).unwrap());
+    let table = stats::process().to_string();
+    assert!(table.contains(" (host)") && table.contains(" (virtual)"), "{table}");
 }

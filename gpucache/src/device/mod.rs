@@ -23,7 +23,7 @@ mod limit;
 
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
-pub use gpucache_engine::device::{MemoryUse, OrderUse, Virtual};
+pub use gpucache_engine::device::{DeviceKind, MemoryUse, OrderUse, Virtual};
 pub use gpucache_engine::pressure::{Pressure, PressureHandler};
 pub use handle::Device;
 pub use host::Host;

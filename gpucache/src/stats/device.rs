@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::device::{MemoryUse, OrderUse};
+use crate::device::{DeviceKind, MemoryUse, OrderUse};
 use crate::offload::{OffloadStats, stats_of_memory};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::base::table::Table;
@@ -71,6 +71,8 @@ impl RangeUse {
 pub struct DeviceStats {
     /// The number of the device in this process, which traces use too. Devices are numbered in the order of their first use.
     pub device: u64,
+    /// Its kind, which tables show behind the number.
+    pub kind: DeviceKind,
     /// The size of the device's memory in bytes, if the device reports it.
     pub capacity: Option<u64>,
     /// The reserved memory, and how often the device gave memory or got it back.
@@ -98,6 +100,7 @@ pub(crate) fn of_device(memory: &Arc<Memory>) -> DeviceStats {
     let (range, used) = (range.unwrap_or_default(), memory.meter().read());
     DeviceStats {
         device: memory.id(),
+        kind: memory.kind(),
         capacity: memory.capacity(),
         memory: used,
         direct_bytes: used.bytes.saturating_sub(range.reserved_bytes),
@@ -119,7 +122,8 @@ impl fmt::Display for RangeUse {
 /// A line for each part.
 impl fmt::Display for DeviceStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (head, capacity) = (format!("device {}", self.device), self.capacity.map(|bytes| Bytes(bytes).to_string()));
+        let head = format!("device {} ({})", self.device, self.kind);
+        let capacity = self.capacity.map(|bytes| Bytes(bytes).to_string());
         let mut table = Table::new(2, &[&head, &capacity.unwrap_or_default()]);
         let rows = [
             ("memory", self.memory.to_string()),

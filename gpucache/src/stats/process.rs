@@ -77,9 +77,9 @@ impl ProcessStats {
             1,
             &["device", "held", "peak", "limit", "reserved", "in blocks", "fragmented", "calls", "waits", "shortages"],
         );
-        for DeviceStats { device, memory, range, order, reclaim, .. } in &self.devices {
+        for DeviceStats { device, kind, memory, range, order, reclaim, .. } in &self.devices {
             table.row([
-                device.to_string(),
+                format!("{device} ({kind})"),
                 Bytes(memory.bytes).to_string(),
                 Bytes(memory.peak_bytes).to_string(),
                 memory.limit.map_or_else(|| "none".into(), |limit| Bytes(limit).to_string()),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
+use super::kind::DeviceKind;
 use super::meter::Meter;
 use super::unknown::UnknownWork;
 use super::virtual_memory::VirtualMemory;
@@ -40,6 +41,7 @@ enum RangeMemory {
 pub struct Memory {
     /// No number is used twice, so counts of a dropped device are never taken for those of another one.
     id: u64,
+    kind: DeviceKind,
     meter: Arc<Meter>,
     range_memory: RangeMemory,
     /// Returns the size of the machine whose memory this is, for pages that do not know their capacity.
@@ -103,7 +105,9 @@ impl Memory {
     /// on their own. The limit in the environment variable is for devices and does not apply here.
     #[doc(hidden)]
     pub fn host_side(&self) -> &Arc<Memory> {
-        self.host_side.get_or_init(|| Memory { size: machine::size, ..Memory::unlimited(RangeMemory::Chunks) }.into())
+        self.host_side.get_or_init(|| {
+            Memory { kind: DeviceKind::Host, size: machine::size, ..Memory::unlimited(RangeMemory::Chunks) }.into()
+        })
     }
 
     /// The same, if an array ever left the device.
@@ -115,6 +119,7 @@ impl Memory {
     /// Memory of this machine: of these pages, or of chunks without them.
     pub(super) fn of_machine(pages: Option<Arc<dyn VirtualMemory>>) -> Memory {
         Memory::limited(Memory {
+            kind: DeviceKind::Host,
             size: machine::size,
             ..Memory::unlimited(pages.map_or(RangeMemory::Chunks, RangeMemory::Pages))
         })
@@ -145,6 +150,7 @@ impl Memory {
         let refusal = Mutex::new(None);
         Memory {
             id,
+            kind: DeviceKind::default(),
             meter,
             range_memory,
             size: || None,
@@ -154,6 +160,16 @@ impl Memory {
             host_side: OnceLock::new(),
             unknown_work: None,
         }
+    }
+
+    /// The same memory, of a device of this kind.
+    pub(super) fn of_kind(self, kind: DeviceKind) -> Memory {
+        Memory { kind, ..self }
+    }
+
+    #[doc(hidden)]
+    pub fn kind(&self) -> DeviceKind {
+        self.kind
     }
 
     /// The memories of all devices of the process, in the order in which their first streams came.

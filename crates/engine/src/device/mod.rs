@@ -14,6 +14,7 @@ mod event;
 mod exit;
 mod graph;
 mod host;
+mod kind;
 mod machine;
 mod mark;
 mod memory;
@@ -45,6 +46,7 @@ pub use event::Event;
 pub(crate) use graph::is_one_queue;
 pub use graph::{Capture, Captured, LaunchableGraph, Word};
 pub use host::HostStream;
+pub use kind::DeviceKind;
 pub use mark::Mark;
 pub use memory::Memory;
 #[doc(hidden)]

@@ -13,6 +13,7 @@ use occupancy::{Occupancy, SPAN, overlaps};
 
 use super::backend::copies::Copies;
 use super::backend::{ALIGNMENT, Backend};
+use super::kind::DeviceKind;
 use super::memory::Memory;
 use super::stream::Stream;
 use super::virtual_memory::{Unfinished, VirtualMemory};
@@ -117,7 +118,7 @@ impl Virtual {
 
     fn over(bytes: usize, page_bytes: u64, watches: bool) -> Virtual {
         let addresses = Arc::new(Addresses { page_bytes, ..Addresses::new(bytes as u64, watches) });
-        let memory = Memory::with_pages(VirtualPages(addresses.clone()));
+        let memory = Memory::with_pages(VirtualPages(addresses.clone())).of_kind(DeviceKind::Virtual);
         // SAFETY: the pages and the backend return numbers that nobody dereferences. So there is no memory that one of them could use and
         // the other could not.
         Virtual(unsafe { Stream::new(memory.into(), Unbacked(addresses)) })

@@ -53,6 +53,7 @@ pub(crate) use self::own_calls::disown;
 use self::pages::CudaPages;
 use self::queue::CudaQueue;
 use self::unknown::AnyWork;
+use super::kind::DeviceKind;
 use super::memory::Memory;
 use super::stream::Stream;
 use crate::base::error::{Error, Result};
@@ -147,7 +148,8 @@ impl std::fmt::Debug for GpuStream {
 /// The memory of a context's GPU: pages if the GPU has virtual memory management, otherwise chunks from the driver's pool.
 fn memory_of(context: &Arc<CudaContext>, known: &Arc<Known>) -> Arc<Memory> {
     let memory = CudaPages::of(context).map_or_else(Memory::with_chunks, Memory::with_pages);
-    Arc::new(memory.with_unknown_work(AnyWork::of(context, known)))
+    let kind = DeviceKind::Cuda(context.ordinal());
+    Arc::new(memory.of_kind(kind).with_unknown_work(AnyWork::of(context, known)))
 }
 
 fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
