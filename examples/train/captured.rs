@@ -88,6 +88,7 @@ mod tests {
     use crate::buffers::{Alloc, Storage};
     use crate::gradient_check::training_set;
     use crate::host::HostCompute;
+    use crate::memory_check::turn;
     use crate::step::{train_step, training_shapes};
 
     const ROWS: usize = 16;
@@ -124,6 +125,7 @@ mod tests {
 
     #[test]
     fn graphs_train_as_single_launches_do() {
+        let _turn = turn();
         let (losses, stats) = trained(true);
         assert_eq!(losses, trained(false).0, "bit by bit");
         let stats = stats.unwrap();

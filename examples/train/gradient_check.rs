@@ -7,6 +7,7 @@ use crate::buffers::{Alloc, Storage};
 use crate::compute::{Adam, Compute, Matrix};
 use crate::data::{CLASSES, PIXELS};
 use crate::host::HostCompute;
+use crate::memory_check::turn;
 use crate::network::{HIDDEN, Network};
 use crate::step::{Step, TrainingSet, forward_shapes, train_step, training_shapes};
 
@@ -93,6 +94,7 @@ impl<D: Device> Trained<D> {
 
 #[test]
 fn the_step_computes_the_gradient_of_its_loss() {
+    let _turn = turn();
     let Trained { network, set } = trained(&HostCompute::new(), Way::PLAIN, ROWS, 1, STILL);
     let mut random = fastrand::Rng::with_seed(4);
     let mut parameters: Vec<Vec<f64>> =
@@ -118,6 +120,7 @@ fn the_step_computes_the_gradient_of_its_loss() {
 
 #[test]
 fn all_ways_train_alike() {
+    let _turn = turn();
     // Enough steps to learn a plan, and some that follow it.
     let train = |way| trained(&HostCompute::new(), way, ROWS, 12, LIVELY).numbers();
     let plain = train(Way::PLAIN);
@@ -129,6 +132,7 @@ fn all_ways_train_alike() {
 
 #[test]
 fn a_hand_made_list_that_does_not_fit_is_an_error() {
+    let _turn = turn();
     let compute = HostCompute::new();
     let Trained { mut network, mut set } = trained(&compute, Way::PLAIN, ROWS, 0, STILL);
     let mut storage = Storage::new(Alloc::Hand, compute.device(), &forward_shapes(ROWS)).unwrap();
@@ -141,6 +145,7 @@ fn a_hand_made_list_that_does_not_fit_is_an_error() {
 #[test]
 #[ignore = "needs a GPU with cuBLAS and NVRTC"]
 fn the_gpu_trains_as_the_host_does() {
+    let _turn = turn();
     let gpu = crate::cuda::CudaCompute::new(0, false).unwrap();
     let expected = trained(&HostCompute::new(), Way::PLAIN, 300, 3, LIVELY).numbers();
     let plain = trained(&gpu, Way::PLAIN, 300, 3, LIVELY).numbers();

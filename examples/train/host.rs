@@ -273,6 +273,7 @@ fn softmax_row(logits: &[f32], targets: &[f32], scale: f32, gradient: &mut [f32]
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory_check::turn;
 
     fn matrix(shape: [usize; 2], values: impl Fn(usize) -> f32) -> Matrix<Host> {
         let values: Vec<f32> = (0..shape[0] * shape[1]).map(values).collect();
@@ -294,6 +295,7 @@ mod tests {
 
     #[test]
     fn products_agree_with_the_plain_loop() {
+        let _turn = turn();
         let host = HostCompute::new();
         for (m, n, k) in [(1, 1, 1), (3, 5, 4), (30, 10, 128), (128, 256, 64)] {
             let (a, b) = (matrix([m, k], wave), matrix([k, n], |i| wave(3 * i + 1)));
@@ -317,6 +319,7 @@ mod tests {
 
     #[test]
     fn shapes_that_do_not_fit_are_refused() {
+        let _turn = turn();
         let host = HostCompute::new();
         let (a, b) = (stale([2, 3]), stale([2, 3]));
         assert!(host.matmul(Factor::AsIs(&a), Factor::AsIs(&b), &mut stale([2, 3])).is_err());
@@ -328,6 +331,7 @@ mod tests {
 
     #[test]
     fn rows_are_gathered_biased_and_summed() {
+        let _turn = turn();
         let host = HostCompute::new();
         let order = Array::from_slice(&Host::new(), 4, &[3u32, 0, 2, 1]).unwrap();
         let mut rows = stale([2, 2]);
@@ -349,6 +353,7 @@ mod tests {
 
     #[test]
     fn relu_and_its_gradient() {
+        let _turn = turn();
         let host = HostCompute::new();
         let (mut y, mut gradient) = (stale([1, 3]), stale([1, 3]));
         host.relu(&matrix([1, 3], |i| i as f32 - 1.0), &mut y).unwrap();
@@ -359,6 +364,7 @@ mod tests {
 
     #[test]
     fn large_logits_do_not_overflow() {
+        let _turn = turn();
         let mut gradient = [f32::NAN; 2];
         let loss = softmax_row(&[1000.0, 0.0], &[0.0, 1.0], 0.5, &mut gradient);
         assert_eq!((loss, gradient), (1000.0, [0.5, -0.5]));
@@ -366,6 +372,7 @@ mod tests {
 
     #[test]
     fn adam_moves_each_parameter_by_the_rate_at_first() {
+        let _turn = turn();
         let device = Host::new();
         let zeros = || Matrix::zeros(&device, [1, 2]).unwrap();
         let mut parameter = Parameter { value: zeros(), mean: zeros(), square: zeros() };

@@ -1,6 +1,8 @@
 //! The memory of a training that allocates new parameters in each step: it reserves no more than is live, and once it is warm it takes none
 //! from the device.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use gpucache::device::MemoryUse;
 use gpucache::prelude::*;
 
@@ -64,9 +66,15 @@ fn carried() -> u64 {
     gpucache::stats("train_step").map_or(0, |stats| stats.plan.carried)
 }
 
-/// This runs on a stream, because the memory of a stream is counted separately from that of other tests.
+/// Makes the tests with arrays run one after the other: all hosts of a process have one memory, whose peak this file looks at.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn what_is_replaced_takes_no_more_memory_than_is_alive() {
+    let _turn = turn();
     let compute = HostCompute::at_once_on(Host::new_stream().unwrap());
     let mut plain = Training::new(&compute, Alloc::Plain);
     plain.epoch();

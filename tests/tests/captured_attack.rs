@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use gpucache::graph::CapturedScope;
 use gpucache::prelude::*;
 use gpucache::{Result, Scope};
+use gpucache_tests::turn;
 
 const LEN: usize = 1000;
 
@@ -31,6 +32,7 @@ fn write_seven(bytes: &mut Array<u8, Host>) -> Result<()> {
 /// A `bool` must be 0 or 1, so the graph of a block that writes other bytes may not run on an array of `bool`.
 #[test]
 fn a_graph_is_of_inputs_of_one_type() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "attack: input types");
     let mut bytes = Array::full(&host, LEN, 0u8).unwrap();
@@ -46,6 +48,7 @@ fn a_graph_is_of_inputs_of_one_type() {
 /// The outputs of one key have another type in a later run.
 #[test]
 fn a_graph_is_of_outputs_of_one_type() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "attack: output types");
     for _ in 0..10 {
@@ -66,6 +69,7 @@ type Optional<'a> = Option<&'a Array<u32, Host>>;
 /// Which of two optional inputs is there.
 #[test]
 fn optional_inputs_are_told_apart() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "attack: options");
     let input = Array::full(&host, LEN, 10u32).unwrap();
@@ -86,6 +90,7 @@ fn optional_inputs_are_told_apart() {
 /// After panics everywhere, the flags of the thread and of the stream are as before.
 #[test]
 fn panics_leave_nothing_behind() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "attack: panics");
     let input = Array::full(&host, LEN, 1u32).unwrap();
@@ -108,6 +113,7 @@ fn panics_leave_nothing_behind() {
 /// A kernel of a graph that panics makes the outputs lost, and the next run goes on.
 #[test]
 fn a_kernel_that_panics_at_a_launch() {
+    let _turn = turn();
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let host = Host::new_stream().unwrap();
@@ -140,6 +146,7 @@ fn a_kernel_that_panics_at_a_launch() {
 /// Arrays that leave the block by another way than its return.
 #[test]
 fn smuggled_arrays_are_not_overwritten() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "attack: smuggled");
     let (sender, receiver) = mpsc::channel::<Array<u32, Host>>();
@@ -167,6 +174,7 @@ fn smuggled_arrays_are_not_overwritten() {
 /// A scope of the same name around the captured one.
 #[test]
 fn a_scope_of_the_same_name_around() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "attack: same name");
     for number in 0..60u32 {
@@ -187,6 +195,7 @@ fn a_scope_of_the_same_name_around() {
 /// `compare(true)` sees that the block now returns more.
 #[test]
 fn the_debug_mode_sees_other_shapes() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "attack: compare shapes").compare(true);
     let mut seen = false;
@@ -200,6 +209,7 @@ fn the_debug_mode_sees_other_shapes() {
 
 #[test]
 fn the_debug_mode_sees_other_counts() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "attack: compare counts").compare(true);
     let mut seen = false;
@@ -215,6 +225,7 @@ fn the_debug_mode_sees_other_counts() {
 /// A copy of a lost array is lost, also by a graph.
 #[test]
 fn a_lost_input_makes_the_outputs_lost() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "attack: lost input");
     let mut input = Array::full(&host, LEN, 1u32).unwrap();
@@ -233,6 +244,7 @@ fn a_lost_input_makes_the_outputs_lost() {
 /// Work that other threads put on the stream during the capture.
 #[test]
 fn work_of_other_threads_in_the_block_is_not_forgotten() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "attack: threads in the block");
     for number in 0..12u32 {
@@ -250,6 +262,7 @@ fn work_of_other_threads_in_the_block_is_not_forgotten() {
 
 #[test]
 fn empty_arrays_do_not_prevent_graphs() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "attack: empty");
     for number in 0..12 {

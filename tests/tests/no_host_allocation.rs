@@ -8,7 +8,7 @@ use gpucache::prelude::Host;
 use gpucache::{Array, Element, Result, cache_scope, stats};
 use gpucache_tests::counting::{Counting, allocations, allocations_of, frees};
 use gpucache_tests::faulty::Call;
-use gpucache_tests::{Faulty, supplied};
+use gpucache_tests::{Faulty, supplied, turn};
 
 const ENTRIES: u64 = 1000;
 const SHAPES: usize = 64;
@@ -97,6 +97,7 @@ fn warm_entries_allocate_nothing<D: Device>(device: &D, names: &[&str; 2]) {
 
 #[test]
 fn the_allocator_counts() {
+    let _turn = turn();
     assert_eq!(allocations_of(|| drop(Box::new(1))), 1);
     assert_eq!(allocations_of(|| drop(vec![0u8; 10])), 1);
     let device = Faulty::new();
@@ -105,12 +106,14 @@ fn the_allocator_counts() {
 
 #[test]
 fn on_the_host() {
+    let _turn = turn();
     warm_entries_allocate_nothing(&Host::new(), &["warm on the host", "below warm on the host"]);
 }
 
 /// Each iteration has 120 layers, whose arrays wait for the way back.
 #[test]
 fn iterations_of_a_loop_in_one_entry() {
+    let _turn = turn();
     const LAYERS: usize = 120;
     let (device, name) = (Host::new(), "warm loop");
     let mut kept: Vec<Array<u8, Host>> = Vec::with_capacity(LAYERS);
@@ -135,6 +138,7 @@ fn iterations_of_a_loop_in_one_entry() {
 
 #[test]
 fn on_a_device_that_counts_all_calls() {
+    let _turn = turn();
     let device = Faulty::new();
     let names = ["warm", "below warm"];
     (0..5).for_each(|turn| entry(&device, &names, turn).unwrap());
@@ -167,7 +171,7 @@ fn on_a_gpu() {
 /// A scope that keeps nothing also keeps nothing on the host, and does not touch other scopes' memory.
 #[test]
 fn a_scope_that_keeps_nothing_does_not_grow() {
-    let _turn = gpucache_tests::turn();
+    let _turn = turn();
     let device = gpucache::device::Virtual::unchecked(1 << 40);
     let pair = || cache_scope!("keeps nothing", recycle = "off", { drop(Array::<u8, _>::zeros(&device, 4096)) });
     cache_scope!("fills the range", {

@@ -17,7 +17,7 @@ use gpucache_tests::play::entries::bound;
 use gpucache_tests::play::loop_programs::{Entry, play};
 use gpucache_tests::play::partly::disturbed::{Disturbances, entries, short_entries};
 use gpucache_tests::play::{Checked, Player};
-use gpucache_tests::{Faulty, seeds};
+use gpucache_tests::{Faulty, seeds, turn};
 
 /// The first scope has the entries. The second one is entered inside them.
 const SCOPES: usize = 2;
@@ -37,6 +37,7 @@ fn most(entries: &[Entry]) -> u64 {
 
 #[test]
 fn partly_regular_entries_are_disturbed() {
+    let _turn = turn();
     seeds::each(PROGRAMS, 1, |seed| {
         let rng = &mut Rng::with_seed(seed);
         let bytes = [(1.0, 4e3), (64e3, 64e6), (1.0, 64e6)][rng.usize(..3)];
@@ -52,6 +53,7 @@ fn partly_regular_entries_are_disturbed() {
 
 #[test]
 fn partly_regular_entries_with_little_memory() {
+    let _turn = turn();
     seeds::each(PROGRAMS, 1, |seed| {
         let rng = &mut Rng::with_seed(seed);
         let disturbances = if rng.bool() { Disturbances::NONE } else { Disturbances::random(rng) };
@@ -70,6 +72,7 @@ fn partly_regular_entries_with_little_memory() {
 /// Two streams of the host, whose arrays have contents.
 #[test]
 fn partly_regular_entries_on_the_host() {
+    let _turn = turn();
     let streams = [Host::new_stream().unwrap(), Host::new_stream().unwrap()];
     seeds::each(PROGRAMS, 2, |seed| {
         let rng = &mut Rng::with_seed(seed);
@@ -88,6 +91,7 @@ fn partly_regular_entries_on_the_host() {
 /// Short entries, often without a burst at their beginning or their end. Many arrays outlive their entry.
 #[test]
 fn short_partly_regular_entries() {
+    let _turn = turn();
     let paged = Paged::new(400);
     seeds::each(PROGRAMS, 1, |seed| {
         let rng = &mut Rng::with_seed(seed);
@@ -110,6 +114,7 @@ fn short<D: Checked>(mut player: Player<D>, entries: &[Entry]) {
 /// Pages with contents. There are too few of them for some programs.
 #[test]
 fn partly_regular_entries_on_few_pages() {
+    let _turn = turn();
     let devices = [24, 60, 200].map(Paged::new);
     seeds::each(PROGRAMS, 1, |seed| {
         let rng = &mut Rng::with_seed(seed);
@@ -126,6 +131,7 @@ fn partly_regular_entries_on_few_pages() {
 /// Any call may fail, once or until the next entry. Allocations on another stream of the same device come in between.
 #[test]
 fn partly_regular_entries_on_a_device_that_fails() {
+    let _turn = turn();
     seeds::each(PROGRAMS, 2, |seed| {
         // A device of chunks is never forgotten, and each existing one makes invalidations slower.
         if seed >= 4000 {
@@ -163,6 +169,7 @@ fn fault(rng: &mut Rng) -> Option<Fault> {
 /// not be used again.
 #[test]
 fn an_array_stays_that_outlives_an_entry_without_its_last_burst() {
+    let _turn = turn();
     for (place, alive) in [(15, 1), (15, 3), (14, 3), (13, 3)] {
         let name = format!("partly: {place} of {alive} without the last burst");
         let mut sizes = Rng::with_seed(3);

@@ -83,7 +83,9 @@ impl Planner {
             Some(arena) => arena.launches >= SETTLED && !shared.lease.is_lost(),
             None => self.plans.is_empty(),
         };
-        self.entry.only_launches = is_ready && !self.launches.is_multiple_of(FULL_ENTRY);
+        let counts = self.arena.is_some() || self.trimming.has_spare();
+        self.entry.only_launches =
+            is_ready && !self.launches.is_multiple_of(FULL_ENTRY) && (!counts || self.trimming.passes());
         self.entry.only_launches
     }
 

@@ -173,6 +173,16 @@ impl Trimming {
         self.waits.is_over(self.entries)
     }
 
+    /// Counts an entry that launches a graph, unless a look is due after it. Such an entry is counted at its end.
+    pub(super) fn passes(&mut self) -> bool {
+        let next = self.entries.saturating_add(1);
+        let is_due = self.waits.is_over(next);
+        if !is_due {
+            self.entries = next;
+        }
+        !is_due
+    }
+
     /// Notes a look at the range. The next look comes later, and much later if the range has grown since the last look.
     pub(super) fn looked(&mut self, Look { frees, spare }: Look, taken: u64) {
         let has_grown = std::mem::replace(&mut self.taken, taken) != taken;
