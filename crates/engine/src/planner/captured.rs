@@ -73,8 +73,8 @@ impl Planner {
         arena.launches >= SETTLED || need < arena.bytes / SMALL
     }
 
-    /// Begins an entry that launches a graph. Returns whether the entry needs neither what planning does at its beginning nor what it does at
-    /// its end: that takes a fifth of the time of a launch, and every sixteenth entry suffices.
+    /// Begins an entry that launches a graph. Returns whether planning has nothing to do at its beginning and its end. This work takes a fifth
+    /// of the time of a launch, and suffices in every sixteenth entry.
     #[inline]
     pub(crate) fn begin_launch(&mut self, shared: &Shared) -> bool {
         self.launches = self.launches.wrapping_add(1);

@@ -61,8 +61,8 @@ impl ScopeGuard {
         (guard, ScopeGuard::innermost().map(|current| current.cache))
     }
 
-    /// Runs `work` in an entry of the scope `name` that allocates nothing: a launch of its graph. What the thread allocates meanwhile comes
-    /// from the scope around it. So this takes less time than [`enter_captured`](ScopeGuard::enter_captured). `None` if the thread is ending.
+    /// Runs `work` in an entry of the scope `name` that allocates nothing: a launch of its graph. The scope around it serves allocations of the
+    /// thread meanwhile. So this takes less time than [`enter_captured`](ScopeGuard::enter_captured). `None` if the thread is ending.
     #[inline]
     pub(crate) fn visit_captured<R>(
         name: &str,
