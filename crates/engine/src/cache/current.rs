@@ -120,6 +120,8 @@ pub(super) struct Serving {
 static UNSCOPED: OnceLock<fn()> = OnceLock::new();
 
 /// The values of a thread that caches need. They have no destructors, so they can be used at any time, also while the thread ends.
+// Each allocation reads `serving`, and each entry writes it: it begins a line of the processor's cache.
+#[repr(C, align(64))]
 pub(super) struct OfThread {
     serving: Serving,
     /// Values to drop once the thread gives up a cache that it holds for a moment (`brief`).
