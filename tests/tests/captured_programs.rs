@@ -9,7 +9,7 @@ use gpucache_tests::captured::Program;
 fn random_programs_agree_with_the_model() {
     let steps = gpucache_tests::process::number("STEPS").unwrap_or(200) as usize;
     let mut launches = 0;
-    gpucache_tests::seeds::each(60, 1, |seed| {
+    gpucache_tests::seeds::each(30, 1, |seed| {
         let host = Host::new_stream().unwrap();
         launches += Program::new(&host, "captured: programs", seed).run(steps);
     });

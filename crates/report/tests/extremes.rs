@@ -148,7 +148,7 @@ fn an_array_at_the_end_of_the_addresses_is_shown() {
 fn each_line_may_be_of_another_device_and_thread() {
     let path = std::env::temp_dir().join(format!("gpucache-extremes-many-{}.csv", std::process::id()));
     let mut text = HEADER.to_owned();
-    for n in 1..=40_000u64 {
+    for n in 1..=20_000u64 {
         writeln!(text, "{n},enter,0,0,1,{n},{n},scope {n},,0x0,,,f.rs:1:1,0").unwrap();
         writeln!(text, "{n},a,{n},4096,1,{n},{n},scope {n},range,{:#x},u8,4096,f.rs:1:1,{n}", n * 4096).unwrap();
     }

@@ -212,7 +212,8 @@ fn at_random(rng: &mut Rng) -> Entries {
 #[test]
 fn any_number_of_arrays_that_replace_those_of_the_entry_before() {
     let mut found = Vec::new();
-    for sizes in 1..=20 {
+    // Each number of sizes would take twice as long.
+    for sizes in (1..=8).chain((11..=20).step_by(3)) {
         for replaced in 0..=32 {
             let unit = if replaced % 2 == 0 { 100 << 10 } else { 512 };
             found.extend(on_the_grid(replaced, sizes, Recycle::Auto, unit).cold());
