@@ -10,6 +10,7 @@
 mod change;
 mod followed;
 mod learned;
+mod misses;
 mod pacer;
 mod thread;
 mod timetable;

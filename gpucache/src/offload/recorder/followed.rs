@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::change::Change;
 use super::learned::Learned;
+use super::misses::{Disturbed, Misses, Remedy};
 use super::pacer::Pacer;
 use super::timetable::{LEAST_FREE, LINK, Timetable};
 use super::{Account, BORN, Due, DueMove, Name, Seen};
@@ -12,15 +13,6 @@ use crate::offload::host_pool::{HostPool, Rests};
 use crate::offload::moves::OffloadStats;
 use crate::offload::sampling::{Sampling, Timing};
 use gpucache_plan::offload::Access;
-
-/// If more of eight entries than this fetch arrays that are not there, the schedule uses less room. That costs more copies in each entry.
-const MOST_MISSED: u32 = 2;
-
-/// How often arrays are made contiguous for one order. Each time takes about as long as an entry.
-const MOST_TIDIED: u32 = 16;
-
-/// How often they are made contiguous for the same moves. If pages still go, the moves are for more room than there is.
-const MOST_TIDIED_FOR_ONE: u32 = 2;
 
 /// An order, and the moves by it.
 pub(super) struct Followed {
@@ -41,24 +33,13 @@ pub(super) struct Followed {
     /// The counts of the scope.
     account: Account,
     sampling: Sampling,
-    /// One bit for each of the last entries with these moves: whether a fetch had to bring an array.
-    missed: u8,
-    /// How often arrays were made contiguous since this was made.
-    tidied: u32,
-    /// How often they were for these moves.
-    tidied_for_these: u32,
-    /// Whether all arrays are to leave once, so that memory is contiguous, when the next entry begins.
-    is_apart: bool,
+    misses: Misses,
     /// Where the memory of the schedule's offsets begins, once it is contiguous.
     base: Option<u64>,
-    /// How often pages had gone before this entry.
-    pages: u64,
     /// How often an array had left when this was made.
     evictions: u64,
     /// Entries that went by these moves; the first one finds arrays where others left them.
     entries: u32,
-    /// How often an array had to come when it was asked for, before this entry.
-    demanded: u64,
     /// Whether the room or sizes have changed since.
     change: Change,
     is_outdated: bool,
@@ -84,15 +65,10 @@ impl Followed {
             pool,
             account,
             sampling: Sampling::default(),
-            missed: 0,
-            tidied: 0,
-            tidied_for_these: 0,
-            is_apart: false,
+            misses: Misses::default(),
             base: None,
-            pages: 0,
             evictions,
             entries: 0,
-            demanded: 0,
             change: Change::new((learned.room, learned.made()), relearned),
             is_outdated: false,
             due_moves: Vec::new(),
@@ -118,18 +94,9 @@ impl Followed {
     fn restart(&mut self) {
         self.entries = 0;
         self.sampling.restart();
-        if self.table.offsets().is_none() || self.tidy() {
+        if self.table.offsets().is_none() || self.misses.tidy() {
             self.base = None;
         }
-    }
-
-    /// Has all arrays leave once when the next entry begins, unless they did so often. Returns whether they will.
-    fn tidy(&mut self) -> bool {
-        let may = self.tidied < MOST_TIDIED;
-        if may && !self.is_apart {
-            (self.is_apart, self.tidied) = (true, self.tidied + 1);
-        }
-        may
     }
 
     /// Takes the results of the pacer, once it has any.
@@ -147,8 +114,8 @@ impl Followed {
         self.account.as_deref().into_iter().chain([&*self.pool.moves]).for_each(|moves| moves.count(&count));
     }
 
-    fn demanded(&self) -> u64 {
-        self.pool.moves.read().demanded
+    fn disturbed(&self) -> Disturbed {
+        Disturbed { pages: self.pool.pages_gone(), demanded: self.pool.moves.read().demanded }
     }
 
     /// The purpose for which moves of the current entry are timed, if they are.
@@ -168,8 +135,8 @@ impl Followed {
         if let Some(sample) = self.sampling.paced().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty()) {
             self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
         }
-        self.pages = self.pool.pages_gone();
-        (self.demanded, self.entries) = (self.demanded(), self.entries.saturating_add(1));
+        self.misses.begin(self.disturbed());
+        self.entries = self.entries.saturating_add(1);
         self.find_due();
         if self.table.moves().is_empty() {
             return self.needs_no_moves();
@@ -276,41 +243,33 @@ impl Followed {
 
     /// Has arrays leave once, or plans with less room, if fetches had to bring arrays in an entry that followed these moves from its beginning.
     fn make_do(&mut self) {
-        self.missed = self.missed << 1 | u8::from(self.demanded() > self.demanded);
-        if self.is_memory_apart() && self.tidied_for_these < MOST_TIDIED_FOR_ONE && self.tidy() {
-            self.tidied_for_these += 1;
-            self.missed = 0;
-            self.restart();
-        } else if self.missed.count_ones() > MOST_MISSED {
-            self.missed = 0;
-            self.plan_with_less();
+        match self.misses.end(self.disturbed()) {
+            Remedy::Nothing => {}
+            Remedy::Tidy => self.restart(),
+            Remedy::LessRoom => self.plan_with_less(),
         }
     }
 
     /// Plans with less room, or else has arrays leave once more.
     fn plan_with_less(&mut self) {
         let has_other_moves = self.table.may_spare_more() && self.lay_out(Timetable::spare_more);
-        if has_other_moves || self.tidy() {
-            self.tidied_for_these = 0;
+        if has_other_moves || self.misses.tidy() {
+            self.misses.note_other_moves();
             self.restart();
         }
-    }
-
-    /// Whether free memory may not be contiguous: pages went in this entry, or an array had to be brought for the first time.
-    fn is_memory_apart(&self) -> bool {
-        self.missed != 0 && self.tidied == 0 || self.pool.pages_gone() > self.pages
     }
 
     /// The host memory pool whose arrays are to leave now, and the bytes that are to be contiguous then.
     pub(super) fn take_apart(&mut self) -> Option<(Arc<HostPool>, u64)> {
         let bytes = self.table.offsets().map_or(0, |offsets| offsets.height());
-        std::mem::take(&mut self.is_apart).then(|| (self.pool.clone(), bytes))
+        self.misses.take_tidy().then(|| (self.pool.clone(), bytes))
     }
 
     /// Notes that all arrays left since the entry began, the address of contiguous memory, and its bytes. If they are too few for the
     /// schedule, another one follows from here on.
     pub(super) fn note_tidied(&mut self, contiguous: Option<(u64, u64)>) {
-        (self.pages, self.demanded, self.base) = (self.pool.pages_gone(), self.demanded(), None);
+        self.misses.begin(self.disturbed());
+        self.base = None;
         let Some((address, bytes)) = contiguous else { return };
         if self.lay_out(|table, measured| table.fit(bytes, measured)) {
             self.base = Some(address);
