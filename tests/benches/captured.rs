@@ -5,31 +5,16 @@
 
 use std::time::Instant;
 
-use clap::Parser;
 use gpucache::graph::CapturedScope;
 use gpucache::prelude::*;
 use gpucache_tests::captured::Adds;
 use gpucache_tests::gpu::Gpu;
+use gpucache_tests::timing::{Options, median};
 
 const LEN: usize = 256;
 /// Launches in a row, between two waits: so few that the driver's queue never makes the thread wait.
 const LAUNCHES: u32 = 20;
 const BATCHES: usize = 501;
-
-#[derive(Parser)]
-struct Options {
-    /// Prints one JSON object.
-    #[arg(long)]
-    json: bool,
-    /// `cargo bench` passes this to every benchmark.
-    #[arg(long, hide = true)]
-    bench: bool,
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}
 
 fn nanoseconds(stream: &Cuda, mut subject: impl FnMut() -> gpucache::Result<()>) -> gpucache::Result<f64> {
     stream.synchronize()?;
@@ -50,7 +35,7 @@ fn sum(input: &Array<u32, Cuda>) -> gpucache::Result<Array<u32, Cuda>> {
 }
 
 fn main() -> gpucache::Result<()> {
-    let options = Options::parse();
+    let wants_json = Options::wants_json();
     let Some(gpu) = Gpu::get() else { return Ok(()) };
     let stream = gpu.new_stream();
     let input = Array::full(&stream, LEN, 1u32)?;
@@ -73,7 +58,7 @@ fn main() -> gpucache::Result<()> {
         rounds[3].push(nanoseconds(&stream, || within.run((), &input, sum).map(drop))?);
     }
     let [launch, written, returned, within] = rounds.map(median);
-    if options.json {
+    if wants_json {
         println!(
             "{{\"launch_ns\": {launch:.1}, \"written_ns\": {written:.1}, \"returned_ns\": {returned:.1}, \"within_ns\": {within:.1}}}"
         );

@@ -18,6 +18,7 @@ use gpucache::{
     stats::{PlanStats, ScopeStats},
 };
 use gpucache_tests::counting::{Counting, allocations};
+use gpucache_tests::timing::{Options, median};
 
 #[global_allocator]
 static HEAP: Counting = Counting;
@@ -31,16 +32,12 @@ const WARM: usize = 400;
 const COUNTED: usize = 1000;
 
 #[derive(Parser)]
-struct Options {
-    /// Prints one JSON object.
-    #[arg(long)]
-    json: bool,
+struct Arguments {
+    #[command(flatten)]
+    options: Options,
     /// Recycles by key instead of by plan.
     #[arg(long)]
     keyed: bool,
-    /// `cargo bench` passes this to every benchmark.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 /// The fate of an array after its birth.
@@ -152,8 +149,7 @@ impl<D: Device> Program<D> {
     }
 
     fn median(&mut self) -> f64 {
-        self.nanoseconds.sort_by(f64::total_cmp);
-        self.nanoseconds.get(self.nanoseconds.len() / 2).copied().unwrap_or(f64::NAN)
+        median(&mut self.nanoseconds)
     }
 }
 
@@ -264,18 +260,17 @@ fn growing<D: Device>(device: &D, name: &str, row_bytes: usize) -> Result<Growin
             (alive_most, reserved) = (alive_most.max((2 * LAYERS + 1) * bytes), device.memory().bytes);
         }
     }
-    nanoseconds.sort_by(f64::total_cmp);
     let stats = scope.stats().unwrap_or_default();
     Ok(Growing {
         planned_share: stats.served.planned_share(),
         reserved: reserved as f64 / alive_most as f64,
         calls_per_token: stats.misses as f64 / (PROMPTS * TOKENS) as f64,
-        ns: nanoseconds[nanoseconds.len() / 2],
+        ns: median(nanoseconds),
     })
 }
 
 fn main() -> Result<()> {
-    let Options { json, keyed, .. } = Options::parse();
+    let Arguments { options: Options { json, .. }, keyed } = Arguments::parse();
     let recycle = if keyed { Recycle::Keyed } else { Recycle::Auto };
     let host = Host::new();
     let program = |(name, arrays): (String, Vec<(usize, Fate)>), zeroes| {

@@ -7,24 +7,14 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use clap::Parser;
 use gpucache::{Array, Recycle, Scope, device::Host};
+use gpucache_tests::timing::{Options, median};
 
 const ROUNDS: usize = 51;
 /// The entries of each subject in a round.
 const ENTRIES: usize = 32 * 1024;
 /// Entries before the first round. A scope that plans has learned its plan by then.
 const WARM: usize = 1000;
-
-#[derive(Parser)]
-struct Options {
-    /// Prints one JSON object.
-    #[arg(long)]
-    json: bool,
-    /// `cargo bench` passes this to every benchmark.
-    #[arg(long, hide = true)]
-    bench: bool,
-}
 
 struct Subject {
     name: &'static str,
@@ -51,13 +41,12 @@ impl Subject {
     }
 
     fn median(&mut self) -> f64 {
-        self.nanoseconds.sort_by(f64::total_cmp);
-        self.nanoseconds[self.nanoseconds.len() / 2]
+        median(&mut self.nanoseconds)
     }
 }
 
 fn main() {
-    let Options { json, .. } = Options::parse();
+    let wants_json = Options::wants_json();
     let host = Host::new();
     let policies = [
         ("empty", Recycle::Auto, false),
@@ -76,9 +65,12 @@ fn main() {
         subjects.iter_mut().for_each(|subject| subject.measure(&host));
     }
     let found = subjects.iter_mut().map(|subject| (subject.name, subject.median()));
-    let parts: Vec<String> = match json {
+    let parts: Vec<String> = match wants_json {
         true => found.map(|(name, ns)| format!("\"{name}_ns\": {ns:.1}")).collect(),
         false => found.map(|(name, ns)| format!("{name} {ns:.1} ns")).collect(),
     };
-    println!("{}", if json { format!("{{{}}}", parts.join(", ")) } else { format!("an entry: {}", parts.join(", ")) });
+    println!(
+        "{}",
+        if wants_json { format!("{{{}}}", parts.join(", ")) } else { format!("an entry: {}", parts.join(", ")) }
+    );
 }

@@ -9,22 +9,12 @@ use std::hint::black_box;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use clap::Parser;
 use gpucache::prelude::*;
+use gpucache_tests::timing::{Options, median};
 
 /// The arrays that one thread drops at a time.
 const BATCH: usize = 1024;
 const ROUNDS: usize = 201;
-
-#[derive(Parser)]
-struct Options {
-    /// Prints one JSON object.
-    #[arg(long)]
-    json: bool,
-    /// `cargo bench` passes this to every benchmark.
-    #[arg(long, hide = true)]
-    bench: bool,
-}
 
 type Batch = Vec<Array<f32, Host>>;
 
@@ -59,15 +49,14 @@ fn foreign_drop(host: &Host, threads: usize) -> f64 {
         (0..ROUNDS).for_each(|_| entry(host, &droppers, &mut times));
     });
     let _ = invalidate("foreign_drop");
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    median(times)
 }
 
 fn main() {
-    let options = Options::parse();
+    let wants_json = Options::wants_json();
     let host = Host::new();
     let [one, two, eight] = [1, 2, 8].map(|threads| foreign_drop(&host, threads));
-    match options.json {
+    match wants_json {
         true => println!(
             "{}",
             serde_json::json!({ "one_thread_ns": one, "two_threads_ns": two, "eight_threads_ns": eight })

@@ -9,24 +9,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use clap::Parser;
 use cudarc::driver::CudaStream;
 use gpucache::prelude::*;
+use gpucache_tests::timing::{Options, median};
 
 const ROUNDS: usize = 31;
 /// The pairs in an entry.
 const PAIRS: usize = 64;
 const ENTRIES: usize = 100;
-
-#[derive(Parser)]
-struct Options {
-    /// Prints one JSON object.
-    #[arg(long)]
-    json: bool,
-    /// `cargo bench` passes this to every benchmark.
-    #[arg(long, hide = true)]
-    bench: bool,
-}
 
 fn pairs(stream: &Arc<CudaStream>) {
     for pair in 0..PAIRS {
@@ -42,15 +32,10 @@ fn time(entry: impl Fn()) -> f64 {
     start.elapsed().as_nanos() as f64 / (ENTRIES * PAIRS) as f64
 }
 
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
 fn main() {
-    let Options { json, .. } = Options::parse();
+    let wants_json = Options::wants_json();
     let Ok(gpu) = Cuda::new(0) else {
-        println!("{}", if json { "{}" } else { "no GPU" });
+        println!("{}", if wants_json { "{}" } else { "no GPU" });
         return;
     };
     gpucache::foreign::status().unwrap();
@@ -73,12 +58,12 @@ fn main() {
             }
             let tracking = if tracked { "tracked" } else { "untracked" };
             let (scoped, plain) = (median(&mut scoped), median(&mut plain));
-            parts.push(match json {
+            parts.push(match wants_json {
                 true => format!("\"{name}_{tracking}_ns\": {scoped:.1}, \"{name}_{tracking}_plain_ns\": {plain:.1}"),
                 false => format!("{name}, {tracking}: {scoped:.1} ns, plain {plain:.1} ns"),
             });
             let _ = invalidate("pair");
         }
     }
-    println!("{}", if json { format!("{{{}}}", parts.join(", ")) } else { parts.join("\n") });
+    println!("{}", if wants_json { format!("{{{}}}", parts.join(", ")) } else { parts.join("\n") });
 }

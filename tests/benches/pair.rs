@@ -9,8 +9,8 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use gpucache::{prelude::*, trace};
+use gpucache_tests::timing::{Options, median};
 use mimalloc::MiMalloc;
 
 const ROUNDS: usize = 101;
@@ -23,16 +23,6 @@ const WARM: usize = 16;
 const SHAPES: usize = 64;
 /// The events that a trace keeps.
 const TRACED: usize = 4096;
-
-#[derive(Parser)]
-struct Options {
-    /// Prints one JSON object.
-    #[arg(long)]
-    json: bool,
-    /// `cargo bench` passes this to every benchmark.
-    #[arg(long, hide = true)]
-    bench: bool,
-}
 
 /// A pair of mimalloc at 64 bytes.
 fn mimalloc_pairs() {
@@ -90,11 +80,6 @@ fn nanoseconds_per_pair(subject: impl FnOnce()) -> f64 {
     elapsed.as_nanos() as f64 / PAIRS as f64
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}
-
 /// Warns on stderr that `planned_pair_ns` is not what its name promises, if less than 99 % of its pairs were planned.
 fn warn_unless_planned(share: f64) {
     if share < 0.99 {
@@ -103,7 +88,7 @@ fn warn_unless_planned(share: f64) {
 }
 
 fn main() {
-    let options = Options::parse();
+    let wants_json = Options::wants_json();
     let host = Host::new();
     keyed_pairs(&host);
     (0..WARM).for_each(|_| planned_entry(&host));
@@ -117,7 +102,7 @@ fn main() {
     }
     warn_unless_planned((planned_so_far() - planned_before) as f64 / (2 * ROUNDS * PAIRS) as f64);
     let [keyed, planned, traced, mimalloc] = [keyed, planned, traced, mimalloc].map(median);
-    match options.json {
+    match wants_json {
         true => println!(
             "{}",
             serde_json::json!({

@@ -6,24 +6,14 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use clap::Parser;
 use gpucache::{offload::Placed, prelude::*};
+use gpucache_tests::timing::{Options, median};
 
 const ROUNDS: usize = 1601;
 /// The uses of each subject in a round: so few that they take a tenth of a millisecond, and other programs seldom interrupt them.
 const USES: usize = 4 * 1024;
 /// As many arrays as a model has parameters.
 const ARRAYS: usize = 64;
-
-#[derive(Parser)]
-struct Options {
-    /// Prints one JSON object.
-    #[arg(long)]
-    json: bool,
-    /// `cargo bench` passes this to every benchmark.
-    #[arg(long, hide = true)]
-    bench: bool,
-}
 
 fn nanoseconds_per_use(mut subject: impl FnMut(usize) -> gpucache::Result<()>) -> gpucache::Result<f64> {
     let start = Instant::now();
@@ -33,13 +23,8 @@ fn nanoseconds_per_use(mut subject: impl FnMut(usize) -> gpucache::Result<()>) -
     Ok(start.elapsed().as_nanos() as f64 / USES as f64)
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}
-
 fn main() -> gpucache::Result<()> {
-    let options = Options::parse();
+    let wants_json = Options::wants_json();
     let host = Host::new();
     let arrays = (0..ARRAYS).map(|_| host.zeros::<f32>(1024)).collect::<gpucache::Result<Vec<_>>>()?;
     let mut placed = Vec::new();
@@ -73,12 +58,12 @@ fn main() -> gpucache::Result<()> {
             })?
         }));
     }
-    print(options.json, rounds.map(median));
+    print(wants_json, rounds.map(median));
     Ok(())
 }
 
-fn print(json: bool, [array, fetch, fetch_mut, in_scope, mut_in_scope]: [f64; 5]) {
-    match json {
+fn print(wants_json: bool, [array, fetch, fetch_mut, in_scope, mut_in_scope]: [f64; 5]) {
+    match wants_json {
         true => println!(
             "{{\"array_ns\": {array:.1}, \"fetch_ns\": {fetch:.1}, \"fetch_mut_ns\": {fetch_mut:.1}, \"fetch_in_scope_ns\": {in_scope:.1}, \"fetch_mut_in_scope_ns\": {mut_in_scope:.1}}}"
         ),

@@ -26,6 +26,7 @@ pub mod process;
 pub mod seeds;
 pub mod survivors;
 pub mod sync;
+pub mod timing;
 
 pub use faulty::Faulty;
 pub use marked::Marked;
