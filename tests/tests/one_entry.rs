@@ -58,3 +58,17 @@ fn entries_that_become_longer_than_their_plan_get_a_longer_one() {
     assert_eq!(planned_share(&scope, &device, 120, 350), 1.0);
     assert_eq!(scope.stats().unwrap().plan.loops, 0);
 }
+
+#[test]
+fn entries_are_planned_after_one_with_a_loop() {
+    let (device, scope) = (Virtual::new(1 << 40), Scope::new("after a loop"));
+    // An evaluation of 20 equal batches, before the training.
+    scope.run(|| {
+        for _ in 0..20 {
+            let mut last = None;
+            (0..60).for_each(|number| last = Some(device.zeros::<u8>(65536 * (1 + number * 7 % 60)).unwrap()));
+            drop(last);
+        }
+    });
+    assert_eq!(planned_share(&scope, &device, 40, 200), 1.0);
+}

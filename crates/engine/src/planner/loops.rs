@@ -299,14 +299,15 @@ impl Planner {
     /// Ends an entry.
     #[inline]
     pub(crate) fn end_entry(&mut self, shared: &Shared) -> Option<Effects> {
-        if self.loops.ended > 0 { self.end_after_loops(shared) } else { self.end(shared) }
+        if (self.loops.ended > 0) | self.loops.is_astray { self.end_after_loops(shared) } else { self.end(shared) }
     }
 
-    /// As [`end_entry`](Planner::end_entry), if iterations of a loop have ended.
+    /// As [`end_entry`](Planner::end_entry), if iterations of a loop have ended, or if the entry only searched for the loop. If entries
+    /// search in vain, the scope has perhaps left the loop behind.
     #[cold]
     fn end_after_loops(&mut self, shared: &Shared) -> Option<Effects> {
-        let is_complete = self.hot.cursor.is_complete();
-        let effects = if is_complete { self.end_part(shared) } else { self.abandon(shared) };
+        let teaches = self.loops.ended == 0 || self.hot.cursor.is_complete();
+        let effects = if teaches { self.end_part(shared) } else { self.abandon(shared) };
         let served = shared.counters.get(Counter::PlanServed) + shared.counters.get(Counter::Carried);
         self.loops.whole.count_entry(shared.counters.allocations(), served);
         effects

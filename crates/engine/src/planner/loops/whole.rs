@@ -59,7 +59,7 @@ impl Whole {
         self.is_on
     }
 
-    /// Notes the end of an entry with loops, with the allocations that the scope has made by then, and those of them that plans served.
+    /// Notes the end of an entry with loops, or that searched for a known one, with the allocations that the scope has made by then, and those of them that plans served.
     pub(super) fn count_entry(&mut self, allocations: u64, served: u64) {
         self.entries += 1;
         let made = allocations.wrapping_sub(std::mem::replace(&mut self.allocations, allocations));
