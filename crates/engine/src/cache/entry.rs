@@ -203,8 +203,7 @@ impl Owner {
     }
 
     /// Gives up the plans' block. While an entry runs, it does so only if the block is in the way of a range that must grow by
-    /// `need` bytes. The ring stays, since most of it is in use. It goes in a shortage, or if no entry runs and most of the ring is
-    /// idle.
+    /// `need` bytes. The ring goes in a shortage, or if most of it is idle.
     pub(super) fn release_plans(&self, need: u64, is_short: bool) {
         let is_entered = self.is_entered();
         let effects = self.with(|local, shared| {
@@ -217,8 +216,7 @@ impl Owner {
             }
             match is_short {
                 true => local.planner.lose_ring(shared),
-                false if !is_entered => local.planner.make_room(shared),
-                false => {}
+                false => local.planner.make_room(shared),
             }
             local.planner.take_effects()
         });

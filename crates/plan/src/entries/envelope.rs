@@ -51,6 +51,8 @@ pub(super) struct Expected {
     pub(super) most: u64,
     /// By how many bytes it grows from entry to entry; 0 if it does not grow, or this is not known.
     step: u64,
+    /// Whether an entry had fewer bytes here than all entries before it.
+    shrank: bool,
     kind: Kind,
     /// How often it ended within its entry after it had outlived an earlier one.
     flips: u8,
@@ -180,6 +182,7 @@ impl Envelope {
         let Some(expected) = self.positions.get_mut(position) else { return false };
         let was_smaller = expected.most < bytes;
         if position > 0 {
+            expected.shrank |= bytes < expected.least;
             expected.least = expected.least.min(bytes);
         }
         expected.most = expected.most.max(bytes);
@@ -313,7 +316,7 @@ impl Expected {
             (OUTLIVES, None) => (Kind::Outlives, OUTLIVES),
             (upper, _) => (Kind::Within, upper),
         };
-        Expected { least: logged.bytes, most: logged.bytes, step: 0, kind, flips: 0, upper }
+        Expected { least: logged.bytes, most: logged.bytes, step: 0, shrank: false, kind, flips: 0, upper }
     }
 
     /// The time of its end, counted from the start of its own entry, which has `entry` allocations. `None` if it has no place.
@@ -369,7 +372,8 @@ impl Expected {
             _ => (newer.kind, newer.upper),
         };
         let (least, most) = (self.least.min(newer.least), self.most.max(newer.most));
-        Expected { least, most, step: self.step.max(newer.step), kind, flips, upper }
+        let shrank = self.shrank || newer.shrank || newer.least < self.least;
+        Expected { least, most, step: self.step.max(newer.step), shrank, kind, flips, upper }
     }
 
     /// Whether the ring serves it.

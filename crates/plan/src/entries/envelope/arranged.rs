@@ -23,12 +23,14 @@ impl Envelope {
         arranged
     }
 
-    /// Whether carried arrays suit a ring: they have steady sizes and are dropped in a known order, or their sizes are alike. Otherwise
-    /// a ring would have gaps. The range's best fit wastes less, so carried arrays are then served beside the plan.
+    /// Whether carried arrays suit a ring: they have steady sizes and are dropped in a known order, or their sizes are alike, in each entry.
+    /// Otherwise a ring would have gaps. The range's best fit wastes less, so carried arrays are then served beside the plan.
     pub fn suits_a_ring(&self) -> bool {
         let mut carried = self.positions.iter().filter(|expected| expected.is_carried());
-        let sizes = carried.clone().map(|expected| expected.most);
-        let (least, most) = sizes.fold((u64::MAX, 0), |(least, most), size| (size.min(least), size.max(most)));
+        let (least, most) = carried
+            .clone()
+            .map(Expected::sizes_in_ring)
+            .fold((u64::MAX, 0), |(least, most), sizes| (sizes.0.min(least), sizes.1.max(most)));
         let is_steady = carried.all(|expected| expected.kind == Kind::Carried && !expected.varies());
         is_steady || most <= least.saturating_add(least / ALIKE)
     }
@@ -64,5 +66,46 @@ impl Envelope {
             before[self.len()] + before[expected.upper as usize] - before[place]
         };
         (sizes, Some(carried.map(reach).max().unwrap_or(0)))
+    }
+}
+
+impl Expected {
+    /// The least and the most bytes of the gap that such an array leaves in a ring. If the order of drops is known, gaps are used in order,
+    /// whatever their sizes. If sizes only grow, the old and small ones do not come again.
+    fn sizes_in_ring(&self) -> (u64, u64) {
+        let leaves_any_gap = self.upper == OUTLIVES && self.shrank && !self.grows();
+        (if leaves_any_gap { self.least } else { self.most }, self.most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entries::Scratch;
+    use crate::entries::log::Log;
+
+    /// The envelope of entries with one array each, of these sizes, which live for unknown times.
+    fn outliving(sizes: &[u64]) -> Envelope {
+        let log = |bytes| {
+            let mut log = Log::default();
+            log.allocated(0, bytes);
+            log
+        };
+        let mut scratch = Scratch::default();
+        let first = Envelope::of(&log(sizes[0]), &log(sizes[1]), &mut scratch).unwrap();
+        let mut all = sizes[2..].iter().fold(first, |all, &bytes| all.absorb(&log(bytes), &mut scratch).unwrap());
+        assert!(all.carry(0) || all.at(0).unwrap().is_carried());
+        all
+    }
+
+    #[test]
+    fn sizes_that_come_and_go_at_random_leave_gaps_in_a_ring() {
+        assert!(outliving(&[1000, 900, 950, 1050]).suits_a_ring(), "they are alike");
+        assert!(!outliving(&[1000, 3000, 400, 700]).suits_a_ring());
+    }
+
+    #[test]
+    fn sizes_that_only_grow_suit_a_ring() {
+        assert!(outliving(&[1000, 1600, 2560, 4096]).suits_a_ring());
     }
 }

@@ -24,7 +24,7 @@ fn positions_hold_the_largest_and_the_longest() {
     let envelope = of(&one, &other).unwrap();
     assert_eq!(
         envelope.at(0),
-        Some(&Expected { least: 400, most: 1000, step: 0, kind: Kind::Within, flips: 0, upper: 2 })
+        Some(&Expected { least: 400, most: 1000, step: 0, shrank: true, kind: Kind::Within, flips: 0, upper: 2 })
     );
     assert_eq!(
         envelope.buffers(),
