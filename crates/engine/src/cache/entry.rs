@@ -99,12 +99,13 @@ impl Owner {
     #[cold]
     fn install(&self, (bytes, stream): (u64, &Stream), refused: Option<Refused>, may_grow: bool, insists: bool) {
         let Some(range) = DeviceRange::of(stream) else { return };
-        let state = range.occupancy();
+        let mut state = range.occupancy();
         let live = state.live;
         if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any(stream.memory_id()) {
             return;
         }
         let _transit = Transit::begin();
+        state.live = live.saturating_sub(reclaim::replaceable(stream, bytes));
         let most = self.most_for_arena(&state, bytes, may_grow, insists);
         // With 0 bytes, all arrays of the plan are carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {

@@ -195,6 +195,10 @@ impl Holder for Cache {
         (counts.busy_bytes(), counts.idle_bytes())
     }
 
+    fn is_entered(&self) -> bool {
+        Cache::is_entered(self)
+    }
+
     fn is_entered_elsewhere(&self) -> bool {
         self.is_entered() && !self.is_mine()
     }

@@ -80,6 +80,17 @@ impl Leased {
     }
 }
 
+impl Lease {
+    /// The bytes of the blocks, if nothing in them is in use and their stream has this queue.
+    pub(super) fn idle_on(&self, queue: u64) -> u64 {
+        let is_idle = self.live() == 0;
+        self.block()
+            .as_ref()
+            .filter(|leased| is_idle && leased.stream.queue() == queue)
+            .map_or(0, |leased| leased.bytes)
+    }
+}
+
 /// The functions for the owner.
 impl<B> Lease<B> {
     pub(crate) fn new() -> Lease<B> {

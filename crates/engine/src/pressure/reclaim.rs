@@ -19,7 +19,7 @@ use crate::base::amounts::{add, total};
 use crate::base::error::Result;
 use crate::base::shortage::ScopeMemory;
 use crate::base::sync::{Mutex, OnceLock, lock};
-use crate::device::Memory;
+use crate::device::{Memory, Stream};
 
 /// The idle blocks to give back.
 #[derive(Clone, Copy)]
@@ -88,12 +88,17 @@ pub(crate) trait Holder: Sync {
     /// The bytes in use, and the idle bytes.
     fn held_bytes(&'static self) -> (u64, u64);
 
-    /// Whether another thread is inside the scope.
+    /// Whether a thread is inside the scope, and below, whether that is another thread.
+    fn is_entered(&self) -> bool;
     fn is_entered_elsewhere(&self) -> bool;
 
     /// The leases of the blocks that the holder serves from without a lock.
     fn leases(&'static self) -> [&'static Lease; 2];
 }
+
+/// Arenas of scopes that take turns may together exceed the largest of them by this share, 1/32: as much as a plan may reserve more than an
+/// entry needs.
+const LITTLE_MORE: u64 = 32;
 
 static HOLDERS: Mutex<Vec<&'static dyn Holder>> = Mutex::new(Vec::new());
 
@@ -158,6 +163,17 @@ fn chosen(sizes: &[u64], need: u64) -> Vec<usize> {
         is_needed
     });
     places
+}
+
+/// The bytes of plans' blocks on a queue that wait for the next entry of their scope. An arena of `bytes` bytes may take their place, since
+/// entries on one queue come one after the other. It need not if all of them together are hardly more than the largest: then they stay, and
+/// the scopes need not take turns.
+pub(crate) fn replaceable(stream: &Stream, bytes: u64) -> u64 {
+    let waiting = serving(stream.memory_id()).filter(|holder| !holder.is_entered());
+    let blocks: Vec<u64> =
+        waiting.flat_map(|holder| holder.leases()).map(|lease| lease.idle_on(stream.queue())).collect();
+    let (all, largest) = (total(blocks.iter().copied()), blocks.into_iter().fold(bytes, u64::max));
+    if all.saturating_add(bytes) <= largest.saturating_add(largest / LITTLE_MORE) { 0 } else { all }
 }
 
 /// The bytes of a device that scopes have in use. A scope that serves several devices counts for each of them.
