@@ -91,7 +91,22 @@ fn open(name: &CStr) -> Option<*mut c_void> {
     (!library.is_null()).then_some(library)
 }
 
-/// A function that only the made-up driver has.
+/// Destroys a stream by the driver itself, made up or not, as other libraries do. This crate notices the same call by cudarc.
+///
+/// # Panics
+/// If the driver refuses.
+///
+/// # Safety
+/// Nobody uses the stream again.
+#[allow(unsafe_code)]
+pub unsafe fn destroy_unnoticed(stream: *mut c_void) {
+    let destroy = own(c"cuStreamDestroy_v2").expect("the driver is loaded");
+    // SAFETY: this is the type of the driver's function, and the caller lets the stream end.
+    let status = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_void) -> c_int>(destroy)(stream) };
+    assert_eq!(status, 0, "the driver destroys the stream");
+}
+
+/// A function of the driver. The made-up one has some that no other has.
 #[allow(unsafe_code)]
 fn own(name: &CStr) -> Option<*mut c_void> {
     let driver = open(c"libcuda.so.1")?;

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use cudarc::driver::{CudaStream, result};
 use gpucache_tests::alone::alone;
 use gpucache_tests::gpu::{Gpu, Kernels};
+use gpucache_tests::madeup::destroy_unnoticed;
 
 const BYTES: usize = 1 << 20;
+const SMALL: usize = 1 << 16;
 /// How long a stream is held, in microseconds: longer than the host needs for the rest of a round.
 const LATE: u64 = 300;
 const ROUNDS: u8 = 100;
@@ -195,5 +197,36 @@ fn a_trim_gives_back_what_a_backward_pass_freed() {
         is_done.recv().unwrap();
         gpucache_capi::trim(0).unwrap();
         assert_eq!(gpucache_capi::device_stats(0).unwrap().reserved_bytes, 0);
+    });
+}
+
+/// CuPy and RMM destroy streams of their own. Nobody tells us, and the memory of such a stream may still wait for an event there.
+#[test]
+fn a_stream_that_is_destroyed_disturbs_nobody() {
+    alone(60, || {
+        let Some(_gpu) = Gpu::get() else { return };
+        let new = || result::stream::create(result::stream::StreamKind::NonBlocking).unwrap();
+        let kept = new() as usize;
+        let entry = gpucache_capi::enter("s").unwrap();
+        for is_recorded in [true, false] {
+            let gone = new();
+            let handle = gone as usize;
+            let address = gpucache_capi::allocate(SMALL, 0, if is_recorded { kept } else { handle }).unwrap();
+            if is_recorded {
+                gpucache_capi::record_stream(address, handle).unwrap();
+            }
+            gpucache_capi::free(address).unwrap();
+            result::ctx::synchronize().unwrap();
+            // SAFETY: the stream was made above, has no work, and is not used again.
+            unsafe { destroy_unnoticed(gone.cast()) };
+            for round in 0..100 {
+                let address = gpucache_capi::allocate(SMALL, 0, kept).unwrap();
+                if round % 2 == 1 {
+                    gpucache_capi::free(address).unwrap();
+                }
+            }
+        }
+        gpucache_capi::leave(entry).unwrap();
+        gpucache_capi::trim(0).unwrap();
     });
 }

@@ -264,7 +264,8 @@ fn decode(device: &Virtual, caches: &mut [Array<u8, Virtual>], length: usize, is
 
 /// Reserved ÷ live memory at most, in texts with prompts of any length. A prompt begins in the memory of the text before.
 fn prompts(seed: u64) -> f64 {
-    let (device, scope) = (Virtual::unchecked(1 << 40), Scope::new(&format!("prompts {seed}")));
+    let name = format!("prompts {seed}");
+    let (device, scope) = (Virtual::unchecked(1 << 40), Scope::new(&name));
     let (mut random, mut reserved, mut longest) = (fastrand::Rng::with_seed(seed), 0, 0);
     let mut caches: Vec<_> = (0..40).map(|_| Array::zeros(&device, 0).unwrap()).collect();
     for _ in 0..12 {

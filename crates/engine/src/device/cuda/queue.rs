@@ -35,6 +35,18 @@ struct Lent {
     heir: RwLock<Option<Arc<CudaStream>>>,
 }
 
+impl Lent {
+    /// Whether the handle means this stream on the calling thread.
+    fn is_here(&self) -> bool {
+        self.thread.is_none_or(|thread| thread == std::thread::current().id())
+    }
+}
+
+/// Whether the driver does not know an object of a call.
+fn is_unknown(error: DriverError) -> bool {
+    error.0 == sys::CUresult::CUDA_ERROR_INVALID_HANDLE
+}
+
 impl CudaQueue {
     /// The queue of a stream that lives as long as `stream`.
     pub(super) fn held(stream: Arc<CudaStream>) -> CudaQueue {
@@ -71,25 +83,38 @@ impl CudaQueue {
     }
 
     /// Runs `call` with the stream, while its context is current. If the queue belongs to another thread, it runs `elsewhere` instead,
-    /// while the context is current.
+    /// while the context is current. If the driver no longer knows the stream, its heir takes its place.
     fn with<R>(
         &self,
-        call: impl FnOnce(&CudaStream) -> Result<R, DriverError>,
+        call: impl Fn(&CudaStream) -> Result<R, DriverError>,
         elsewhere: impl FnOnce() -> Result<R, DriverError>,
     ) -> Result<R, DriverError> {
         driver::bind(self.context())?;
         let Some(lent) = &self.lent else { return call(&self.stream) };
-        {
+        let answer = {
             let heir = lent.heir.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(heir) = &*heir {
-                return call(heir);
+            match &*heir {
+                Some(heir) => return call(heir),
+                None => lent.is_here().then(|| call(&self.stream)),
             }
-            if lent.thread.is_none_or(|thread| thread == std::thread::current().id()) {
-                return call(&self.stream);
-            }
+        };
+        match answer {
+            Some(Err(error)) if is_unknown(error) => self.replaced().map_or(Err(error), |heir| call(&heir)),
+            Some(answer) => answer,
+            // Not under the lock: this may wait for work, and that work may wait for the thread that ends the stream.
+            None => elsewhere(),
         }
-        // Not under the lock: this may wait for work, and that work may wait for the thread that ends the stream.
-        elsewhere()
+    }
+
+    /// The heir of a stream that was destroyed without notice. `None` if the driver knows the stream.
+    #[cold]
+    fn replaced(&self) -> Option<Arc<CudaStream>> {
+        let lent = self.lent.as_ref()?;
+        // SAFETY: nothing but the handle is passed. Drivers refuse a handle that they do not know.
+        let status = unsafe { result::stream::is_capturing(self.stream.cu_stream()) };
+        status.err().filter(|&error| is_unknown(error))?;
+        self.has_been_ended();
+        lent.heir.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until all work that is on the stream now is done. No lock is held meanwhile.
@@ -167,7 +192,6 @@ impl CudaQueue {
     }
 
     /// Replaces a stream that ended without notice, whose handle may mean another stream by now. So this waits for all work of the context.
-    #[cfg(feature = "foreign")]
     pub(super) fn has_been_ended(&self) {
         self.end_by(|| {
             driver::bind(self.context())?;
