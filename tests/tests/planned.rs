@@ -149,15 +149,15 @@ fn arrays_that_outlive_their_entries() {
         };
         (0..100).for_each(|_| player.entry(0, Recycle::Auto, &usual).unwrap());
         let mut with_calls = 0;
-        for _ in 0..50 {
+        for _ in 0..200 {
             let before = calls(&player);
             player.entry(0, Recycle::Auto, &usual).unwrap();
             with_calls += u64::from(calls(&player) > before);
         }
         // Attempts to plan again or to free memory, which become more and more rare, may occur in these entries.
         assert!(
-            with_calls <= 10,
-            "seed {seed}: {with_calls} of 50 warm entries made calls, {:?}",
+            with_calls <= 20,
+            "seed {seed}: {with_calls} of 200 warm entries made calls, {:?}",
             player.plan_stats(0)
         );
         player.finish();

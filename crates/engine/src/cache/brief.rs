@@ -10,11 +10,16 @@ use std::any::Any;
 use super::current::{DroppedLater, HERE};
 use super::owner::{Cache, Owner};
 use super::token::claim_token;
+use crate::base::amounts::add;
 use crate::base::errand::run_user_code;
 use crate::base::held::Held;
 use crate::device::Stream;
 use crate::pressure::demand;
 use crate::record::Record;
+
+/// After an invalidation, so many bytes of dropped arrays lead to a look for free pages: a page of a GPU. A look visits all free spans, so
+/// one with each of many small arrays would take time in proportion to their square.
+const WORTH_A_TRIM: u64 = 2 << 20;
 
 impl Cache {
     /// Runs `act` as the owner for a moment, if no other thread is inside the scope. Waits while another thread holds the cache for
@@ -111,6 +116,18 @@ impl Owner {
         if !records.is_empty() {
             self.let_go(records);
         }
+    }
+
+    /// Whether a block of an invalidated scope, of so many bytes, ends the wait for a trim: enough was freed, or nothing is left in use.
+    pub(super) fn is_trim_due(&self, bytes: u64) -> bool {
+        self.with(|local, shared| {
+            add(&mut local.untrimmed, bytes);
+            let is_due = local.untrimmed >= WORTH_A_TRIM || !shared.has_busy();
+            if is_due {
+                local.untrimmed = 0;
+            }
+            is_due
+        })
     }
 
     /// Gives back free pages that the scopes are not likely to need.

@@ -38,6 +38,8 @@ pub(super) struct Local {
     pub(super) deferred: Deferred,
     /// Idle blocks of 0 bytes, whatever their shapes. There are as many as were in use at once.
     empties: Vec<Box<Record>>,
+    /// Bytes of blocks from before an invalidation that went back since the range was last trimmed for them.
+    pub(super) untrimmed: u64,
     /// Records whose memory went back, for the next supplies.
     pub(super) spares: Vec<Box<Record>>,
     /// How many spare records nobody has needed since the last check.

@@ -353,7 +353,7 @@ impl Owner {
     /// Gives a block's memory back. Keeps its record for the next supply, if the scope kept the block's memory.
     #[inline(never)]
     pub(super) fn release(&self, mut record: Box<Record>) {
-        let generation = record.generation;
+        let (generation, bytes) = (record.generation, record.bytes() as u64);
         let is_old = self.shared.generations.is_old(generation);
         record.vacate();
         if generation == Generation::NEVER_KEPT {
@@ -361,7 +361,7 @@ impl Owner {
         } else {
             self.with(|local, _| local.spares.push(record));
         }
-        if is_old {
+        if is_old && self.is_trim_due(bytes) {
             self.trim_to_demand();
         }
         if self.shared.is_behind() {

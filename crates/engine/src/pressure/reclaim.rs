@@ -169,10 +169,17 @@ fn chosen(sizes: &[u64], need: u64) -> Vec<usize> {
 /// entries on one queue come one after the other. It need not if all of them together are hardly more than the largest: then they stay, and
 /// the scopes need not take turns.
 pub(crate) fn replaceable(stream: &Stream, bytes: u64) -> u64 {
-    let waiting = serving(stream.memory_id()).filter(|holder| !holder.is_entered());
-    let blocks: Vec<u64> =
-        waiting.flat_map(|holder| holder.leases()).map(|lease| lease.idle_on(stream.queue())).collect();
-    let (all, largest) = (total(blocks.iter().copied()), blocks.into_iter().fold(bytes, u64::max));
+    let (mut all, mut largest, mut place) = (0, bytes, 0);
+    // A holder that is taken out meanwhile may hide another one. Copies of the list would take memory of the heap.
+    while let Some(holder) = lock(&HOLDERS).get(place).copied() {
+        place += 1;
+        if holder.serves(stream.memory_id()) && !holder.is_entered() {
+            for idle in holder.leases().map(|lease| lease.idle_on(stream.queue())) {
+                add(&mut all, idle);
+                largest = largest.max(idle);
+            }
+        }
+    }
     if all.saturating_add(bytes) <= largest.saturating_add(largest / LITTLE_MORE) { 0 } else { all }
 }
 

@@ -63,6 +63,7 @@ pub(super) struct Windows {
     by_drops: u64,
     /// The allocations of the window: the drops in the lower half of the bits, and the size's class in the upper one.
     last: [u64; WINDOW],
+    /// Empty until the first window is noted: many entries have no window at all, and the table takes 32 KiB.
     slots: Vec<Slot>,
 }
 
@@ -109,27 +110,42 @@ impl Windows {
     pub(super) fn begin<'k>(&mut self, known: impl Iterator<Item = (u32, &'k Known)>) {
         let mut slots = std::mem::take(&mut self.slots);
         slots.clear();
-        slots.resize(1 << SLOTS, Slot::default());
         *self = Windows { slots, ..Windows::default() };
         for (place, Known(windows)) in known {
             for &(hash, position) in windows {
-                self.slots[slot_of(hash)] =
-                    Slot { tag: hash as u32, value: IS_KNOWN | place << POSITION_BITS | position };
+                *self.slot(hash) = Slot { tag: hash as u32, value: IS_KNOWN | place << POSITION_BITS | position };
             }
         }
+    }
+
+    #[inline]
+    fn slot(&mut self, hash: u64) -> &mut Slot {
+        if self.slots.is_empty() {
+            self.make_slots();
+        }
+        &mut self.slots[slot_of(hash)]
+    }
+
+    #[cold]
+    fn make_slots(&mut self) {
+        self.slots.resize(1 << SLOTS, Slot::default());
     }
 
     /// Moves the window on by an allocation of so many bytes, whose number is `number`. Returns where the window came before.
     #[inline]
     pub(super) fn push(&mut self, bytes: u64, token: Token, number: u32) -> Seen {
         let hashes = self.advance(bytes, token, number as usize);
+        // The first numbers are no whole window.
+        if (number as usize) < WINDOW - 1 {
+            return Seen([0; 2]);
+        }
         Seen(hashes.map(|hash| hash.map_or(0, |hash| self.note(hash, number))))
     }
 
     /// Notes a window. Returns the value of its slot if the window came before, and 0 otherwise.
     #[inline]
     fn note(&mut self, hash: u64, number: u32) -> u32 {
-        let slot = &mut self.slots[slot_of(hash)];
+        let slot = self.slot(hash);
         let before = if slot.tag == hash as u32 { slot.value } else { 0 };
         if slot.value & IS_KNOWN == 0 {
             *slot = Slot { tag: hash as u32, value: number + 1 };

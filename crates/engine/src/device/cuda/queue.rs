@@ -42,6 +42,14 @@ impl Lent {
     }
 }
 
+/// Whether the stream is being captured. A default stream is that of the current context.
+#[inline]
+fn status_of(stream: &CudaStream) -> Result<sys::CUstreamCaptureStatus, DriverError> {
+    // SAFETY: the driver gets the handle alone. It is that of a live stream, or the owner destroyed the stream without notice. The driver
+    // looks a handle up and refuses one that it does not know.
+    unsafe { result::stream::is_capturing(stream.cu_stream()) }
+}
+
 /// Whether the driver does not know an object of a call.
 fn is_unknown(error: DriverError) -> bool {
     error.0 == sys::CUresult::CUDA_ERROR_INVALID_HANDLE
@@ -110,9 +118,7 @@ impl CudaQueue {
     #[cold]
     fn replaced(&self) -> Option<Arc<CudaStream>> {
         let lent = self.lent.as_ref()?;
-        // SAFETY: nothing but the handle is passed. Drivers refuse a handle that they do not know.
-        let status = unsafe { result::stream::is_capturing(self.stream.cu_stream()) };
-        status.err().filter(|&error| is_unknown(error))?;
+        status_of(&self.stream).err().filter(|&error| is_unknown(error))?;
         self.has_been_ended();
         lent.heir.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -165,18 +171,15 @@ impl CudaQueue {
 
     /// Whether the stream is being captured. A stream of another thread cannot be asked and counts as not captured.
     pub(super) fn capture_status(&self) -> Result<sys::CUstreamCaptureStatus, DriverError> {
-        // SAFETY: the stream is borrowed, so its handle is that of a live stream. If it is the handle of a default stream, its context is
-        // current, which tells the driver which stream is meant.
-        let status = |stream: &CudaStream| unsafe { result::stream::is_capturing(stream.cu_stream()) };
         // Any other handle says which stream is meant, whatever context is current. Each run of a captured scope asks this, so it makes
         // one call instead of two.
         if self.lent.is_none()
             && !RawStream::of(&self.stream).is_default()
-            && let Ok(known) = status(&self.stream)
+            && let Ok(known) = status_of(&self.stream)
         {
             return Ok(known);
         }
-        self.with(status, || Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE))
+        self.with(status_of, || Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE))
     }
 
     /// Whether the stream has ended. Any thread may then record events on its heir.
