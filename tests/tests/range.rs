@@ -3,7 +3,7 @@
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{cache_scope, invalidate_all, stats};
+use gpucache::{Scope, cache_scope, invalidate_all, stats};
 use gpucache_tests::faulty::{Failure, Fault};
 use gpucache_tests::{Faulty, supplied, turn};
 use proptest::prelude::*;
@@ -97,6 +97,46 @@ fn scopes_share_memory() {
     assert_eq!(device.memory().bytes, 50 << 20);
     let _ = invalidate_all();
     assert_eq!(device.memory().bytes, 0);
+}
+
+/// One entry of each of these scopes, whose arrays take 64 MiB.
+fn in_turn(device: &Virtual, names: &[String]) {
+    for name in names {
+        Scope::new(name).run(|| drop([(); 16].map(|()| Array::<u8, _>::zeros(device, 4 * MIB).unwrap())));
+    }
+}
+
+/// Scopes that are planned and take turns on one queue use the same memory.
+#[test]
+fn scopes_that_take_turns_share_the_memory_of_their_plans() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 40);
+    let names: Vec<String> = (0..8).map(|number| format!("takes turns {number}")).collect();
+    (0..40).for_each(|_| in_turn(&device, &names));
+    let (before, planned) = (device.memory(), Scope::new(&names[0]).stats().unwrap().served.planned.allocations);
+    (0..20).for_each(|_| in_turn(&device, &names));
+    let (after, since) = (device.memory(), Scope::new(&names[0]).stats().unwrap().served.planned.allocations - planned);
+    assert!(after.bytes <= 96 << 20, "{} bytes are reserved", after.bytes);
+    assert_eq!(after.times_taken(), before.times_taken(), "calls of the device");
+    assert_eq!(since, 20 * 16, "all allocations are planned");
+    let _ = invalidate_all();
+}
+
+/// Small arenas stay beside the arena of another scope, so nothing changes hands.
+#[test]
+fn a_little_scope_keeps_its_arena_beside_a_large_one() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 40);
+    let entries = |name: &str, bytes: usize| {
+        Scope::new(name).run(|| drop([(); 16].map(|()| Array::<u8, _>::zeros(&device, bytes).unwrap())));
+    };
+    for _ in 0..40 {
+        entries("large, in turn", 16 * MIB);
+        entries("little, in turn", 64 << 10);
+    }
+    let arenas = ["large, in turn", "little, in turn"].map(|name| Scope::new(name).stats().unwrap().plan.arena_bytes);
+    assert_eq!(arenas, [256 << 20, 1 << 20]);
+    let _ = invalidate_all();
 }
 
 /// An invalidation keeps the memory that other scopes need, and gives the rest back.

@@ -17,9 +17,10 @@ use crate::device::Stream;
 use crate::pressure::demand;
 use crate::record::Record;
 
-/// After an invalidation, so many bytes of dropped arrays lead to a look for free pages: a page of a GPU. A look visits all free spans, so
-/// one with each of many small arrays would take time in proportion to their square.
+/// After an invalidation, so many bytes of dropped arrays lead to a look for free pages: a page of a GPU, and at least this share, 1/64, of
+/// what is left in use. A look visits all free spans, so one with each of many arrays would take time in proportion to their square.
 const WORTH_A_TRIM: u64 = 2 << 20;
+const WORTH_A_TRIM_SHARE: u64 = 64;
 
 impl Cache {
     /// Runs `act` as the owner for a moment, if no other thread is inside the scope. Waits while another thread holds the cache for
@@ -122,7 +123,8 @@ impl Owner {
     pub(super) fn is_trim_due(&self, bytes: u64) -> bool {
         self.with(|local, shared| {
             add(&mut local.untrimmed, bytes);
-            let is_due = local.untrimmed >= WORTH_A_TRIM || !shared.has_busy();
+            let enough = WORTH_A_TRIM.max(shared.counts().busy_bytes() / WORTH_A_TRIM_SHARE);
+            let is_due = local.untrimmed >= enough || !shared.has_busy();
             if is_due {
                 local.untrimmed = 0;
             }

@@ -37,7 +37,7 @@ impl Owner {
     pub(super) fn begin(&self, visit: Visit) {
         match visit {
             Visit::Uncaptured => {}
-            Visit::Learning => self.with(|local, _| local.planner.record_for_graph()),
+            Visit::Learning => self.with(|local, shared| local.planner.record_for_graph(shared)),
             Visit::Entry | Visit::FirstPoll | Visit::LaterPoll | Visit::Again => self.refuse_in_capture(),
         }
         match self.with(|local, shared| local.begin(shared)) {
@@ -105,7 +105,9 @@ impl Owner {
             return;
         }
         let _transit = Transit::begin();
-        state.live = live.saturating_sub(reclaim::replaceable(stream, bytes));
+        if !insists {
+            state.live = live.saturating_sub(reclaim::replaceable(stream, bytes));
+        }
         let most = self.most_for_arena(&state, bytes, may_grow, insists);
         // With 0 bytes, all arrays of the plan are carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {

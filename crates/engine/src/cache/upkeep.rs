@@ -195,8 +195,9 @@ impl Holder for Cache {
         (counts.busy_bytes(), counts.idle_bytes())
     }
 
-    fn is_entered(&self) -> bool {
-        Cache::is_entered(self)
+    /// Graphs have the addresses of the plans' blocks.
+    fn waits(&self) -> bool {
+        !self.is_entered() && !self.shared.has_graphs()
     }
 
     fn is_entered_elsewhere(&self) -> bool {

@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     facts: Mutex<Facts>,
     /// Whether the scope keeps every block by key.
     keeps_all: AtomicBool,
+    /// Whether graphs use the memory of the plans, or soon will.
+    has_graphs: AtomicBool,
     /// Whether the owner has to reset its peaks.
     wants_reset: AtomicBool,
 }
@@ -58,8 +60,18 @@ impl Shared {
             freed_elsewhere: AtomicU64::new(0),
             facts: Mutex::default(),
             keeps_all: AtomicBool::new(false),
+            has_graphs: AtomicBool::new(false),
             wants_reset: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that the scope's work is captured into graphs, which use the memory of the plans.
+    pub(crate) fn note_graphs(&self) {
+        self.has_graphs.store(true, Relaxed);
+    }
+
+    pub(crate) fn has_graphs(&self) -> bool {
+        self.has_graphs.load(Relaxed)
     }
 
     /// How the scope's requests were served when memory was short.

@@ -60,7 +60,8 @@ impl Planner {
 
     /// Records the next entry of a captured scope, although there may be a plan. From now on the arena may cost the range memory, since
     /// there is no graph without an arena.
-    pub(crate) fn record_for_graph(&mut self) {
+    pub(crate) fn record_for_graph(&mut self, shared: &Shared) {
+        shared.note_graphs();
         self.learning.curiosity.record_next();
         (self.is_captured, self.learning.learner.is_for_graphs) = (true, true);
     }

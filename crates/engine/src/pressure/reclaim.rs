@@ -88,8 +88,10 @@ pub(crate) trait Holder: Sync {
     /// The bytes in use, and the idle bytes.
     fn held_bytes(&'static self) -> (u64, u64);
 
-    /// Whether a thread is inside the scope, and below, whether that is another thread.
-    fn is_entered(&self) -> bool;
+    /// Whether the blocks of the plans wait for the next entry, and may then lie elsewhere.
+    fn waits(&self) -> bool;
+
+    /// Whether another thread is inside the scope.
     fn is_entered_elsewhere(&self) -> bool;
 
     /// The leases of the blocks that the holder serves from without a lock.
@@ -173,7 +175,7 @@ pub(crate) fn replaceable(stream: &Stream, bytes: u64) -> u64 {
     // A holder that is taken out meanwhile may hide another one. Copies of the list would take memory of the heap.
     while let Some(holder) = lock(&HOLDERS).get(place).copied() {
         place += 1;
-        if holder.serves(stream.memory_id()) && !holder.is_entered() {
+        if holder.serves(stream.memory_id()) && holder.waits() {
             for idle in holder.leases().map(|lease| lease.idle_on(stream.queue())) {
                 add(&mut all, idle);
                 largest = largest.max(idle);
