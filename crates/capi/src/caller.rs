@@ -87,7 +87,7 @@ impl Drop for End {
         if exits_with_thread() {
             return;
         }
-        helpers::left(caller);
+        helpers::ended(caller);
         caller.call(|inside| {
             inside.scopes.close();
             inside.streams = KnownStreams::default();

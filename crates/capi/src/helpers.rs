@@ -81,6 +81,13 @@ pub(crate) fn left(caller: &'static SharedCaller) {
     tell(&inside);
 }
 
+/// Notes that the thread of a caller ends. Nobody works for the caller until another thread takes it over.
+pub(crate) fn ended(caller: &'static SharedCaller) {
+    left(caller);
+    let caller = std::ptr::from_ref(caller).cast_mut();
+    let _ = LAST.compare_exchange(caller, null_mut(), Release, Relaxed);
+}
+
 fn tell(inside: &[&'static SharedCaller]) {
     let only = if let [only] = inside { std::ptr::from_ref(*only).cast_mut() } else { null_mut() };
     ONLY.store(only, Release);

@@ -76,6 +76,7 @@ static void scopes(void) {
   gpucache_string_free(report);
   gpucache_string_free(NULL);
   CHECK(gpucache_report("nobody", &report) == GPUCACHE_INVALID_ARGUMENT);
+  CHECK(gpucache_report("\xff", &report) == GPUCACHE_INVALID_ARGUMENT);
   CHECK(gpucache_invalidate("step", &bytes) == GPUCACHE_OK && bytes >= 4096);
   CHECK(gpucache_invalidate(NULL, NULL) == GPUCACHE_OK);
   CHECK(gpucache_enter(NULL, &step) == GPUCACHE_INVALID_ARGUMENT);
@@ -122,7 +123,7 @@ static void pools(void) {
   for (int i = 0; i < 64; i++) CHECK(gpucache_free(others[i]) == GPUCACHE_OK);
   CHECK(gpucache_pool_release(HOST, 1, 2) == GPUCACHE_OK && gpucache_free(kept) == GPUCACHE_OK);
   CHECK(gpucache_pool_release(HOST, 1, 2) == GPUCACHE_UNAVAILABLE && gpucache_pool_end(HOST, 1, 2) == GPUCACHE_UNAVAILABLE);
-  CHECK(gpucache_pool_begin(HOST, 1, 2, NULL, NULL, NULL) == GPUCACHE_INVALID_ARGUMENT);
+  CHECK(gpucache_pool_begin(HOST, 1, 2, NULL, &asked, drop) == GPUCACHE_INVALID_ARGUMENT && dropped == 2);
 }
 
 static void *free_elsewhere(void *address) {

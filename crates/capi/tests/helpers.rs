@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use gpucache_capi::{allocate, enter, free, leave};
@@ -37,8 +38,14 @@ impl Inside {
     }
 }
 
+/// Which thread a helper works for depends on all threads of the process, so one test runs at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
 #[test]
 fn a_helper_leaves_the_scope_that_it_entered_for_another_caller() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let allocations = |name| gpucache::stats(name).map_or(0, |stats| stats.allocations());
+    let before = allocations("auto");
     let step = enter("step").unwrap();
     let helper = Inside::start("pt_autograd_0", "recompute");
     // From now on nobody knows for which of two threads a helper works.
@@ -49,6 +56,17 @@ fn a_helper_leaves_the_scope_that_it_entered_for_another_caller() {
     leave(step).unwrap();
     // The entry of the helper is not left open: this allocation is in no scope of the program.
     free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
-    let allocations = |name| gpucache::stats(name).unwrap().allocations();
-    assert_eq!((allocations("recompute"), allocations("step"), allocations("auto")), (1, 1, 1));
+    assert_eq!((allocations("recompute"), allocations("step"), allocations("auto") - before), (1, 1, 1));
+}
+
+/// A thread that ended waits for no helper. The next thread that takes over its caller has entered nothing.
+#[test]
+fn a_helper_does_not_work_for_a_thread_that_has_ended() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let outside = || free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
+    std::thread::spawn(outside).join().unwrap();
+    let helper = Inside::start("pt_autograd_0", "of a helper");
+    std::thread::spawn(outside).join().unwrap();
+    helper.leave();
+    assert_eq!(gpucache::stats("of a helper").unwrap().allocations(), 1);
 }

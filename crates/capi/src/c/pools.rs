@@ -57,7 +57,13 @@ pub unsafe extern "C" fn gpucache_pool_begin(
     context: *mut c_void,
     drop: gpucache_drop,
 ) -> i32 {
-    let Some(filter) = filter else { return wrong("gpucache_pool_begin: `filter` is null: pass a function") };
+    let Some(filter) = filter else {
+        if let Some(drop) = drop {
+            // SAFETY: by the contract above, this frees the context, once.
+            unsafe { drop(context) };
+        }
+        return wrong("gpucache_pool_begin: `filter` is null: pass a function");
+    };
     let filter = Filter { filter, context, drop };
     status(|| pool_begin(device, (id0, id1), Box::new(move |stream| filter.serves(stream))))
 }

@@ -86,6 +86,9 @@ pub unsafe extern "C" fn gpucache_invalidate(name: *const c_char, bytes: *mut u6
 pub unsafe extern "C" fn gpucache_report(name: *const c_char, report: *mut *mut c_char) -> i32 {
     // SAFETY: by the contract above, `name` is null or a text, and `report` is null or has room.
     let (found, report) = unsafe { (text(name), report.as_mut()) };
+    if found.is_none() && !name.is_null() {
+        return wrong("gpucache_report: `name` is no UTF-8 text");
+    }
     let told = match found {
         None => Some(gpucache::stats::process().to_string()),
         Some(name) => {

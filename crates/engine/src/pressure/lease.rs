@@ -81,12 +81,14 @@ impl Leased {
 }
 
 impl Lease {
-    /// The bytes of the blocks, if nothing in them is in use and their stream has this queue.
-    pub(super) fn idle_on(&self, queue: u64) -> u64 {
+    /// The bytes of the blocks, if nothing in them is in use and they are of the queue of this stream.
+    pub(super) fn idle_on(&self, stream: &Stream) -> u64 {
         let is_idle = self.live() == 0;
-        self.block()
+        let place = |stream: &Stream| (stream.memory_id(), stream.queue());
+        let block = self.block();
+        block
             .as_ref()
-            .filter(|leased| is_idle && leased.stream.queue() == queue)
+            .filter(|leased| is_idle && place(&leased.stream) == place(stream))
             .map_or(0, |leased| leased.bytes)
     }
 }

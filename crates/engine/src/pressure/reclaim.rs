@@ -176,7 +176,7 @@ pub(crate) fn replaceable(stream: &Stream, bytes: u64) -> u64 {
     while let Some(holder) = lock(&HOLDERS).get(place).copied() {
         place += 1;
         if holder.serves(stream.memory_id()) && holder.waits() {
-            for idle in holder.leases().map(|lease| lease.idle_on(stream.queue())) {
+            for idle in holder.leases().map(|lease| lease.idle_on(stream)) {
                 add(&mut all, idle);
                 largest = largest.max(idle);
             }
