@@ -15,7 +15,7 @@ pub type gpucache_drop = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
 /// A filter of C and its context, which is freed with this value.
 struct Filter {
-    filter: unsafe extern "C" fn(*mut c_void, *mut c_void) -> bool,
+    filter: gpucache_pool_filter,
     context: *mut c_void,
     drop: gpucache_drop,
 }
@@ -29,7 +29,7 @@ impl Filter {
     fn serves(&self, stream: usize) -> bool {
         // SAFETY: by the contract of `gpucache_pool_begin`, the filter may be called with its context until the context is freed, which
         // happens when this value is dropped.
-        unsafe { (self.filter)(stream as *mut c_void, self.context) }
+        self.filter.is_some_and(|filter| unsafe { filter(stream as *mut c_void, self.context) })
     }
 }
 
@@ -57,14 +57,10 @@ pub unsafe extern "C" fn gpucache_pool_begin(
     context: *mut c_void,
     drop: gpucache_drop,
 ) -> i32 {
-    let Some(filter) = filter else {
-        if let Some(drop) = drop {
-            // SAFETY: by the contract above, this frees the context, once.
-            unsafe { drop(context) };
-        }
-        return wrong("gpucache_pool_begin: `filter` is null: pass a function");
-    };
     let filter = Filter { filter, context, drop };
+    if filter.filter.is_none() {
+        return wrong("gpucache_pool_begin: `filter` is null: pass a function");
+    }
     status(|| pool_begin(device, (id0, id1), Box::new(move |stream| filter.serves(stream))))
 }
 
