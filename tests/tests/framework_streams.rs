@@ -200,7 +200,7 @@ fn a_trim_gives_back_what_a_backward_pass_freed() {
     });
 }
 
-/// CuPy and RMM destroy streams of their own. Nobody tells us, and the memory of such a stream may still wait for an event there.
+/// Programs destroy streams of their own. The memory of such a stream may still wait for an event there, so its end is told.
 #[test]
 fn a_stream_that_is_destroyed_disturbs_nobody() {
     alone(60, || {
@@ -217,6 +217,7 @@ fn a_stream_that_is_destroyed_disturbs_nobody() {
             }
             gpucache_capi::free(address).unwrap();
             result::ctx::synchronize().unwrap();
+            gpucache_capi::stream_ends(0, handle).unwrap();
             // SAFETY: the stream was made above, has no work, and is not used again.
             unsafe { destroy_unnoticed(gone.cast()) };
             for round in 0..100 {

@@ -102,6 +102,10 @@ int32_t gpucache_free(void *address);
 // Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
 int32_t gpucache_record_stream(void *address, void *stream);
 
+// Tells that the owner of a stream is about to destroy it. Call this before each stream ends for which memory was allocated, or that was
+// recorded. Otherwise a later call may pass the driver a handle that is no longer valid, which ends the process.
+int32_t gpucache_stream_ends(int32_t device, void *stream);
+
 // Writes the beginning and the length of the allocation in which `address` lies.
 //
 // # Safety

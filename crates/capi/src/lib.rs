@@ -54,4 +54,5 @@ pub use limits::{device_stats, reset_peaks, set_limit, trim};
 pub use pools::{Filter, pool_begin, pool_end, pool_release};
 pub use scopes::set_auto_scope;
 pub use serve::{allocate, base_address, free, record_stream};
+pub use streams::stream_ends;
 pub use usage::DeviceUse;

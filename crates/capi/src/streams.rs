@@ -82,6 +82,26 @@ fn make(device: i32, handle: usize) -> Result<(Stream, Option<u64>)> {
     Ok(found)
 }
 
+/// Tells that the owner of a stream is about to destroy it. Memory that the stream used is ordered by a stream of this crate from then on.
+///
+/// Without this call, the stream must live as long as the process: the order of its work is recorded only when another stream needs the
+/// memory, and drivers end a process that passes them the handle of a destroyed stream.
+///
+/// # Errors
+/// If there is no such device.
+///
+/// ```
+/// gpucache_capi::stream_ends(-1, 0)?; // the host's stream does not end, so this does nothing
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn stream_ends(device: i32, handle: usize) -> Result<()> {
+    default_stream(device)?;
+    if device != HOST && !Handle(handle).is_of_context() {
+        captures::relaxed(|| Handle::keeping_current(|| Handle(handle).ends()));
+    }
+    Ok(())
+}
+
 /// The stream of a handle that a graph may be captured on. The driver then answers few questions about it.
 pub(crate) fn in_capture(device: i32, handle: usize) -> Result<Stream> {
     if device == HOST || Handle(handle).is_of_context() {

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use super::status::{status, wrong};
-use crate::{allocate, base_address, free, record_stream};
+use crate::{allocate, base_address, free, record_stream, stream_ends};
 
 /// Allocates `bytes` bytes on a device, for use on a stream, and writes their address to `address`. -1 is the host; other numbers are GPUs.
 /// `stream` is a handle of the driver, null for the default stream; the host ignores it. The memory comes from the thread's innermost scope.
@@ -40,6 +40,13 @@ pub extern "C" fn gpucache_free(address: *mut c_void) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_record_stream(address: *mut c_void, stream: *mut c_void) -> i32 {
     status(|| record_stream(address as u64, stream as usize))
+}
+
+/// Tells that the owner of a stream is about to destroy it. Call this before each stream ends for which memory was allocated, or that was
+/// recorded. Otherwise a later call may pass the driver a handle that is no longer valid, which ends the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpucache_stream_ends(device: i32, stream: *mut c_void) -> i32 {
+    status(|| stream_ends(device, stream as usize))
 }
 
 /// Writes the beginning and the length of the allocation in which `address` lies.

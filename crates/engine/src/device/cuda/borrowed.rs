@@ -27,11 +27,6 @@ use crate::device::stream::Stream;
 /// it was captured, and where the driver reports none.
 type Borrowed = (Stream, Option<u64>);
 
-/// Whether the stream was found to have ended.
-fn has_ended(stream: &Stream) -> bool {
-    stream.backend::<CudaMemory>().is_some_and(|memory| memory.queue().has_ended())
-}
-
 /// Whether this is the stream with this id. A stream without an id gets it.
 fn is_same(known: &mut Borrowed, id: Option<u64>) -> bool {
     known.1 = known.1.or(id);
@@ -107,8 +102,6 @@ impl Handle {
         let id = if is_captured { None } else { self.id() };
         let is_meant = |known: &mut Borrowed| is_captured || is_same(known, id);
         let known = lock(&BORROWED).get_mut(&self.0).and_then(|known| is_meant(known).then(|| known.clone()));
-        // A stream that was destroyed without notice is not meant, even if the driver tells no ids.
-        let known = known.filter(|(known, _)| !has_ended(known));
         known.or_else(|| if is_captured { None } else { self.take_in(id, self.context()?) })
     }
 
@@ -133,7 +126,7 @@ impl Handle {
         let past = {
             let mut known = lock(&BORROWED);
             // Another thread may have registered it meanwhile. Two streams over one handle would not know of each other's work.
-            if let Some(known) = known.get(&self.0).filter(|known| known.1 == id && !has_ended(&known.0)) {
+            if let Some(known) = known.get(&self.0).filter(|known| known.1 == id) {
                 return Some(known.clone());
             }
             known.insert(self.0, new.clone())

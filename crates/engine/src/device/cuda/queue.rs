@@ -35,26 +35,6 @@ struct Lent {
     heir: RwLock<Option<Arc<CudaStream>>>,
 }
 
-impl Lent {
-    /// Whether the handle means this stream on the calling thread.
-    fn is_here(&self) -> bool {
-        self.thread.is_none_or(|thread| thread == std::thread::current().id())
-    }
-}
-
-/// Whether the stream is being captured. A default stream is that of the current context.
-#[inline]
-fn status_of(stream: &CudaStream) -> Result<sys::CUstreamCaptureStatus, DriverError> {
-    // SAFETY: the driver gets the handle alone. It is that of a live stream, or the owner destroyed the stream without notice. The driver
-    // looks a handle up and refuses one that it does not know.
-    unsafe { result::stream::is_capturing(stream.cu_stream()) }
-}
-
-/// Whether the driver does not know an object of a call.
-fn is_unknown(error: DriverError) -> bool {
-    error.0 == sys::CUresult::CUDA_ERROR_INVALID_HANDLE
-}
-
 impl CudaQueue {
     /// The queue of a stream that lives as long as `stream`.
     pub(super) fn held(stream: Arc<CudaStream>) -> CudaQueue {
@@ -91,36 +71,25 @@ impl CudaQueue {
     }
 
     /// Runs `call` with the stream, while its context is current. If the queue belongs to another thread, it runs `elsewhere` instead,
-    /// while the context is current. If the driver no longer knows the stream, its heir takes its place.
+    /// while the context is current.
     fn with<R>(
         &self,
-        call: impl Fn(&CudaStream) -> Result<R, DriverError>,
+        call: impl FnOnce(&CudaStream) -> Result<R, DriverError>,
         elsewhere: impl FnOnce() -> Result<R, DriverError>,
     ) -> Result<R, DriverError> {
         driver::bind(self.context())?;
         let Some(lent) = &self.lent else { return call(&self.stream) };
-        let answer = {
+        {
             let heir = lent.heir.read().unwrap_or_else(PoisonError::into_inner);
-            match &*heir {
-                Some(heir) => return call(heir),
-                None => lent.is_here().then(|| call(&self.stream)),
+            if let Some(heir) = &*heir {
+                return call(heir);
             }
-        };
-        match answer {
-            Some(Err(error)) if is_unknown(error) => self.replaced().map_or(Err(error), |heir| call(&heir)),
-            Some(answer) => answer,
-            // Not under the lock: this may wait for work, and that work may wait for the thread that ends the stream.
-            None => elsewhere(),
+            if lent.thread.is_none_or(|thread| thread == std::thread::current().id()) {
+                return call(&self.stream);
+            }
         }
-    }
-
-    /// The heir of a stream that was destroyed without notice. `None` if the driver knows the stream.
-    #[cold]
-    fn replaced(&self) -> Option<Arc<CudaStream>> {
-        let lent = self.lent.as_ref()?;
-        status_of(&self.stream).err().filter(|&error| is_unknown(error))?;
-        self.has_been_ended();
-        lent.heir.read().unwrap_or_else(PoisonError::into_inner).clone()
+        // Not under the lock: this may wait for work, and that work may wait for the thread that ends the stream.
+        elsewhere()
     }
 
     /// Waits until all work that is on the stream now is done. No lock is held meanwhile.
@@ -171,15 +140,18 @@ impl CudaQueue {
 
     /// Whether the stream is being captured. A stream of another thread cannot be asked and counts as not captured.
     pub(super) fn capture_status(&self) -> Result<sys::CUstreamCaptureStatus, DriverError> {
+        // SAFETY: the stream is borrowed, so its handle is that of a live stream. If it is the handle of a default stream, its context is
+        // current, which tells the driver which stream is meant.
+        let status = |stream: &CudaStream| unsafe { result::stream::is_capturing(stream.cu_stream()) };
         // Any other handle says which stream is meant, whatever context is current. Each run of a captured scope asks this, so it makes
         // one call instead of two.
         if self.lent.is_none()
             && !RawStream::of(&self.stream).is_default()
-            && let Ok(known) = status_of(&self.stream)
+            && let Ok(known) = status(&self.stream)
         {
             return Ok(known);
         }
-        self.with(status_of, || Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE))
+        self.with(status, || Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE))
     }
 
     /// Whether the stream has ended. Any thread may then record events on its heir.
@@ -195,6 +167,7 @@ impl CudaQueue {
     }
 
     /// Replaces a stream that ended without notice, whose handle may mean another stream by now. So this waits for all work of the context.
+    #[cfg(feature = "foreign")]
     pub(super) fn has_been_ended(&self) {
         self.end_by(|| {
             driver::bind(self.context())?;
