@@ -60,6 +60,7 @@ oom() { each "native $ours" oom; }
 soak() { each "$ours" soak --operations "${SOAK:-1000000}"; }
 # Processes that end with tensors, scopes and threads. Native shows what PyTorch itself does.
 exits() { each "native $ours" exits; }
+cupy_streams() { program cupy_streams; }
 functions() { each "native $ours" functions; }
 batch() { each "$others $ours" batch --limit "${LIMIT_GIB:-20}"; }
 # shellcheck disable=SC2086
@@ -84,7 +85,7 @@ examples() {
     done
 }
 
-all=(models below pair plan streams graphs oom functions soak exits batch memcheck examples)
+all=(models below pair plan streams cupy_streams graphs oom functions soak exits batch memcheck examples)
 for part in "${@:-${all[@]}}"; do
     "$part"
 done
