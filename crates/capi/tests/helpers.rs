@@ -38,7 +38,7 @@ impl Inside {
     }
 }
 
-/// Which thread a helper works for depends on all threads of the process, so one test runs at a time.
+/// A helper finds the thread that waits for it among all threads of the process, so one test runs at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[test]

@@ -12,7 +12,7 @@ const MOST_TIDIED: u32 = 16;
 /// How often they are made contiguous for the same moves. If pages still go, the moves are for more room than there is.
 const MOST_TIDIED_FOR_ONE: u32 = 2;
 
-/// What others did to the arrays of a device so far.
+/// The counts of events that disturb a schedule on a device, so far.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Disturbed {
     /// How often pages went.
@@ -21,7 +21,7 @@ pub(super) struct Disturbed {
     pub(super) demanded: u64,
 }
 
-/// What to do before the next entry.
+/// The action before the next entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Remedy {
     Nothing,
