@@ -40,7 +40,7 @@ fn plans_reserve_hardly_more_than_the_range() {
         worst.mean,
         worst.seed
     );
-    // The worst of 10,000 programs reserves 1.287.
+    // The worst of 10,000 programs reserves 1.276.
     assert!(worst.mean <= 1.3, "SEED={} reserves {:.3} of what the range does", worst.seed, worst.mean);
     assert!(ratios.len() == 1 || whole <= 1.05, "the mean program reserves {whole:.3} of what the range does");
     assert!(ratios.len() == 1 || peak <= 1.1, "at its peak it reserves {peak:.3} of what the range does");
@@ -62,6 +62,17 @@ fn a_random_quarter_replaced_is_not_carried_by_a_fat_ring() {
 fn a_new_ring_leaves_no_pages_of_older_arrays() {
     let _turn = turn();
     for seed in [371, 895, 2922, 4316, 4925, 5400] {
+        let Ratio { mean, .. } = ratio(seed, &Program::random(seed));
+        assert!(mean <= 1.25, "seed {seed}: {mean:.3} of what the range reserves");
+    }
+}
+
+/// A range that had no arena was looked at no more, nor was a range beside a new ring. Both kept the pages of older arrays, and reserved 1.36
+/// and 1.29 times what the range alone needs.
+#[test]
+fn pages_of_older_arrays_go_back_without_an_arena() {
+    let _turn = turn();
+    for seed in [4180, 7813] {
         let Ratio { mean, .. } = ratio(seed, &Program::random(seed));
         assert!(mean <= 1.25, "seed {seed}: {mean:.3} of what the range reserves");
     }

@@ -116,7 +116,7 @@ impl Owner {
         });
         let unwanted = self.with(|local, shared| match found {
             Some(None) => {
-                local.planner.refuse(live);
+                local.planner.refuse(live, shared);
                 None
             }
             found => local.planner.install(self.door(), shared, found.flatten(), bytes),

@@ -102,8 +102,10 @@ impl Planner {
         }
     }
 
-    /// Notes that the range had no arena while `live` bytes of it were in use.
-    pub(crate) fn refuse(&mut self, live: u64) {
+    /// Notes that the range had no arena while `live` bytes of it were in use. Without an arena nobody looks at the range, which may have
+    /// gaps that arrays of earlier arenas left.
+    pub(crate) fn refuse(&mut self, live: u64, shared: &Shared) {
+        self.trimming.note_spare(shared.counters.times_taken());
         self.refused = Some(Refused::again(self.refused, live, self.plans.grows()));
     }
 

@@ -122,7 +122,7 @@ impl Carry {
 
     /// Whether the range serves the carried arrays for now, since it may need less memory than the ring.
     pub(super) fn is_range_used(&self) -> bool {
-        self.comparison.is_range_used()
+        !self.is_there() && self.comparison.is_range_used()
     }
 
     pub(super) fn is_there(&self) -> bool {

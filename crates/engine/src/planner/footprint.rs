@@ -34,7 +34,8 @@ pub(super) struct Trimming {
     before: u64,
     bytes: u64,
     waits: Backoff,
-    /// How many looks are left since a ring or the last plan was given up. These looks need no arena.
+    /// How many looks are left since a ring came, a ring or the last plan was given up, or the range had no arena. These looks need no
+    /// arena.
     spare_looks: u32,
     /// The entry from which looks follow because of a new ring.
     ring_look: Option<u64>,
@@ -44,7 +45,7 @@ pub(super) struct Trimming {
     pub(super) frees: Option<u64>,
     taken: u64,
     /// The bytes that the range still reserved beyond all needs after the last look, since blocks lie in each of their pages.
-    pub(super) spare: u64,
+    spare: u64,
 }
 
 /// The state of a range after its pages without blocks were given back.
@@ -138,15 +139,22 @@ impl Trimming {
         (self.bytes, self.before) = (bytes, self.entries);
     }
 
-    /// Notes that a ring or the last plan was given up. The range now has its memory, and may reserve more than is needed.
+    /// Notes that the range may reserve more than is needed: a ring came, a ring or the last plan was given up, or there is no arena.
     pub(super) fn note_spare(&mut self, taken: u64) {
         self.spare_looks = SPARE_LOOKS;
         self.look_soon(taken);
     }
 
     /// Notes that a ring came in this entry. Arrays that were served before lie elsewhere, and leave gaps in the range as they are dropped.
-    pub(super) fn note_ring(&mut self, entry: u64) {
+    /// Most of them are dropped soon, and some much later.
+    pub(super) fn note_ring(&mut self, entry: u64, taken: u64) {
+        self.note_spare(taken);
         self.ring_look = Some(entry.saturating_add(RING_LOOK));
+    }
+
+    /// The spare bytes at the last look. Beside a new ring they say nothing, since they may be needed until the ring has its size.
+    pub(super) fn spare(&self) -> u64 {
+        if self.ring_look.is_some() { 0 } else { self.spare }
     }
 
     /// Notes that an entry with the ring ends.

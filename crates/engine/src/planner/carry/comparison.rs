@@ -24,8 +24,8 @@ pub(super) struct Comparison {
     trial: Option<Trial>,
     /// The bytes that the last comparison allows, if it found the ring better: as many as the ring or the range needed then.
     bound: Option<u64>,
-    /// The last comparison found that the range needs less, and there was no ring since.
-    is_settled: bool,
+    /// The last comparison found that the range needs less.
+    prefers_range: bool,
 }
 
 /// A stretch of entries without the ring.
@@ -80,10 +80,7 @@ impl Comparison {
 
     /// A request asks for more of the ring. Returns whether it may have it.
     pub(super) fn verdict(&mut self, entry: u64, now: Reading) -> Verdict {
-        let Some(trial) = &mut self.trial else {
-            self.is_settled = false;
-            return Verdict::None;
-        };
+        let Some(trial) = &mut self.trial else { return Verdict::None };
         let entries = entry.saturating_sub(trial.begin);
         if entries < TRIAL / 2 {
             return Verdict::Open;
@@ -96,8 +93,8 @@ impl Comparison {
         let is_quiet = now.calls.saturating_sub(settled) <= TRIAL / 2 / CALLS;
         self.bound = Some(now.bytes.max(trial.with_ring));
         self.trial = None;
-        self.is_settled = is_less && is_quiet;
-        if !self.is_settled {
+        self.prefers_range = is_less && is_quiet;
+        if !self.prefers_range {
             return Verdict::Ring;
         }
         // `Worth` decides when a ring is tried again.
@@ -105,9 +102,9 @@ impl Comparison {
         Verdict::Range
     }
 
-    /// Whether the range serves the carried arrays for now. It is measured as it is without plans, where pages rarely move.
+    /// Whether the range serves the carried arrays while there is no ring. It is measured as it is without plans, where pages rarely move.
     pub(super) fn is_range_used(&self) -> bool {
-        self.trial.is_some() || self.is_settled
+        self.trial.is_some() || self.prefers_range
     }
 }
 

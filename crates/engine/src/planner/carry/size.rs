@@ -117,7 +117,7 @@ impl Planner {
         let Some(stream) = self.plans.stream() else { return false };
         self.trimming.end_with_ring(entry, shared.counters.times_taken());
         let held = self.held(shared);
-        let held = held.saturating_add(counted(self.trimming.spare, held, || Reading::of(stream)));
+        let held = held.saturating_add(counted(self.trimming.spare(), held, || Reading::of(stream)));
         let is_fat = is_fat(held, self.in_use(shared, 0));
         if is_fat && self.carry.comparison.has_outgrown(held) {
             self.give_ring_up(shared);
@@ -189,7 +189,7 @@ impl Planner {
             self.carry.id = Some(id);
             self.carry.records.join(id);
             self.carry.begin(self.learning.notes);
-            self.trimming.note_ring(self.entry.number);
+            self.trimming.note_ring(self.entry.number, shared.counters.times_taken());
         }
         self.carry.ring.add_region(address, bytes);
         shared.counters.ring_grew(bytes, taken);
