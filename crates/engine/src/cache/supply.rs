@@ -132,9 +132,10 @@ pub(super) fn from_range(
 ///
 /// 1. free memory
 /// 2. memory that was idle in other scopes, once they gave it back
-/// 3. pages that move
-/// 4. memory that is free in a moment
-/// 5. growth of the range
+/// 3. free memory across the parts of several streams; memory that their work still uses, if there is far more than they need
+/// 4. pages that move
+/// 5. memory that is free in a moment
+/// 6. growth of the range
 fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> {
     let Asked { stream, bytes, .. } = asked;
     let mut reused = range.reuse(stream, bytes)?;
@@ -148,6 +149,11 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
         Reused::Carved(carved) => return Ok(carved),
         Reused::Nothing(seen) => seen,
     };
+    if seen.is_shared
+        && let Some(carved) = range.reuse_any(stream, bytes)?
+    {
+        return Ok(carved);
+    }
     if let Some(carved) = moved(range, stream, bytes, &seen, moves) {
         return Ok(carved);
     }

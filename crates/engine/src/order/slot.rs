@@ -40,6 +40,9 @@ pub(super) struct StreamSlot {
     /// The last epoch in which the stream freed memory.
     pub(super) freed: Epoch,
     used: Epoch,
+    /// The bytes of the stream's blocks, and the most of them at once.
+    held: u64,
+    most_held: u64,
     waited: Vec<Epoch>,
     /// The last visit at which the stream was asked how far it is.
     pub(super) asked: u64,
@@ -55,6 +58,19 @@ impl StreamSlot {
         self.told.store(self.began.0, SeqCst);
         self.wanted = stream.wanted_cell().clone();
         self.waited.clear();
+        (self.held, self.most_held) = (0, 0);
+    }
+
+    /// Notes that the bytes in blocks changed from `before` to `now` for the stream.
+    #[inline]
+    pub(super) fn hold(&mut self, now: u64, before: u64) {
+        self.held = self.held.saturating_add(now).saturating_sub(before);
+        self.most_held = self.most_held.max(self.held);
+    }
+
+    /// The most bytes that the stream had in blocks at once, or would have with `more`.
+    pub(super) fn needed(&self, more: u64) -> u64 {
+        self.most_held.max(self.held.saturating_add(more))
     }
 
     /// Takes out the stream, whose work is done, for the caller to drop.
@@ -126,10 +142,13 @@ impl StreamSlot {
     /// Whether the calling thread may record an event on the stream. It may if no other living thread works on the stream, as far as is
     /// known, or if the backend allows any thread to record.
     pub(super) fn is_mine_to_record(&self) -> bool {
+        self.is_mine() || self.stream.as_ref().is_none_or(|stream| stream.records_for_anyone())
+    }
+
+    /// Whether no other living thread works on the stream, as far as is known.
+    pub(super) fn is_mine(&self) -> bool {
         let is_here = || with_thread(|here| std::ptr::eq(self.thread.as_ptr(), Arc::as_ptr(here))).unwrap_or(false);
-        self.thread.strong_count() == 0
-            || is_here()
-            || self.stream.as_ref().is_none_or(|stream| stream.records_for_anyone())
+        self.thread.strong_count() == 0 || is_here()
     }
 
     /// Asks the thread that works on the stream to end the open epoch.

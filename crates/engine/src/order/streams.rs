@@ -8,6 +8,7 @@ use super::epochs::Epoch;
 use super::slot::StreamSlot;
 use super::tag::{Tag, Users};
 use super::unknown::Unknown;
+use crate::base::amounts::total;
 use crate::base::error::{Error, Result};
 use crate::device::{Backend, Meter, Stream};
 
@@ -31,6 +32,15 @@ pub(crate) struct Streams {
 pub(crate) struct Member(usize);
 
 impl Member {
+    /// The stream that freed memory with this tag, if the tag says so.
+    #[inline]
+    pub(crate) fn who_freed(tag: Tag) -> Option<Member> {
+        match tag.users() {
+            Users::One(slot, _) => Some(Member(slot)),
+            Users::Nobody | Users::Several => None,
+        }
+    }
+
     /// Whether this stream itself freed memory with this tag, and no other stream uses it.
     #[inline]
     pub(crate) fn owns(self, tag: Tag) -> bool {
@@ -53,6 +63,18 @@ impl Streams {
         let epoch = slot.use_now();
         slot.freed = epoch;
         Tag::new(place, epoch).reserved_if(slot.is_reserved).at(self.unknown.now())
+    }
+
+    /// Notes that the bytes in blocks changed from `before` to `now` for a stream.
+    #[inline]
+    pub(crate) fn hold(&mut self, stream: Member, now: u64, before: u64) {
+        self.slots[stream.0].hold(now, before);
+    }
+
+    /// The most bytes that each living stream had in blocks at once, in total, if this stream takes `bytes` more.
+    pub(crate) fn needed(&self, me: Member, bytes: u64) -> u64 {
+        let living = self.slots.iter().enumerate().filter(|(_, slot)| slot.stream.is_some() && !slot.is_orphan());
+        total(living.map(|(place, slot)| slot.needed(if place == me.0 { bytes } else { 0 })))
     }
 
     /// The present point in the work of `stream`, for [`order`](Streams::order). Calls no device.
@@ -96,7 +118,23 @@ impl Streams {
     /// # Errors
     /// A failure of the device.
     pub(crate) fn claim_all(&mut self, me: Member) -> Result<()> {
+        self.claim_those(me, |_| true)
+    }
+
+    /// Like [`claim_all`](Streams::claim_all), for the streams on which the calling thread works, as far as is known. No other thread has to
+    /// wait for them, and none is about to capture them.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    pub(crate) fn claim_own(&mut self, me: Member) -> Result<()> {
+        self.claim_those(me, StreamSlot::is_mine)
+    }
+
+    fn claim_those(&mut self, me: Member, which: impl Fn(&StreamSlot) -> bool) -> Result<()> {
         for slot in 0..self.slots.len() {
+            if !which(&self.slots[slot]) {
+                continue;
+            }
             match self.claim_of(me, slot, self.slots[slot].freed) {
                 // The memory of this stream must not be used then, and that of the others may.
                 Err(error) if error.is_unavailable() => {}

@@ -39,6 +39,7 @@ impl DeviceRange {
         let inner = &mut *self.inner();
         inner.check()?;
         let Ordered { range, streams, .. } = inner;
+        let me = streams.attend(stream);
         let offset = address.wrapping_sub(range.pages.address(0));
         let Some(bytes) = range.rounded(bytes) else { return Ok(None) };
         let Some(spans) = range.fit.free_over(offset, bytes) else { return Ok(None) };
@@ -50,7 +51,7 @@ impl DeviceRange {
         }
         let block = range.fit.carve(spans[0], offset, bytes);
         range.count(bytes);
-        Ok(Some(inner.carved(block, 0, 0)))
+        Ok(Some(inner.carved(me, block, 0, 0)))
     }
 }
 

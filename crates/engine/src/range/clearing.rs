@@ -79,7 +79,7 @@ impl DeviceRange {
         let me = inner.streams.attend(stream);
         let streams = &inner.streams;
         let block = inner.range.reuse_outside(bytes, clearing, |tag| streams.may_use(me, tag));
-        Ok(block.map(|block| inner.carved(block, 0, 0)))
+        Ok(block.map(|block| inner.carved(me, block, 0, 0)))
     }
 }
 

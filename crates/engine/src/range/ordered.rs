@@ -10,7 +10,7 @@ use super::range::Backing;
 use super::{Range, RangeBlock, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Pages, Source, Stream};
-use crate::order::{Streams, Tag};
+use crate::order::{Member, Streams, Tag};
 
 /// Memory that was carved out of a range.
 pub(crate) struct Carved {
@@ -76,6 +76,12 @@ pub(super) const CANDIDATES: usize = 16;
 /// short memory in use from then on. In other programs this would cost up to a fifth more memory: short memory divides long memory.
 const HELD: u64 = 4;
 
+/// A shared range that reserves more than this many times the bytes that its streams need makes streams wait for each other instead of growing.
+/// Best fit alone reserves up to 1.6 times what arrays of random size need, and streams divide each other's memory.
+const FAR: u64 = 2;
+/// The granules that a range may reserve beyond that. In a range of few granules, the gaps between blocks are whole granules.
+const FAR_GRANULES: u64 = 4;
+
 pub(super) struct Ordered {
     pub(super) range: Range<Source>,
     pub(super) streams: Streams,
@@ -84,13 +90,15 @@ pub(super) struct Ordered {
     pub(super) waits: u64,
     /// The bytes of all blocks that were freed.
     freed: u64,
+    /// The bytes in blocks, as far as the streams know of them.
+    accounted: u64,
     /// A failure of a call that could not return it.
     pub(super) failure: Option<Error>,
 }
 
 impl Ordered {
     pub(super) fn new(range: Range<Source>, streams: Streams) -> Ordered {
-        Ordered { range, streams, exchanges: Exchanges::default(), waits: 0, freed: 0, failure: None }
+        Ordered { range, streams, exchanges: Exchanges::default(), waits: 0, freed: 0, accounted: 0, failure: None }
     }
 
     /// Takes chunks from `stream` from now on.
@@ -102,6 +110,17 @@ impl Ordered {
     pub(super) fn free(&mut self, stream: &Stream, block: RangeBlock) {
         let tag = self.streams.free(stream);
         self.freed = self.freed.saturating_add(self.range.free(block, tag));
+        self.account(Member::who_freed(tag));
+    }
+
+    /// Notes by how much the bytes in blocks of a stream have changed.
+    #[inline]
+    pub(super) fn account(&mut self, stream: Option<Member>) {
+        let live = self.range.stats.live;
+        let before = std::mem::replace(&mut self.accounted, live);
+        if let Some(stream) = stream {
+            self.streams.hold(stream, live, before);
+        }
     }
 
     pub(super) fn check(&mut self) -> Result<()> {
@@ -128,7 +147,7 @@ impl Ordered {
         if block.is_none() && is_shared && most == EVERY_SPAN {
             block = range.reuse_across(bytes, |tag| streams.may_use(me, tag));
         }
-        Ok(block.map(|block| self.carved(block, 0, 0)))
+        Ok(block.map(|block| self.carved(me, block, 0, 0)))
     }
 
     /// Free memory for `bytes`, at the place for blocks outside scopes.
@@ -136,7 +155,7 @@ impl Ordered {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
         let block = range.reuse_at_its_end(bytes, |node| streams.may_use(me, node.tag))?;
-        Some(self.carved(block, 0, 0))
+        Some(self.carved(me, block, 0, 0))
     }
 
     /// Memory for `bytes`: free memory, or else free memory together with newly mapped pages.
@@ -156,11 +175,26 @@ impl Ordered {
     /// Free memory for `bytes` that other work may still use. The stream waits for that work.
     pub(super) fn reuse_behind(&mut self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
         let Ordered { range, streams, .. } = self;
+        let me = streams.attend(stream);
         let block = range.reuse_if(bytes, CANDIDATES, |tag| match streams.claim(stream, tag) {
             Err(error) if error.is_unavailable() => Ok(false),
             claimed => claimed.map(|()| true),
         })?;
-        Ok(block.map(|block| self.carved(block, 0, 0)))
+        Ok(block.map(|block| self.carved(me, block, 0, 0)))
+    }
+
+    /// Any free memory for `bytes`. If the range reserves far more than its streams would need with a pool for each, the stream waits for the
+    /// thread's other streams. Otherwise streams that take turns would seldom find each other's memory in time, and the range would grow
+    /// without end: a scope on two streams, with arrays of random size, reserved 66 times the bytes in use.
+    pub(super) fn reuse_any(&mut self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+        let Ordered { range, streams, .. } = self;
+        let me = streams.attend(stream);
+        let slack = range.granule.saturating_mul(FAR_GRANULES);
+        let far = streams.needed(me, bytes).saturating_mul(FAR).saturating_add(slack);
+        if range.stats.reserved > far && range.barred(|tag| !streams.is_held(me, tag)) >= bytes {
+            streams.claim_own(me)?;
+        }
+        self.reuse(stream, bytes, EVERY_SPAN)
     }
 
     /// Memory for `bytes` that other work still uses. The stream waits for the users of one free span, or else for those of all. If neither
@@ -198,7 +232,7 @@ impl Ordered {
         let block = carve(range, &|tag| streams.may_use(me, tag), &is_idle)?;
         let after = range.stats;
         let (mapped, unmapped) = (after.map_calls - before.map_calls, after.unmap_calls - before.unmap_calls);
-        Ok(block.map(|block| self.carved(block, mapped, unmapped)))
+        Ok(block.map(|block| self.carved(me, block, mapped, unmapped)))
     }
 
     /// The reserved bytes and the bytes in use.
@@ -218,8 +252,9 @@ impl Ordered {
         }
     }
 
-    /// A block for which this many handles were mapped and unmapped.
-    pub(super) fn carved(&self, block: RangeBlock, mapped: u64, unmapped: u64) -> Carved {
+    /// A block of a stream, for which this many handles were mapped and unmapped.
+    pub(super) fn carved(&mut self, stream: Member, block: RangeBlock, mapped: u64, unmapped: u64) -> Carved {
+        self.account(Some(stream));
         let taken = match self.range.backing {
             Backing::Span => Obtained { allocations: 0, pieces: mapped },
             Backing::Chunks => Obtained { allocations: mapped, pieces: 0 },

@@ -14,7 +14,7 @@ use super::{GatherLimit, GrowthRoom, Range, RangeBlock};
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard, lock};
 use crate::device::{Memory, Source, Stream};
-use crate::order::{Epoch, Streams, Unknown};
+use crate::order::{Epoch, Member, Streams, Unknown};
 
 /// The range of one device.
 pub struct DeviceRange {
@@ -185,7 +185,9 @@ impl DeviceRange {
     pub(crate) fn split(&self, stream: &Stream, block: RangeBlock, pieces: &[(u64, u64)]) -> Vec<RangeBlock> {
         let inner = &mut *self.inner();
         let tag = inner.streams.free(stream);
-        inner.range.split(block, pieces, tag)
+        let blocks = inner.range.split(block, pieces, tag);
+        inner.account(Member::who_freed(tag));
+        blocks
     }
 
     /// The reserved bytes and the bytes in use.
