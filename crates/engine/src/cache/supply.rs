@@ -138,14 +138,7 @@ pub(super) fn from_range(
 /// 6. growth of the range
 fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> {
     let Asked { stream, bytes, .. } = asked;
-    let mut reused = range.reuse(stream, bytes)?;
-    if let Reused::Nothing(seen) = &reused {
-        refuse_unannounced(stream)?;
-        if reclaim::release_idle(idle_for(seen, stream, bytes), stream.memory_id(), bytes, Releaser::Others) > 0 {
-            reused = range.reuse(stream, bytes)?;
-        }
-    }
-    let seen = match reused {
+    let seen = match free(range, stream, bytes)? {
         Reused::Carved(carved) => return Ok(carved),
         Reused::Nothing(seen) => seen,
     };
@@ -163,6 +156,17 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
         return Ok(carved);
     }
     insist(asked, seen.frees, &FromRange { range, stream, bytes })
+}
+
+/// Free memory, if necessary from idle memory of scopes.
+fn free(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Reused> {
+    let reused = range.reuse(stream, bytes)?;
+    let Reused::Nothing(seen) = &reused else { return Ok(reused) };
+    refuse_unannounced(stream)?;
+    match reclaim::release_idle(idle_for(seen, stream, bytes), stream.memory_id(), bytes, Releaser::Others) {
+        0 => Ok(reused),
+        _ => range.reuse(stream, bytes),
+    }
 }
 
 /// The kind of idle memory that has to go back for a request of `bytes` bytes.

@@ -30,6 +30,7 @@
 //!
 //! Work on unknown streams belongs to no stream here. It is checked before pages are unmapped: see `unknown`.
 
+mod claims;
 mod epochs;
 mod slot;
 mod streams;

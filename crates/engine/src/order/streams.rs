@@ -9,17 +9,17 @@ use super::slot::StreamSlot;
 use super::tag::{Tag, Users};
 use super::unknown::Unknown;
 use crate::base::amounts::total;
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::device::{Backend, Meter, Stream};
 
 /// The streams that share a range, and the work that each of them has waited for.
 pub(crate) struct Streams {
-    slots: Vec<StreamSlot>,
+    pub(super) slots: Vec<StreamSlot>,
     /// How often memory was freed.
     pub(crate) frees: u64,
     /// How often a thread requested memory.
     visits: u64,
-    meter: Arc<Meter>,
+    pub(super) meter: Arc<Meter>,
     /// Work on unknown streams.
     pub(crate) unknown: Unknown,
     /// Backends of streams that ended. The destructor of a backend may be code of the program, and this value is usually locked, so they
@@ -29,7 +29,7 @@ pub(crate) struct Streams {
 
 /// The slot of a stream. Valid until another stream is attended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Member(usize);
+pub(crate) struct Member(pub(super) usize);
 
 impl Member {
     /// The stream that freed memory with this tag, if the tag says so.
@@ -84,66 +84,6 @@ impl Streams {
         self.slots[place].use_now()
     }
 
-    /// Makes later work of `stream` wait for all work that may still use memory with this tag.
-    ///
-    /// # Errors
-    /// A failure of the device, or a capture; then the memory must not be used.
-    #[inline]
-    pub(crate) fn claim(&mut self, stream: &Stream, tag: Tag) -> Result<()> {
-        let me = self.attend(stream);
-        match tag.users() {
-            Users::Nobody => Ok(()),
-            _ if !self.may_pass_on(me, tag) => Err(unordered()),
-            Users::One(slot, epoch) => self.claim_of(me, slot, epoch),
-            Users::Several => {
-                (0..self.slots.len()).try_for_each(|slot| self.claim_of(me, slot, self.slots[slot].freed))
-            }
-        }
-    }
-
-    fn claim_of(&mut self, me: Member, slot: usize, epoch: Epoch) -> Result<()> {
-        let owner = &self.slots[slot];
-        if owner.is_reserved && slot != me.0 {
-            return Err(Error::unavailable(
-                "memory of a captured graph",
-                "the graph uses it whenever it is launched",
-                "drop the graph first",
-            ));
-        }
-        self.follow(me.0, slot, owner.end_of(epoch))
-    }
-
-    /// Makes later work of a stream wait for all work that may use freed memory, as far as possible.
-    ///
-    /// # Errors
-    /// A failure of the device.
-    pub(crate) fn claim_all(&mut self, me: Member) -> Result<()> {
-        self.claim_those(me, |_| true)
-    }
-
-    /// Like [`claim_all`](Streams::claim_all), for the streams on which the calling thread works, as far as is known. No other thread has to
-    /// wait for them, and none is about to capture them.
-    ///
-    /// # Errors
-    /// A failure of the device.
-    pub(crate) fn claim_own(&mut self, me: Member) -> Result<()> {
-        self.claim_those(me, StreamSlot::is_mine)
-    }
-
-    fn claim_those(&mut self, me: Member, which: impl Fn(&StreamSlot) -> bool) -> Result<()> {
-        for slot in 0..self.slots.len() {
-            if !which(&self.slots[slot]) {
-                continue;
-            }
-            match self.claim_of(me, slot, self.slots[slot].freed) {
-                // The memory of this stream must not be used then, and that of the others may.
-                Err(error) if error.is_unavailable() => {}
-                claimed => claimed?,
-            }
-        }
-        Ok(())
-    }
-
     /// Notes that memory which `stream` freed is no longer reserved.
     #[cfg(any(feature = "cuda", test))]
     pub(crate) fn release(&mut self, stream: &Stream) {
@@ -172,7 +112,7 @@ impl Streams {
 
     /// Whether a stream may get memory with this tag, as far as unknown work is concerned. Streams over one queue are one stream here.
     #[inline]
-    fn may_pass_on(&self, me: Member, tag: Tag) -> bool {
+    pub(super) fn may_pass_on(&self, me: Member, tag: Tag) -> bool {
         let is_own = match tag.users() {
             Users::Nobody => true,
             // An earlier stream may have freed the memory, in an epoch before this one began.
@@ -346,33 +286,6 @@ impl Streams {
         std::mem::take(&mut self.ended)
     }
 
-    /// Makes one stream wait for an epoch of another one, unless it already waits for it or the epoch is complete. The table of the module
-    /// has the rules.
-    #[cold]
-    fn follow(&mut self, mine: usize, other: usize, epoch: Epoch) -> Result<()> {
-        let Ok([follower, leader]) = self.slots.get_disjoint_mut([mine, other]) else { return Ok(()) };
-        let is_behind = follower.queue == leader.queue || follower.waited_for(other) >= epoch;
-        if is_behind || leader.is_complete(epoch) {
-            return Ok(());
-        }
-        match (leader.is_capturing(), follower.is_capturing()) {
-            // A captured stream can wait for nothing outside its graph.
-            (_, true) => return Err(captured()),
-            // The event would become a part of the leader's graph.
-            (true, false) if leader.is_open(epoch) => return Err(captured()),
-            // The event was recorded before the capture began. A captured stream is not queried.
-            (true, false) => {}
-            // If the query finds the epoch complete, there is no event left to wait for.
-            (false, false) => {
-                leader.ask(epoch, &self.meter)?;
-            }
-        }
-        match leader.event(epoch, &self.meter)? {
-            Some((epoch, event)) => follower.wait(other, epoch, event, &self.meter),
-            None => Ok(()),
-        }
-    }
-
     /// The slot of a stream. A program has few streams, so it is fastest to look at each.
     #[inline]
     fn slot(&mut self, stream: &Stream) -> usize {
@@ -392,20 +305,4 @@ impl Streams {
         self.slots[place].begin(stream);
         place
     }
-}
-
-fn unordered() -> Error {
-    Error::unavailable(
-        "memory that another stream freed",
-        "work on a stream that gpucache does not know may still use it",
-        "wait for the device first",
-    )
-}
-
-fn captured() -> Error {
-    Error::unavailable(
-        "memory that another stream used",
-        "a CUDA graph is being captured, and a graph cannot wait for work outside it",
-        "let the stream wait for the other one before the capture",
-    )
 }
