@@ -72,3 +72,26 @@ fn entries_are_planned_after_one_with_a_loop() {
     });
     assert_eq!(planned_share(&scope, &device, 40, 200), 1.0);
 }
+
+/// The share of all allocations that plans serve, if an entry makes 300 batches on each of these devices, one device after the other.
+fn share_of_batches(name: &str, devices: &[Virtual]) -> f64 {
+    let scope = Scope::new(name);
+    scope.run(|| for _ in devices.iter().flat_map(|device| std::iter::repeat_n(device, 300)).map(batch) {});
+    let stats = scope.stats().unwrap();
+    stats.served.planned.allocations as f64 / stats.allocations() as f64
+}
+
+/// Twenty arrays, of which two are alive at a time.
+fn batch(device: &Virtual) {
+    let mut last = None;
+    (0..20).for_each(|number| last = Some(device.zeros::<u8>(65536 * (1 + number * 7 % 20)).unwrap()));
+    drop(last);
+}
+
+#[test]
+fn a_loop_on_another_device_is_planned_too() {
+    let devices = [(); 3].map(|()| Virtual::new(1 << 30));
+    // A loop has to last for 512 allocations before it has a plan.
+    let [one, share] = [1, 3].map(|count| share_of_batches(&format!("on {count} devices"), &devices[..count]));
+    assert!(share > 0.95 * one, "{share} instead of {one}");
+}

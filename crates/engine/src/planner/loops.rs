@@ -40,6 +40,8 @@ pub(super) struct Loops {
     ended: u64,
     /// The position that is expected, and how many allocations in a row came that the plan does not know.
     stray: (usize, u32),
+    /// How much the plan had served, and how many allocations on other streams came since then.
+    elsewhere: (u64, u32),
     /// The plan that the next iteration follows, if that is known.
     next: Option<usize>,
     /// The plan that the last recorded entry taught.

@@ -41,11 +41,17 @@ impl Planner {
         match self.loops.due {
             Some(Boundary::Next) => is_recorded && self.begins_iteration(shared, bytes),
             Some(Boundary::First { .. } | Boundary::Rest { .. }) => is_recorded,
-            None => {
-                let is_served = self.loops.length.is_some() && self.entry.is_planned && self.is_serving(stream);
-                is_served && self.hot.cursor.is_complete() && self.begins_iteration(shared, bytes)
-            }
+            None => self.loops.length.is_some() && self.begins_planned(shared, stream, bytes),
         }
+    }
+
+    /// As [`is_boundary_due`](Planner::is_boundary_due), if the plan of a loop serves the iteration.
+    fn begins_planned(&mut self, shared: &Shared, stream: u64, bytes: u64) -> bool {
+        if !self.is_serving(stream) {
+            self.note_elsewhere();
+            return false;
+        }
+        self.entry.is_planned && self.hot.cursor.is_complete() && self.begins_iteration(shared, bytes)
     }
 
     /// Whether the last allocation may be one of the next iteration, so that it takes no place of this one.

@@ -6,6 +6,9 @@ use gpucache_plan::loops::Found;
 /// After so many allocations in a row that the plan does not know, the program has left the loop. An iteration that does something more
 /// has fewer.
 pub(super) const ASTRAY: u32 = 32;
+/// After so many allocations on other streams, without one that the plan served, the program has left the loop. An iteration has fewer on a
+/// second stream or device, such as batches on the host.
+const ELSEWHERE: u32 = 256;
 /// After so many of them the plan's next position is not trusted any more.
 const OFF: u32 = 8;
 
@@ -44,6 +47,19 @@ impl Planner {
             if loops.stage == Stage::Off {
                 self.search_anew();
             }
+        }
+    }
+
+    /// Notes an allocation on another stream than that of the loop.
+    #[cold]
+    pub(super) fn note_elsewhere(&mut self) {
+        let served = self.hot.cursor.served();
+        let (before, count) = self.loops.elsewhere;
+        self.loops.elsewhere = (served, if before == served { count.saturating_add(1) } else { 1 });
+        if self.loops.elsewhere.1 >= ELSEWHERE {
+            self.loops.elsewhere.1 = 0;
+            self.loops.leave();
+            self.search_anew();
         }
     }
 
