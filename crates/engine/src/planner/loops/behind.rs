@@ -47,11 +47,11 @@ impl Planner {
 
     /// As [`is_boundary_due`](Planner::is_boundary_due), if the plan of a loop serves the iteration.
     fn begins_planned(&mut self, shared: &Shared, stream: u64, bytes: u64) -> bool {
-        if !self.is_serving(stream) {
+        if self.plans.stream().is_some_and(|planned| planned.id() != stream) {
             self.note_elsewhere();
-            return false;
         }
-        self.entry.is_planned && self.hot.cursor.is_complete() && self.begins_iteration(shared, bytes)
+        let is_served = self.entry.is_planned && self.is_serving(stream);
+        is_served && self.hot.cursor.is_complete() && self.begins_iteration(shared, bytes)
     }
 
     /// Whether the last allocation may be one of the next iteration, so that it takes no place of this one.
