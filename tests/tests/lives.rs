@@ -187,3 +187,48 @@ fn lives_on_a_gpu_launched_by_its_handle() {
 fn lives_on_a_gpu_launched_by_cudarc() {
     lives_on_a_gpu(true);
 }
+
+/// Entries of one scope on two streams by turns, so that the plans move from stream to stream while slow work still uses their memory. Every
+/// element is checked, of arrays that leave their entry too.
+fn by_turns<M: Late>(machine: &M) {
+    let name = format!("lives by turns, {}", std::any::type_name::<M>());
+    let streams = [machine.new_stream(), machine.new_stream()];
+    let mut results = streams.each_ref().map(|stream| Array::<u32, _>::zeros(stream, LEN).unwrap());
+    let (mut kept, mut planned) = (Vec::new(), 0);
+    for entry in 0..(WARM + rounds()) as u32 {
+        // In the second half, the scope changes its stream in every fourth entry alone.
+        let turn = if entry < rounds() as u32 / 2 { entry } else { entry / 4 };
+        let place = turn as usize % 2;
+        let (stream, out) = (&streams[place], &mut results[place]);
+        gpucache::cache_scope!(name = &name, {
+            for number in 0..4 {
+                let mut array = Array::<u32, _>::full(stream, LEN, 0).unwrap();
+                machine.fill(stream, &mut array, entry * 4 + number, true);
+                machine.copy(stream, out, &array, number == 2);
+                if number == 0 {
+                    kept.push((entry * 4, array));
+                }
+            }
+        });
+        if kept.len() > 2 {
+            let (value, old) = kept.remove(0);
+            assert_eq!(old.to_vec().unwrap(), [value; LEN], "an array that left its entry");
+        }
+        assert_eq!(out.to_vec().unwrap(), [entry * 4 + 3; LEN], "entry {entry}");
+        planned = gpucache::stats(&name).unwrap().served.planned.allocations;
+    }
+    assert!(planned > rounds() as u64, "plans served {planned} arrays");
+    drop(kept);
+    let _ = invalidate(&name);
+}
+
+#[test]
+fn lives_by_turns_on_the_host() {
+    by_turns(&LateHost);
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn lives_by_turns_on_a_gpu() {
+    LateGpu::get(false).iter().for_each(by_turns);
+}

@@ -5,7 +5,8 @@
 
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
-use gpucache::{Recycle, stats::Unplanned};
+use gpucache::stats::{ScopeStats, Unplanned};
+use gpucache::{Allocate, Recycle, Scope};
 use gpucache_tests::play::entries::{Style, bound, of_buffers, plannable};
 use gpucache_tests::play::programs::Kind;
 use gpucache_tests::play::{Op, Player};
@@ -276,4 +277,35 @@ fn little_is_held_beside_a_plan() {
     );
     assert!(median <= 1.10, "{median}");
     assert!(worst <= 1.35, "{worst}");
+}
+
+/// The share of the last 100 of 300 entries that plans serve, if an entry has its arrays on the device with this number, and keeps as many.
+fn share_on(name: &str, keeps: usize, device_of: impl Fn(usize) -> usize) -> f64 {
+    let (devices, scope) = ([(); 2].map(|()| Virtual::new(1 << 40)), Scope::new(name));
+    let (mut before, mut kept) = (ScopeStats::default(), Vec::new());
+    for entry in 0..300 {
+        if entry == 200 {
+            before = scope.stats().unwrap();
+        }
+        let device = &devices[device_of(entry)];
+        scope.run(|| {
+            let array = |number: usize| device.zeros::<u8>(65536 * (1 + number * 13 % 37)).unwrap();
+            kept = (0..keeps).map(array).collect();
+            (keeps..100).map(array).for_each(drop);
+        });
+    }
+    let since = scope.stats().unwrap().since(&before);
+    since.served.planned.allocations as f64 / since.allocations() as f64
+}
+
+/// Before, a scope that had left its device for good was not planned any more, and one that alternates was planned to a third.
+#[test]
+fn plans_follow_their_scope_to_another_device() {
+    assert_eq!(share_on("for good", 0, |entry| usize::from(entry >= 50)), 1.0);
+    assert_eq!(share_on("by turns", 0, |entry| entry % 2), 1.0);
+    assert_eq!(share_on("ten by ten", 0, |entry| entry / 10 % 2), 1.0);
+    // Arrays that replace those of the entry before.
+    assert_eq!(share_on("for good, with a state", 4, |entry| usize::from(entry >= 50)), 1.0);
+    let share = share_on("by turns, with a state", 4, |entry| entry % 2);
+    assert!(share > 0.45, "{share}");
 }

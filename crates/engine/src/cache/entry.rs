@@ -80,6 +80,17 @@ impl Owner {
         self.follow(begin);
     }
 
+    /// Moves the plans to another stream before the entry's first allocation there.
+    #[cold]
+    pub(super) fn move_plans(&self, stream: &Stream) {
+        if stream.is_capturing() {
+            return;
+        }
+        let begin = self.with(|local, shared| local.planner.move_to(shared, stream));
+        self.perform(self.with(|local, _| local.planner.take_effects()));
+        self.follow(begin);
+    }
+
     /// Does what planning needs before an entry or an iteration begins.
     #[cold]
     fn follow(&self, begin: Begin) {

@@ -114,6 +114,7 @@ impl Local {
     #[inline]
     pub(super) fn serve(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
         let is_listed = !shared.is_stale() && !self.planner.is_serving(stream) && !self.planner.has_boundary();
+        let is_listed = is_listed && !self.planner.may_move();
         if is_listed { self.hit(shared, request, stream) } else { None }
     }
 

@@ -104,6 +104,7 @@ impl Planner {
             return self.look_at_range(true);
         }
         self.note_entry(shared, course);
+        self.note_move(course.goes_by_plan());
         if self.learning.learner.recorded().is_some() || course.is_telling() {
             self.learn(shared, course);
             self.look_at_range(course.goes_by_plan());
@@ -207,6 +208,10 @@ impl Planner {
         curiosity.renew();
         let stream = stream.clone()?;
         if self.plans.stream().is_none_or(|other| other.id() != stream.id()) {
+            // The scope takes turns on two streams, and the plans serve one of them.
+            if self.plans.are_in_use(self.entry.number) {
+                return None;
+            }
             self.forget_plans(shared);
         }
         Some(self.plans.add(envelope, stream, self.entry.number))

@@ -26,6 +26,7 @@
 //! | `ending` | the end of an entry, and what the planner learns from it |
 //! | `fate` | how an entry went, and whether to keep plans, forget one, or forget all: pure functions |
 //! | `arena` | how an arena comes and goes |
+//! | `elsewhere` | plans that follow the scope to another stream |
 //! | `captured` | entries whose work is captured into a graph |
 //! | `watch` | the log of a recorded entry, and the search for arrays that are never dropped |
 //! | `carry` | the ring for arrays that outlive their entry |
@@ -44,6 +45,7 @@ mod carry;
 mod curiosity;
 mod draft;
 mod effects;
+mod elsewhere;
 mod ending;
 mod fate;
 mod footprint;
@@ -62,6 +64,7 @@ use crate::record::{ArenaId, Door, DropPath, RecordStack};
 use gpucache_plan::entries::Cursor;
 
 use arena::{Arena, Escaped};
+use backoff::Backoff;
 pub(crate) use backoff::Refused;
 pub use captured::{Place, Progress};
 use carry::Carry;
@@ -102,6 +105,8 @@ pub(crate) struct Planner {
     is_captured: bool,
     /// Entries that launched graphs, and may wrap around.
     launches: u32,
+    /// Waits before the plans follow an entry to another stream again.
+    moves: Backoff,
     /// Whether the last entry that deviated had as many allocations as its plan.
     was_as_long: bool,
     /// The bytes of the last two recorded entries that deviated, the later one first.
@@ -153,6 +158,9 @@ struct EntryState {
     only_launches: bool,
     /// Whether the first recorded allocation of the entry has come.
     has_stream: bool,
+    /// Whether the plans may follow the entry to another stream, as its first allocation will tell. Below: whether they did.
+    may_move: bool,
+    has_moved: bool,
     served_before: u64,
     seen: crate::home::Deviations,
     /// Allocations for which the ring had no room, although their arrays should be carried.
@@ -221,6 +229,7 @@ impl Planner {
             self.lose(shared);
         }
         self.begin_ring(shared);
+        self.entry.may_move = next.is_none();
         if self.arena.is_some() {
             self.begin_planned(shared);
             self.begun();

@@ -65,6 +65,8 @@ struct Plan {
 /// The most orders for which a scope has plans at one time: training, validation and two more. A plan takes some 100 bytes for each
 /// position. Each recorded entry is compared with all plans.
 const PLANS: usize = 4;
+/// A plan that no entry followed for so many entries is no reason to go without a plan on another stream.
+const IN_USE: u64 = 16;
 /// A plan gets a new layout once one in this many positions has been too small. Until then, the requests of these positions go
 /// beside the plan.
 const WIDENED: u64 = 16;
@@ -85,6 +87,16 @@ impl Plans {
 
     pub(crate) fn stream(&self) -> Option<&Stream> {
         self.stream.as_ref().filter(|_| !self.is_empty())
+    }
+
+    /// Makes all plans serve another stream. Returns the one before. Nothing may be alive in them, and they have no arena.
+    pub(super) fn move_to(&mut self, stream: Stream) -> Option<Stream> {
+        self.stream.replace(stream)
+    }
+
+    /// Whether an entry followed a plan not long before the entry of this number.
+    pub(super) fn are_in_use(&self, entry: u64) -> bool {
+        self.plans.iter().any(|plan| plan.used + IN_USE > entry)
     }
 
     /// The envelope of the active plan.
