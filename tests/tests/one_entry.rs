@@ -95,3 +95,15 @@ fn a_loop_on_another_device_is_planned_too() {
     let [one, share] = [1, 3].map(|count| share_of_batches(&format!("on {count} devices"), &devices[..count]));
     assert!(share > 0.95 * one, "{share} instead of {one}");
 }
+
+#[test]
+fn a_loop_is_planned_after_arrays_of_another_device() {
+    let ([device, other], scope) = ([(); 2].map(|()| Virtual::new(1 << 30)), Scope::new("behind other arrays"));
+    scope.run(|| {
+        let data: Vec<_> = (1..400).map(|number| other.zeros::<u8>(1000 * number).unwrap()).collect();
+        (0..300).for_each(|_| batch(&device));
+        drop(data);
+    });
+    let planned = scope.stats().unwrap().served.planned.allocations;
+    assert!(planned > 5_000, "{planned} of 6,000");
+}

@@ -309,3 +309,28 @@ fn plans_follow_their_scope_to_another_device() {
     let share = share_on("by turns, with a state", 4, |entry| entry % 2);
     assert!(share > 0.45, "{share}");
 }
+
+/// The share of the last 100 of 300 entries that plans serve, if the first arrays of an entry are on another device than the others.
+fn share_behind(name: &str, first: usize) -> f64 {
+    let ([device, other], scope) = ([(); 2].map(|()| Virtual::new(1 << 40)), Scope::new(name));
+    let mut before = ScopeStats::default();
+    for entry in 0..300 {
+        if entry == 200 {
+            before = scope.stats().unwrap();
+        }
+        scope.run(|| {
+            for number in 0..100 {
+                let place = if number < first { &other } else { &device };
+                drop(place.zeros::<u8>(65536 * (1 + number * 13 % 37)).unwrap());
+            }
+        });
+    }
+    let since = scope.stats().unwrap().since(&before);
+    since.served.planned.allocations as f64 / since.allocations() as f64
+}
+
+/// Before, the device of the first array alone was planned.
+#[test]
+fn plans_serve_the_device_with_most_arrays() {
+    assert_eq!([1, 30, 70].map(|first| share_behind(&format!("{first} first"), first)), [0.99, 0.7, 0.7]);
+}

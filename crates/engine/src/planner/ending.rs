@@ -30,6 +30,8 @@ pub(super) struct Learning {
     pub(super) curiosity: Curiosity,
     /// The stream that is recorded.
     pub(super) stream: Option<Stream>,
+    /// The stream that has most allocations, if that is not the stream of the first one.
+    pub(super) prefers: Option<u64>,
     scratch: Scratch,
     /// Waits before another order is learned in place of a forgotten one.
     forgetting: Backoff,
@@ -175,10 +177,11 @@ impl Planner {
 
     /// Learns from the recorded entry: which plan it followed, or a new plan, and which of its sizes grow.
     fn learn_order(&mut self, shared: &Shared, course: Course) -> Option<usize> {
-        if self.follows_part(course) {
+        if self.follows_part(course) || self.learning.is_recording && self.has_other_stream() {
             return None;
         }
         let plan = self.learn_plan(shared)?;
+        self.plans.note_beginning(self.entry.others.came_first);
         self.plans.note_growth(plan, &self.learning.learner.growth);
         self.loops.note_learned(plan);
         Some(plan)

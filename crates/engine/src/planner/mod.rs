@@ -26,7 +26,7 @@
 //! | `ending` | the end of an entry, and what the planner learns from it |
 //! | `fate` | how an entry went, and whether to keep plans, forget one, or forget all: pure functions |
 //! | `arena` | how an arena comes and goes |
-//! | `elsewhere` | plans that follow the scope to another stream |
+//! | `elsewhere` | the stream of the plans, and plans that follow the scope to another one |
 //! | `captured` | entries whose work is captured into a graph |
 //! | `watch` | the log of a recorded entry, and the search for arrays that are never dropped |
 //! | `carry` | the ring for arrays that outlive their entry |
@@ -72,6 +72,7 @@ pub(crate) use carry::RingGrowth;
 #[cfg(feature = "tracing")]
 pub(crate) use effects::News;
 pub(crate) use effects::{Begin, Effects, Vacated};
+use elsewhere::Others;
 use ending::Learning;
 use fate::{Course, LEFT_OUT};
 pub(crate) use footprint::Look;
@@ -161,6 +162,7 @@ struct EntryState {
     /// Whether the plans may follow the entry to another stream, as its first allocation will tell. Below: whether they did.
     may_move: bool,
     has_moved: bool,
+    others: Others,
     served_before: u64,
     seen: crate::home::Deviations,
     /// Allocations for which the ring had no room, although their arrays should be carried.

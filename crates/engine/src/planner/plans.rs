@@ -27,6 +27,8 @@ pub(super) struct Plans {
     last: usize,
     /// The stream of all positions.
     stream: Option<Stream>,
+    /// Whether entries begin with an allocation on another stream.
+    begin_elsewhere: bool,
 }
 
 #[derive(Default)]
@@ -92,6 +94,16 @@ impl Plans {
     /// Makes all plans serve another stream. Returns the one before. Nothing may be alive in them, and they have no arena.
     pub(super) fn move_to(&mut self, stream: Stream) -> Option<Stream> {
         self.stream.replace(stream)
+    }
+
+    /// Notes whether an entry that taught a plan began with an allocation on another stream.
+    pub(super) fn note_beginning(&mut self, is_elsewhere: bool) {
+        self.begin_elsewhere = is_elsewhere;
+    }
+
+    /// Whether a first allocation on another stream tells that the entry is on that stream.
+    pub(super) fn may_follow_first(&self) -> bool {
+        self.are_laid_out() && !self.begin_elsewhere
     }
 
     /// Whether an entry followed a plan not long before the entry of this number.

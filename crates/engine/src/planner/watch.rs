@@ -138,6 +138,10 @@ impl Planner {
     }
 
     fn record(&mut self, record: &mut Record, request: &Request<'_>) {
+        if !self.is_recorded(record.stream().id()) {
+            record.recorded = (0, 0);
+            return;
+        }
         let learning = &mut self.learning;
         if !self.entry.has_stream {
             self.entry.has_stream = true;

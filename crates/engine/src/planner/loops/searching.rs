@@ -1,14 +1,12 @@
 //! The search for a loop while an entry is recorded: for a new one, or for the place in a known one where the program continues.
 
 use super::{Boundary, Planner, Stage};
+use crate::planner::elsewhere::ELSEWHERE;
 use gpucache_plan::loops::Found;
 
 /// After so many allocations in a row that the plan does not know, the program has left the loop. An iteration that does something more
 /// has fewer.
 pub(super) const ASTRAY: u32 = 32;
-/// After so many allocations on other streams, without one that the plan served, the program has left the loop. An iteration has fewer on a
-/// second stream or device, such as batches on the host.
-const ELSEWHERE: u32 = 256;
 /// After so many of them the plan's next position is not trusted any more.
 const OFF: u32 = 8;
 
