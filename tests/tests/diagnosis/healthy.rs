@@ -25,6 +25,18 @@ fn gradients_that_accumulate() -> Result {
     Ok(())
 }
 
+/// Each entry on another stream than the one before.
+#[test]
+fn streams_in_turn() -> Result {
+    let _turn = turn();
+    let streams = [Host::new_stream()?, Host::new_stream()?];
+    for entry in 0..60 {
+        cache_scope!(well_on_two_streams, { train_step(&streams[entry % 2], 4, 32)? });
+    }
+    is_healthy("well_on_two_streams");
+    Ok(())
+}
+
 #[test]
 fn a_training_step() -> Result {
     for entries in [8, 12, 20, 33, 100] {

@@ -26,13 +26,18 @@ fn several_streams_in_one_scope() -> Result {
     Ok(())
 }
 
-/// Each entry on another stream than the one before.
+/// Each entry on another stream than the one before, with a state on each stream. Plans do not move away from such a state.
 #[test]
-fn streams_in_turn_in_one_scope() -> Result {
+fn states_of_streams_in_turn_in_one_scope() -> Result {
     let _turn = turn();
     let streams = [Host::new_stream()?, Host::new_stream()?];
+    let mut states = [uncached(&streams[0])?, uncached(&streams[1])?];
     for entry in 0..60 {
-        cache_scope!(sick_turns, { train_step(&streams[entry % 2], 4, 32)? });
+        let turn = entry % 2;
+        cache_scope!(sick_turns, {
+            train_step(&streams[turn], 4, 32)?;
+            states[turn] = states[turn].try_clone()?;
+        });
     }
     is_sick("sick_turns", Cause::OtherStreams);
     Ok(())

@@ -140,6 +140,9 @@ impl Planner {
     fn record(&mut self, record: &mut Record, request: &Request<'_>) {
         if !self.is_recorded(record.stream().id()) {
             record.recorded = (0, 0);
+            if record.bytes() > 0 {
+                self.note_recorded(request, None);
+            }
             return;
         }
         let learning = &mut self.learning;
