@@ -45,7 +45,9 @@ static TURN: Mutex<()> = Mutex::new(());
 fn a_helper_leaves_the_scope_that_it_entered_for_another_caller() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let allocations = |name| gpucache::stats(name).map_or(0, |stats| stats.allocations());
-    let before = allocations("auto");
+    // A plan of an earlier thread may serve the scope `auto`. It is counted at the end of an entry, and this one does not end.
+    let entries = || gpucache::stats("auto").map_or(0, |stats| stats.entries);
+    let before = entries();
     let step = enter("step").unwrap();
     let helper = Inside::start("pt_autograd_0", "recompute");
     // From now on nobody knows for which of two threads a helper works.
@@ -56,7 +58,7 @@ fn a_helper_leaves_the_scope_that_it_entered_for_another_caller() {
     leave(step).unwrap();
     // The entry of the helper is not left open: this allocation is in no scope of the program.
     free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
-    assert_eq!((allocations("recompute"), allocations("step"), allocations("auto") - before), (1, 1, 1));
+    assert_eq!((allocations("recompute"), allocations("step"), entries() - before), (1, 1, 1));
 }
 
 /// A thread that ended waits for no helper. The next thread that takes over its caller has entered nothing.

@@ -47,7 +47,7 @@ impl Planner {
             false => self.learning.prefers.is_none_or(|preferred| preferred == stream),
         };
         if !is_recorded {
-            self.entry.others.count(stream, !has_stream);
+            self.learning.others.count(stream, !has_stream);
             self.search_elsewhere();
         }
         is_recorded
@@ -56,17 +56,16 @@ impl Planner {
     /// Records from here on, on another stream, if an entry without a plan has far more allocations there. An entry around a whole program
     /// may begin with arrays of the host.
     fn search_elsewhere(&mut self) {
-        let Others { stream, lead, .. } = self.entry.others;
+        let Others { stream, lead, .. } = self.learning.others;
         if self.plans.is_empty() && lead > self.learning.learner.log.len().max(ELSEWHERE) {
             self.learning.prefers = Some(stream);
-            self.entry.others = Others::default();
             self.search_anew();
         }
     }
 
     /// Whether the recorded entry has more allocations on another stream. The next ones are then recorded there.
     pub(super) fn has_other_stream(&mut self) -> bool {
-        let Others { count, stream, lead, .. } = self.entry.others;
+        let Others { count, stream, lead, .. } = self.learning.others;
         let is_other = lead > self.learning.learner.log.len();
         if is_other {
             self.learning.prefers = Some(stream);

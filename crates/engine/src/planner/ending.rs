@@ -8,6 +8,7 @@ use super::curiosity::Curiosity;
 use super::effects::Effects;
 #[cfg(feature = "tracing")]
 use super::effects::News;
+use super::elsewhere::Others;
 use super::fate::{Course, Fate, Findings};
 use super::footprint::{Footprint, Look};
 use super::learner::Learner;
@@ -32,6 +33,7 @@ pub(super) struct Learning {
     pub(super) stream: Option<Stream>,
     /// The stream that has most allocations, if that is not the stream of the first one.
     pub(super) prefers: Option<u64>,
+    pub(super) others: Others,
     scratch: Scratch,
     /// Waits before another order is learned in place of a forgotten one.
     forgetting: Backoff,
@@ -46,11 +48,15 @@ impl Learning {
         self.learner.begin(has_no_plans || self.curiosity.is_due());
         self.is_recording = self.learner.is_recording;
         self.notes = self.is_recording || self.is_watching;
+        if self.is_recording {
+            self.others = Others::default();
+        }
     }
 
     /// Records from here on, although the entry is not recorded as a whole.
     pub(super) fn record_part(&mut self) {
         self.learner.record_part();
+        self.others = Others::default();
         (self.is_recording, self.notes) = (true, true);
     }
 
@@ -181,7 +187,7 @@ impl Planner {
             return None;
         }
         let plan = self.learn_plan(shared)?;
-        self.plans.note_beginning(self.entry.others.came_first);
+        self.plans.note_beginning(self.learning.others.came_first);
         self.plans.note_growth(plan, &self.learning.learner.growth);
         self.loops.note_learned(plan);
         Some(plan)

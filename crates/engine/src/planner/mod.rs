@@ -72,7 +72,6 @@ pub(crate) use carry::RingGrowth;
 #[cfg(feature = "tracing")]
 pub(crate) use effects::News;
 pub(crate) use effects::{Begin, Effects, Vacated};
-use elsewhere::Others;
 use ending::Learning;
 use fate::{Course, LEFT_OUT};
 pub(crate) use footprint::Look;
@@ -162,7 +161,6 @@ struct EntryState {
     /// Whether the plans may follow the entry to another stream, as its first allocation will tell. Below: whether they did.
     may_move: bool,
     has_moved: bool,
-    others: Others,
     served_before: u64,
     seen: crate::home::Deviations,
     /// Allocations for which the ring had no room, although their arrays should be carried.
