@@ -91,9 +91,9 @@ fn batch(device: &Virtual) {
 #[test]
 fn a_loop_on_another_device_is_planned_too() {
     let devices = [(); 3].map(|()| Virtual::new(1 << 30));
-    // A loop has to last for 512 allocations before it has a plan.
+    // A loop has to last for 512 allocations before it has a plan. Another one is left after an eighth of what plans have served.
     let [one, share] = [1, 3].map(|count| share_of_batches(&format!("on {count} devices"), &devices[..count]));
-    assert!(share > 0.95 * one, "{share} instead of {one}");
+    assert!(share > 0.85 * one, "{share} instead of {one}");
 }
 
 #[test]
@@ -105,5 +105,5 @@ fn a_loop_is_planned_after_arrays_of_another_device() {
         drop(data);
     });
     let planned = scope.stats().unwrap().served.planned.allocations;
-    assert!(planned > 5_000, "{planned} of 6,000");
+    assert!(planned > 4_500, "{planned} of 6,000");
 }

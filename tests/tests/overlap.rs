@@ -153,12 +153,13 @@ fn no_stream_waits_for_another_one_whatever_sizes_come() {
     }
 }
 
-/// Fills memory with arrays of two streams by turns, and drops them, again and again with larger arrays. Returns the most bytes that were
-/// reserved.
+/// Fills memory with arrays of two streams by turns, and drops them, again and again with larger arrays, while `delay` holds back the work.
+/// Returns the most bytes that were reserved.
 #[cfg(feature = "cuda")]
-fn fill_by_turns(streams: &[Cuda; 2], scope: &Scope<'_>) -> u64 {
+fn fill_by_turns(streams: &[Cuda; 2], scope: &Scope<'_>, mut delay: impl FnMut(&Cuda)) -> u64 {
     let mut reserved = 0;
     for mib in 1..=8 {
+        streams.iter().for_each(&mut delay);
         scope.run(|| {
             let turns = (0..24 / mib).flat_map(|_| streams);
             let arrays: Vec<_> = turns.map(|stream| stream.zeros::<u8>(mib << 20).unwrap()).collect();
@@ -181,14 +182,13 @@ fn streams_in_turn_reserve_about_twice_what_they_need() {
     for recycle in [Recycle::Auto, Recycle::Range] {
         let name = format!("by turns, {recycle:?}");
         let streams = [gpu.new_stream(), gpu.new_stream()];
-        for stream in &streams {
-            let mut array = gpucache::uncached!({ stream.zeros::<u32>(64).unwrap() });
-            (0..8).for_each(|_| kernels.fill(stream.stream(), &mut array, 1, SLOWLY));
-        }
-        let mib = fill_by_turns(&streams, &Scope::new(&name).recycle(recycle)) >> 20;
+        let mut slow = gpucache::uncached!({ streams[0].zeros::<u32>(64).unwrap() });
+        let delay = |stream: &Cuda| kernels.fill(stream.stream(), &mut slow, 1, SLOWLY);
+        let mib = fill_by_turns(&streams, &Scope::new(&name).recycle(recycle), delay) >> 20;
         streams.iter().for_each(|stream| stream.synchronize().unwrap());
         let _ = invalidate(&name);
         gpu.new_stream().trim();
-        assert!(mib <= 2 * 48 + 16, "{recycle:?}: {mib} MiB for 48");
+        // Auto also has an arena, which lies where pages move.
+        assert!(mib <= 3 * 48, "{recycle:?}: {mib} MiB for 48");
     }
 }

@@ -297,7 +297,7 @@ impl Owner {
         if self.with(|local, shared| local.planner.is_boundary_due(shared, stream.id(), bytes)) {
             self.begin_iteration(stream);
         }
-        if self.with(|local, shared| local.planner.is_elsewhere(shared, stream.id())) {
+        if self.with(|local, shared| local.planner.is_elsewhere(shared, stream.id(), bytes)) {
             self.move_plans(stream);
         }
         if self.with(|local, shared| local.planner.begins_larger(shared, stream.id(), bytes)) {

@@ -132,7 +132,7 @@ pub(super) fn from_range(
 ///
 /// 1. free memory
 /// 2. memory that was idle in other scopes, once they gave it back
-/// 3. free memory across the parts of several streams; memory that their work still uses, if there is far more than they need
+/// 3. free memory across the parts of several streams; if there is far more than they need, memory that their work leaves soon
 /// 4. pages that move
 /// 5. memory that is free in a moment
 /// 6. growth of the range

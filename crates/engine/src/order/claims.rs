@@ -1,7 +1,6 @@
 //! Waits of one stream for the work of others, so that it may use their memory.
 
 use super::epochs::Epoch;
-use super::slot::StreamSlot;
 use super::streams::{Member, Streams};
 use super::tag::{Tag, Users};
 use crate::base::error::{Error, Result};
@@ -42,23 +41,7 @@ impl Streams {
     /// # Errors
     /// A failure of the device.
     pub(crate) fn claim_all(&mut self, me: Member) -> Result<()> {
-        self.claim_those(me, |_| true)
-    }
-
-    /// Like [`claim_all`](Streams::claim_all), for the streams on which the calling thread works, as far as is known. No other thread has to
-    /// wait for them, and none is about to capture them.
-    ///
-    /// # Errors
-    /// A failure of the device.
-    pub(crate) fn claim_own(&mut self, me: Member) -> Result<()> {
-        self.claim_those(me, StreamSlot::is_mine)
-    }
-
-    fn claim_those(&mut self, me: Member, which: impl Fn(&StreamSlot) -> bool) -> Result<()> {
         for slot in 0..self.slots.len() {
-            if !which(&self.slots[slot]) {
-                continue;
-            }
             match self.claim_of(me, slot, self.slots[slot].freed) {
                 // The memory of this stream must not be used then, and that of the others may.
                 Err(error) if error.is_unavailable() => {}

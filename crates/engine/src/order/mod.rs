@@ -7,9 +7,8 @@
 //! A request takes this way: the range asks `Streams::may_use`, and then `may_use_now`, for the tag of a free stretch. A stream may use its
 //! own memory at once. It may also use memory whose work is known to be complete, and memory of a stream for which it waited anyway. For
 //! other memory, `may_use_now` asks the other stream how far it is, and the request leaves the memory alone if its work is not done. So
-//! while the device has memory, no stream waits for another stream's work because of memory. Only in two cases does a request `claim`
-//! unfinished memory, so that its stream waits for the work of the other one: the device runs short, or a thread's own streams hold far more
-//! memory than they need together.
+//! while the device has memory, no stream waits for another stream's work because of memory. Only if the device runs short does a request
+//! `claim` unfinished memory: its stream then waits for the work of the other one.
 //!
 //! | which stream wants memory of stream S, epoch e | asks                                            | claims in a shortage              |
 //! |------------------------------------------------|-------------------------------------------------|-----------------------------------|

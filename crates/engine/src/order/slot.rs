@@ -142,13 +142,10 @@ impl StreamSlot {
     /// Whether the calling thread may record an event on the stream. It may if no other living thread works on the stream, as far as is
     /// known, or if the backend allows any thread to record.
     pub(super) fn is_mine_to_record(&self) -> bool {
-        self.is_mine() || self.stream.as_ref().is_none_or(|stream| stream.records_for_anyone())
-    }
-
-    /// Whether no other living thread works on the stream, as far as is known.
-    pub(super) fn is_mine(&self) -> bool {
         let is_here = || with_thread(|here| std::ptr::eq(self.thread.as_ptr(), Arc::as_ptr(here))).unwrap_or(false);
-        self.thread.strong_count() == 0 || is_here()
+        self.thread.strong_count() == 0
+            || is_here()
+            || self.stream.as_ref().is_none_or(|stream| stream.records_for_anyone())
     }
 
     /// Asks the thread that works on the stream to end the open epoch.

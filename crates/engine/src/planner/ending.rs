@@ -34,6 +34,8 @@ pub(super) struct Learning {
     /// The stream that has most allocations, if that is not the stream of the first one.
     pub(super) prefers: Option<u64>,
     pub(super) others: Others,
+    /// Waits before another stream is preferred.
+    pub(super) changes: Backoff,
     scratch: Scratch,
     /// Waits before another order is learned in place of a forgotten one.
     forgetting: Backoff,
@@ -112,7 +114,7 @@ impl Planner {
             return self.look_at_range(true);
         }
         self.note_entry(shared, course);
-        self.note_move(course.goes_by_plan());
+        self.note_stream(course);
         if self.learning.learner.recorded().is_some() || course.is_telling() {
             self.learn(shared, course);
             self.look_at_range(course.goes_by_plan());
@@ -183,7 +185,7 @@ impl Planner {
 
     /// Learns from the recorded entry: which plan it followed, or a new plan, and which of its sizes grow.
     fn learn_order(&mut self, shared: &Shared, course: Course) -> Option<usize> {
-        if self.follows_part(course) || self.learning.is_recording && self.has_other_stream() {
+        if self.follows_part(course) || self.has_other_stream() {
             return None;
         }
         let plan = self.learn_plan(shared)?;

@@ -174,7 +174,7 @@ impl Learner {
     }
 
     /// Counts a recording that led to nothing. A recurring order counts too, if it cannot be laid out.
-    pub(super) fn count_in_vain(&mut self) {
+    fn count_in_vain(&mut self) {
         self.in_vain += 1;
         if self.in_vain >= TRIES {
             self.pauses.tried(self.entry, PAUSES);

@@ -17,6 +17,7 @@ use crate::home::{Counter, Shared};
 use gpucache_plan::loops::{Known, Search};
 
 use super::effects::Effects;
+use super::elsewhere::Others;
 use behind::Behind;
 use whole::Whole;
 
@@ -42,6 +43,8 @@ pub(super) struct Loops {
     stray: (usize, u32),
     /// How much the plan had served, and how many allocations on other streams came since then.
     elsewhere: (u64, u32),
+    /// How often a loop was left for another stream.
+    departures: u32,
     /// The plan that the next iteration follows, if that is known.
     next: Option<usize>,
     /// The plan that the last recorded entry taught.
@@ -264,6 +267,7 @@ impl Planner {
             self.forget_plans(shared);
         }
         self.learning.learner.split(length);
+        self.learning.others = Others::default();
         self.learning.is_recording = true;
         (self.entry.is_planned, self.entry.seen) = (false, Default::default());
         self.loops.learned = None;

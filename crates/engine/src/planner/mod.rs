@@ -107,6 +107,12 @@ pub(crate) struct Planner {
     launches: u32,
     /// Waits before the plans follow an entry to another stream again.
     moves: Backoff,
+    /// Whether the plans moved in vain, and have not gone back yet.
+    may_return: bool,
+    /// Streams with entries like the plans.
+    proven: [u64; elsewhere::PROVEN],
+    /// Entries in a row without an allocation that the plans could serve.
+    strange: u32,
     /// Whether the last entry that deviated had as many allocations as its plan.
     was_as_long: bool,
     /// The bytes of the last two recorded entries that deviated, the later one first.
@@ -161,6 +167,11 @@ struct EntryState {
     /// Whether the plans may follow the entry to another stream, as its first allocation will tell. Below: whether they did.
     may_move: bool,
     has_moved: bool,
+    /// Whether the first allocation was on another stream than the plans.
+    is_elsewhere: bool,
+    /// Allocations that nothing served at once. Below: the stream of the first one, if that is not the plans', and the size is that of a plan.
+    supplies: u32,
+    begins_on: Option<u64>,
     served_before: u64,
     seen: crate::home::Deviations,
     /// Allocations for which the ring had no room, although their arrays should be carried.

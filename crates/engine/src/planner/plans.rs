@@ -101,9 +101,10 @@ impl Plans {
         self.begin_elsewhere = is_elsewhere;
     }
 
-    /// Whether a first allocation on another stream tells that the entry is on that stream.
-    pub(super) fn may_follow_first(&self) -> bool {
-        self.are_laid_out() && !self.begin_elsewhere
+    /// Whether a first allocation of so many bytes on another stream tells that the entry is on that stream.
+    pub(super) fn may_follow_first(&self, bytes: u64) -> bool {
+        let is_first = |plan: &Plan| plan.draft.is_some() && plan.envelope.begins_with(bytes);
+        !self.begin_elsewhere && self.plans.iter().any(is_first)
     }
 
     /// Whether an entry followed a plan not long before the entry of this number.

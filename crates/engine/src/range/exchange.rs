@@ -1,10 +1,12 @@
-//! Pages that move before the range grows for a request.
+//! Pages that move before the range grows for a request, and waits before it grows.
 //!
 //! Pages whose work is done move at once. For much memory, a range also waits for the work of the stream that asks: a range that has grown
 //! stays as large, and a host that runs ahead of its GPU would let it grow by what the GPU is about to leave. Moves and waits are limited, so
 //! a scope whose sizes never repeat gets more memory in the end.
 
+use super::fit::EVERY_SPAN;
 use super::ordered::{Carved, RangeState};
+use super::wait::{LONG, poll};
 use super::{DeviceRange, GatherLimit};
 use crate::base::error::Result;
 use crate::device::Stream;
@@ -54,6 +56,43 @@ impl DeviceRange {
             Some(carved) => Ok(Some(carved)),
             None => self.gather(stream, bytes, GatherLimit::aiming_at(aim)),
         }
+    }
+
+    /// Like [`reuse`](DeviceRange::reuse), for a range that several streams share. It looks at all free memory. If the range reserves far more
+    /// than its streams need, it waits for their work, for a limited time. Otherwise streams that take turns would seldom find each other's
+    /// memory in time, and the range would grow without end: a scope on two streams, with arrays of random size, reserved 66 times the bytes
+    /// in use.
+    ///
+    /// # Errors
+    /// As for [`reuse`](DeviceRange::reuse).
+    pub(crate) fn reuse_any(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+        let found = self.inner().reuse(stream, bytes, EVERY_SPAN)?;
+        if found.is_some() || !self.may_wait_for_all(stream, bytes) {
+            return Ok(found);
+        }
+        let found = poll(LONG, || {
+            let inner = &mut *self.inner();
+            inner.look()?;
+            let found = inner.reuse(stream, bytes, EVERY_SPAN)?;
+            Ok((found.is_some() || !inner.streams.can_wait()).then_some(found))
+        })?;
+        if found.is_none() {
+            self.inner().streams.give_up();
+        }
+        Ok(found.flatten())
+    }
+
+    /// Whether the range holds too much, and did not wait too often. If so, counts a wait. Closures on a stream of the host may need the
+    /// calling thread, and captured work does not run.
+    fn may_wait_for_all(&self, stream: &Stream, bytes: u64) -> bool {
+        if stream.runs_closures() || stream.is_capturing() {
+            return false;
+        }
+        let inner = &mut *self.inner();
+        let may_wait = inner.waits < FREE_WAITS + inner.streams.frees / FREES_PER_WAIT;
+        let waits = may_wait && inner.holds_too_much(stream, bytes);
+        inner.waits += u64::from(waits);
+        waits
     }
 
     /// Moves pages for much memory, if the range then reserves hardly more than is live. Waits for the stream's work if necessary.

@@ -76,7 +76,7 @@ pub(super) const CANDIDATES: usize = 16;
 /// short memory in use from then on. In other programs this would cost up to a fifth more memory: short memory divides long memory.
 const HELD: u64 = 4;
 
-/// A shared range that reserves more than this many times the bytes that its streams need makes streams wait for each other instead of growing.
+/// A shared range that reserves more than this many times the bytes that its streams need waits for their work instead of growing.
 /// Best fit alone reserves up to 1.6 times what arrays of random size need, and streams divide each other's memory.
 const FAR: u64 = 2;
 /// The granules that a range may reserve beyond that. In a range of few granules, the gaps between blocks are whole granules.
@@ -183,18 +183,13 @@ impl Ordered {
         Ok(block.map(|block| self.carved(me, block, 0, 0)))
     }
 
-    /// Any free memory for `bytes`. If the range reserves far more than its streams would need with a pool for each, the stream waits for the
-    /// thread's other streams. Otherwise streams that take turns would seldom find each other's memory in time, and the range would grow
-    /// without end: a scope on two streams, with arrays of random size, reserved 66 times the bytes in use.
-    pub(super) fn reuse_any(&mut self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
+    /// Whether the range reserves far more than its streams would need with a pool for each, and work of others holds memory for `bytes`.
+    pub(super) fn holds_too_much(&mut self, stream: &Stream, bytes: u64) -> bool {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
         let slack = range.granule.saturating_mul(FAR_GRANULES);
         let far = streams.needed(me, bytes).saturating_mul(FAR).saturating_add(slack);
-        if range.stats.reserved > far && range.barred(|tag| !streams.is_held(me, tag)) >= bytes {
-            streams.claim_own(me)?;
-        }
-        self.reuse(stream, bytes, EVERY_SPAN)
+        range.stats.reserved > far && range.barred(|tag| !streams.is_held(me, tag)) >= bytes
     }
 
     /// Memory for `bytes` that other work still uses. The stream waits for the users of one free span, or else for those of all. If neither

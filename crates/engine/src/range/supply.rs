@@ -48,15 +48,6 @@ impl DeviceRange {
         })
     }
 
-    /// Like [`reuse`](DeviceRange::reuse), for a range that several streams share. It looks at all free memory, and `stream` waits for the
-    /// other streams of the thread if the range reserves far more than all streams need.
-    ///
-    /// # Errors
-    /// As for [`reuse`](DeviceRange::reuse).
-    pub(crate) fn reuse_any(&self, stream: &Stream, bytes: u64) -> Result<Option<Carved>> {
-        self.supply(|inner| inner.reuse_any(stream, bytes))
-    }
-
     /// Memory for `bytes`, with more memory from the device if necessary. If the device has no more and the caller `insists`, this takes
     /// memory that other streams still use, and `stream` waits for their work.
     ///

@@ -7,6 +7,8 @@ use gpucache_plan::loops::Found;
 /// After so many allocations in a row that the plan does not know, the program has left the loop. An iteration that does something more
 /// has fewer.
 pub(super) const ASTRAY: u32 = 32;
+/// Each departure for another stream takes twice as many allocations there as the one before, up to 2^16 times as many.
+const MOST_DEPARTURES: u32 = 16;
 /// After so many of them the plan's next position is not trusted any more.
 const OFF: u32 = 8;
 
@@ -29,6 +31,11 @@ impl Planner {
     pub(super) fn search_afresh(&mut self) {
         self.search_anew();
         self.loops.stage = Stage::WantedAfresh;
+    }
+
+    /// Whether the entry, which is in no loop, searches for one.
+    pub(in crate::planner) fn is_searching(&self) -> bool {
+        self.loops.is_used && self.loops.length.is_none() && self.loops.stage != Stage::Off
     }
 
     pub(super) fn begin_search(&mut self) {
@@ -54,7 +61,9 @@ impl Planner {
         let served = self.hot.cursor.served();
         let (before, count) = self.loops.elsewhere;
         self.loops.elsewhere = (served, if before == served { count.saturating_add(1) } else { 1 });
-        if self.loops.elsewhere.1 >= ELSEWHERE {
+        if self.loops.elsewhere.1 >= ELSEWHERE << self.loops.departures {
+            // The loop may go on later, as behind an evaluation on another device. So it is left ever more rarely.
+            self.loops.departures = (self.loops.departures + 1).min(MOST_DEPARTURES);
             self.loops.elsewhere.1 = 0;
             self.loops.leave();
             self.search_anew();
