@@ -177,7 +177,7 @@ fn whatever_call_for_pages_fails_nothing_is_lost() {
 }
 
 /// Each call for chunks and each call that orders streams fails, once or from then on. The smallest block in a chunk keeps the
-/// whole chunk, so the limit is three chunks.
+/// whole chunk, and a chunk may have been made for another scope, so the limit is more than three chunks.
 #[test]
 fn whatever_call_of_streams_fails_nothing_is_lost() {
     let _turn = turn();
@@ -189,7 +189,7 @@ fn whatever_call_of_streams_fails_nothing_is_lost() {
                 let fault = if for_ever { Fault::for_ever(at, failure) } else { Fault::once(at, failure) };
                 let arm = |is_on: bool| if is_on { device.arm(fault.only(call)) } else { device.disarm() };
                 let streams = [device.clone(), device.another_stream()];
-                errors += assert_goes_on(&streams, (12, PAGE / 4), &format!("{call:?} {fault:?}"), arm, !for_ever);
+                errors += assert_goes_on(&streams, (16, PAGE / 4), &format!("{call:?} {fault:?}"), arm, !for_ever);
                 begun += device.stats().reclaim.shortages();
                 device.assert_clean();
             }

@@ -74,10 +74,10 @@ impl DeviceRange {
             let inner = &mut *self.inner();
             inner.look()?;
             let found = inner.reuse(stream, bytes, EVERY_SPAN)?;
-            Ok((found.is_some() || !inner.streams.can_wait()).then_some(found))
+            Ok((found.is_some() || !inner.streams.may_be_done_soon()).then_some(found))
         })?;
         if found.is_none() {
-            self.inner().streams.give_up();
+            self.inner().streams.were_slow();
         }
         Ok(found.flatten())
     }
