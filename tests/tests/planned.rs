@@ -10,6 +10,7 @@ use gpucache::{Allocate, Recycle, Scope, invalidate};
 use gpucache_tests::play::entries::{Style, bound, of_buffers, plannable};
 use gpucache_tests::play::programs::Kind;
 use gpucache_tests::play::{Op, Player};
+use gpucache_tests::process::in_one_of;
 
 /// A device with more memory than any of these tests needs.
 const PLENTY: usize = 1 << 46;
@@ -137,31 +138,35 @@ fn sizes_that_vary_threefold() {
     }
 }
 
-/// A large array outlives each entry. Planned or not, the warm scope makes no call of the device.
+/// How many of 200 warm entries call the device, if large arrays outlive each entry.
+fn calls_of_outliving(seed: u64) -> u64 {
+    let rng = &mut Rng::with_seed(seed);
+    let usual = Style { escapes: (6, 1), ..style() }.entry(rng, 0);
+    let mut player = player(&format!("outliving {seed}"));
+    let calls = |player: &Player<Virtual>| {
+        let memory = player.device().memory();
+        memory.times_taken() + memory.times_given_back()
+    };
+    (0..100).for_each(|_| player.entry(0, Recycle::Auto, &usual).unwrap());
+    let mut with_calls = 0;
+    for _ in 0..200 {
+        let before = calls(&player);
+        player.entry(0, Recycle::Auto, &usual).unwrap();
+        with_calls += u64::from(calls(&player) > before);
+    }
+    player.finish();
+    with_calls
+}
+
+/// A large array outlives each entry. Planned or not, the warm scope hardly calls the device: it only tries to plan again and to free memory,
+/// ever more rarely. A thread of another test that ends meanwhile trims all devices, so a test may need another try.
 #[test]
 fn arrays_that_outlive_their_entries() {
     for seed in 0..8 {
-        let rng = &mut Rng::with_seed(seed);
-        let usual = Style { escapes: (6, 1), ..style() }.entry(rng, 0);
-        let mut player = player(&format!("outliving {seed}"));
-        let calls = |player: &Player<Virtual>| {
-            let memory = player.device().memory();
-            memory.times_taken() + memory.times_given_back()
-        };
-        (0..100).for_each(|_| player.entry(0, Recycle::Auto, &usual).unwrap());
-        let mut with_calls = 0;
-        for _ in 0..200 {
-            let before = calls(&player);
-            player.entry(0, Recycle::Auto, &usual).unwrap();
-            with_calls += u64::from(calls(&player) > before);
-        }
-        // Attempts to plan again or to free memory, which become more and more rare, may occur in these entries.
-        assert!(
-            with_calls <= 20,
-            "seed {seed}: {with_calls} of 200 warm entries made calls, {:?}",
-            player.plan_stats(0)
-        );
-        player.finish();
+        in_one_of(3, || {
+            let calls = calls_of_outliving(seed);
+            assert!(calls <= 20, "seed {seed}: {calls} of 200 warm entries made calls");
+        });
     }
 }
 

@@ -21,7 +21,7 @@ const BACK: u32 = 32;
 const CLEAR: u32 = 4;
 /// After so many entries in a row without an allocation that the plans could serve, and then after twice as many, some are recorded. An
 /// order that comes in between is shorter.
-const STRANGE: u32 = 8;
+const STRANGE: u32 = 2;
 
 /// The streams among which plans move: a thread that drives all GPUs of a host has eight.
 pub(super) const PROVEN: usize = 8;
@@ -177,6 +177,11 @@ impl Planner {
             self.prove(stream);
         }
         self.note_strange(course);
+    }
+
+    /// Whether the entry was on another stream, and so left out the whole plan.
+    pub(super) fn is_left_out(&self, course: Course) -> bool {
+        self.entry.is_elsewhere && course.served == 0
     }
 
     /// If some entries in a row began on another stream, and had nothing that the plans could serve, the next ones are recorded.

@@ -231,7 +231,7 @@ impl Planner {
     /// Notes which plan the entry followed: the one found by the recording, or the active one. Returns whether the active plan is
     /// of no use.
     fn follow(&mut self, course: Course, recorded: Option<usize>) -> bool {
-        let goes_by_plan = course.goes_by_plan();
+        let goes_by_plan = course.goes_by_plan() && !self.is_left_out(course);
         let active = self.active_plan();
         if let Some(plan) = recorded.or(active.filter(|_| goes_by_plan)) {
             self.plans.note_followed(plan, self.entry.number);

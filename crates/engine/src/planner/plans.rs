@@ -68,7 +68,7 @@ struct Plan {
 /// position. Each recorded entry is compared with all plans.
 const PLANS: usize = 4;
 /// A plan that no entry followed for so many entries is no reason to go without a plan on another stream.
-const IN_USE: u64 = 16;
+const IN_USE: u64 = 4;
 /// A plan gets a new layout once one in this many positions has been too small. Until then, the requests of these positions go
 /// beside the plan.
 const WIDENED: u64 = 16;
