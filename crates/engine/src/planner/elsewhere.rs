@@ -162,8 +162,8 @@ impl Planner {
         Begin::Install { bytes, stream: stream.clone(), refused: None, may_grow, insists: false }
     }
 
-    /// Notes at the end of an entry on which stream it was. After a move in vain, the plans stay for a while on the stream to which they go
-    /// back.
+    /// Notes how an entry went that began on another stream than the plans. After a move in vain, the plans stay for a while on the stream to
+    /// which they go back.
     pub(super) fn note_stream(&mut self, course: Course) {
         if self.entry.has_moved && !course.goes_by_plan() {
             self.moves.tried(self.entry.number, Pace::STEEP);

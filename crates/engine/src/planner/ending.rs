@@ -114,7 +114,11 @@ impl Planner {
             return self.look_at_range(true);
         }
         self.note_entry(shared, course);
-        self.note_stream(course);
+        if self.entry.is_elsewhere {
+            self.note_stream(course);
+        } else {
+            self.strange = 0;
+        }
         if self.learning.learner.recorded().is_some() || course.is_telling() {
             self.learn(shared, course);
             self.look_at_range(course.goes_by_plan());
