@@ -174,7 +174,7 @@ fn fill_by_turns(streams: &[Cuda; 2], scope: &Scope<'_>, mut delay: impl FnMut(&
 /// each size took new memory.
 #[cfg(feature = "cuda")]
 #[test]
-fn streams_in_turn_reserve_about_twice_what_they_need() {
+fn streams_in_turn_share_their_memory() {
     use gpucache_tests::gpu::{Gpu, SLOWLY};
 
     let Some(gpu) = Gpu::get() else { return };
