@@ -10,6 +10,8 @@ use std::time::Duration;
 use gpucache::device::OrderUse;
 use gpucache::prelude::*;
 use gpucache::{Recycle, Scope};
+#[cfg(feature = "cuda")]
+use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
 /// Far longer than the work of a test takes once nothing holds it back.
@@ -179,16 +181,19 @@ fn streams_in_turn_share_their_memory() {
 
     let Some(gpu) = Gpu::get() else { return };
     let Some(kernels) = gpu.kernels() else { return };
+    // A wait for streams has a limit, which slow work exceeds on a busy machine.
     for recycle in [Recycle::Auto, Recycle::Range] {
-        let name = format!("by turns, {recycle:?}");
-        let streams = [gpu.new_stream(), gpu.new_stream()];
-        let mut slow = gpucache::uncached!({ streams[0].zeros::<u32>(64).unwrap() });
-        let delay = |stream: &Cuda| kernels.fill(stream.stream(), &mut slow, 1, SLOWLY);
-        let mib = fill_by_turns(&streams, &Scope::new(&name).recycle(recycle), delay) >> 20;
-        streams.iter().for_each(|stream| stream.synchronize().unwrap());
-        let _ = invalidate(&name);
-        gpu.new_stream().trim();
-        // Auto also has an arena, which lies where pages move.
-        assert!(mib <= 3 * 48, "{recycle:?}: {mib} MiB for 48");
+        in_one_of(3, || {
+            let name = format!("by turns, {recycle:?}");
+            let streams = [gpu.new_stream(), gpu.new_stream()];
+            let mut slow = gpucache::uncached!({ streams[0].zeros::<u32>(64).unwrap() });
+            let delay = |stream: &Cuda| kernels.fill(stream.stream(), &mut slow, 1, SLOWLY);
+            let mib = fill_by_turns(&streams, &Scope::new(&name).recycle(recycle), delay) >> 20;
+            streams.iter().for_each(|stream| stream.synchronize().unwrap());
+            let _ = invalidate(&name);
+            gpu.new_stream().trim();
+            // Auto also has an arena, which lies where pages move.
+            assert!(mib <= 3 * 48, "{recycle:?}: {mib} MiB for 48");
+        });
     }
 }

@@ -138,7 +138,7 @@ pub(super) fn from_range(
 /// 6. growth of the range
 fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> {
     let Asked { stream, bytes, .. } = asked;
-    let seen = match free(range, stream, bytes)? {
+    let seen = match reuse_or_release(range, stream, bytes)? {
         Reused::Carved(carved) => return Ok(carved),
         Reused::Nothing(seen) => seen,
     };
@@ -159,7 +159,7 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
 }
 
 /// Free memory, if necessary from idle memory of scopes.
-fn free(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Reused> {
+fn reuse_or_release(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Reused> {
     let reused = range.reuse(stream, bytes)?;
     let Reused::Nothing(seen) = &reused else { return Ok(reused) };
     refuse_unannounced(stream)?;

@@ -67,7 +67,8 @@ struct Plan {
 /// The most orders for which a scope has plans at one time: training, validation and two more. A plan takes some 100 bytes for each
 /// position. Each recorded entry is compared with all plans.
 const PLANS: usize = 4;
-/// A plan that no entry followed for so many entries is no reason to go without a plan on another stream.
+/// A plan that no entry followed for so many entries is no reason to go without a plan on another stream. Streams by turns
+/// follow it in every second entry.
 const IN_USE: u64 = 4;
 /// A plan gets a new layout once one in this many positions has been too small. Until then, the requests of these positions go
 /// beside the plan.

@@ -86,7 +86,7 @@ pub(super) struct Ordered {
     pub(super) range: Range<Source>,
     pub(super) streams: Streams,
     pub(super) exchanges: Exchanges,
-    /// How often a request waited for work, so that pages could move.
+    /// How often a request waited for work, so that the range would not grow.
     pub(super) waits: u64,
     /// The bytes of all blocks that were freed.
     freed: u64,

@@ -47,7 +47,7 @@ impl Planner {
 
     /// As [`is_boundary_due`](Planner::is_boundary_due), if the plan of a loop serves the iteration.
     fn begins_planned(&mut self, shared: &Shared, stream: u64, bytes: u64) -> bool {
-        if self.plans.stream().is_some_and(|planned| planned.id() != stream) {
+        if self.is_other_than_planned(stream) {
             self.note_elsewhere();
         }
         let is_served = self.entry.is_planned && self.is_serving(stream);
