@@ -139,10 +139,10 @@ fn sizes_that_vary_threefold() {
 }
 
 /// How many of 200 warm entries call the device, if large arrays outlive each entry.
-fn calls_of_outliving(seed: u64) -> u64 {
+fn calls_of_outliving(name: &str, seed: u64) -> u64 {
     let rng = &mut Rng::with_seed(seed);
     let usual = Style { escapes: (6, 1), ..style() }.entry(rng, 0);
-    let mut player = player(&format!("outliving {seed}"));
+    let mut player = player(&format!("{name} {seed}"));
     let calls = |player: &Player<Virtual>| {
         let memory = player.device().memory();
         memory.times_taken() + memory.times_given_back()
@@ -164,9 +164,29 @@ fn calls_of_outliving(seed: u64) -> u64 {
 fn arrays_that_outlive_their_entries() {
     for seed in 0..8 {
         in_one_of(3, || {
-            let calls = calls_of_outliving(seed);
-            assert!(calls <= 20, "seed {seed}: {calls} of 200 warm entries made calls");
+            let calls = calls_of_outliving("outliving", seed);
+            assert!(calls <= 40, "seed {seed}: {calls} of 200 warm entries made calls");
         });
+    }
+}
+
+/// Arrays beside the plan, for which the range has hardly room. Before, pages moved for them in 146 of 200 warm entries.
+#[test]
+fn pages_move_in_few_entries() {
+    let devices = [(); 2].map(|()| Virtual::new(PLENTY));
+    for number in 0..12 {
+        // A scope of several devices counts for each of them. So every range keeps so much more than is alive.
+        let (name, bytes) = (format!("of several devices {number}"), number << 20);
+        let several = Scope::new(&name);
+        (0..10)
+            .for_each(|_| several.run(|| devices.iter().for_each(|device| drop(device.zeros::<u8>(bytes).unwrap()))));
+        // Each try has a scope of its own, which has learned nothing yet.
+        let mut tries = 0..3;
+        in_one_of(3, || {
+            let calls = calls_of_outliving(&format!("moved {number}, {:?}", tries.next()), 7);
+            assert!(calls <= 40, "{number}: {calls} of 200 warm entries made calls");
+        });
+        let _ = invalidate(&name);
     }
 }
 

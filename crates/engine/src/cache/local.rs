@@ -166,7 +166,7 @@ impl Local {
 
     /// The means for a supply: a record without memory if there is one, and when pages may move.
     pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> (Option<Box<Record>>, Moves) {
-        let moves = Moves::of(self.recycle, &mut self.planner);
+        let moves = Moves::of(self.recycle, &mut self.planner, request.bytes as u64);
         let of_another_stream = if request.bytes == 0 { self.empties.pop() } else { None };
         of_another_stream.iter().for_each(|_| shared.counters.released(0));
         let spare = of_another_stream.or_else(|| self.spares.pop());
@@ -225,7 +225,7 @@ impl Local {
         shared: &Shared,
         door: &'static Door,
         request: &Request<'_>,
-        Supplied { record, taken }: &mut Supplied,
+        Supplied { record, taken, has_moved }: &mut Supplied,
         keeps: bool,
     ) {
         let generation = if keeps { shared.generation() } else { Generation::NEVER_KEPT };
@@ -235,6 +235,7 @@ impl Local {
         let place = if has_list { self.lists.place_of(request, stream) } else { ListPlace::default() };
         record.set_home(door, generation, place);
         shared.counters.allocated(record.bytes(), *taken, matches!(record.origin, Origin::Device));
+        self.planner.note_supply(*has_moved);
         match keeps {
             true => self.hand_out(shared, record, request),
             false => shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns),

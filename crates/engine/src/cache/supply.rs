@@ -18,6 +18,8 @@ use crate::record::{Origin, Record, Request};
 pub(super) struct Supplied {
     pub(super) record: Box<Record>,
     pub(super) taken: Obtained,
+    /// Whether pages moved for it.
+    pub(super) has_moved: bool,
 }
 
 /// When pages move before the range grows. Moving takes calls. A scope that does not plan makes none once it is warm.
@@ -31,11 +33,11 @@ pub(super) enum Moves {
 }
 
 impl Moves {
-    /// When pages move for a request of a scope.
-    pub(super) fn of(recycle: Recycle, planner: &mut Planner) -> Moves {
+    /// When pages move for a request of `bytes` bytes.
+    pub(super) fn of(recycle: Recycle, planner: &mut Planner, bytes: u64) -> Moves {
         match recycle {
             Recycle::Keyed | Recycle::Range | Recycle::Off => Moves::Never,
-            Recycle::Auto if !planner.had_better_move() => Moves::WhereFar,
+            Recycle::Auto if !planner.had_better_move(bytes) => Moves::WhereFar,
             Recycle::Auto => Moves::First,
         }
     }
@@ -107,15 +109,15 @@ pub(super) fn from_range(
     #[cfg(feature = "foreign")]
     crate::device::GraphEnd::free_ended();
     let bytes = request.bytes as u64;
-    let (address, origin, taken) = match DeviceRange::of(stream) {
-        _ if bytes == 0 => (0, Origin::Nowhere, Obtained::default()),
+    let (address, origin, taken, calls) = match DeviceRange::of(stream) {
+        _ if bytes == 0 => (0, Origin::Nowhere, Obtained::default(), 0),
         Some(range) => {
-            let Carved { block, address, taken, .. } = carve(range, asked(stream, request, holder), moves)?;
-            (address, Origin::Range(block), taken)
+            let Carved { block, address, taken, calls } = carve(range, asked(stream, request, holder), moves)?;
+            (address, Origin::Range(block), taken, calls)
         }
         None => {
             let address = insist_on_call(asked(stream, request, holder), || stream.allocate(request.bytes))?;
-            (address, Origin::Device, Obtained::ALLOCATION)
+            (address, Origin::Device, Obtained::ALLOCATION, 0)
         }
     };
     let record = match spare {
@@ -125,7 +127,7 @@ pub(super) fn from_range(
         }
         None => Box::new(Record::new(stream, request, address, origin)),
     };
-    Ok(Supplied { record, taken })
+    Ok(Supplied { record, taken, has_moved: calls > 0 })
 }
 
 /// The steps of a supply, the cheapest first:
