@@ -10,7 +10,6 @@ use gpucache::{Allocate, Recycle, Scope, invalidate};
 use gpucache_tests::play::entries::{Style, bound, of_buffers, plannable};
 use gpucache_tests::play::programs::Kind;
 use gpucache_tests::play::{Op, Player};
-use gpucache_tests::process::in_one_of;
 
 /// A device with more memory than any of these tests needs.
 const PLENTY: usize = 1 << 46;
@@ -147,7 +146,7 @@ fn calls_of_outliving(name: &str, seed: u64) -> u64 {
         let memory = player.device().memory();
         memory.times_taken() + memory.times_given_back()
     };
-    (0..100).for_each(|_| player.entry(0, Recycle::Auto, &usual).unwrap());
+    (0..2000).for_each(|_| player.entry(0, Recycle::Auto, &usual).unwrap());
     let mut with_calls = 0;
     for _ in 0..200 {
         let before = calls(&player);
@@ -159,33 +158,27 @@ fn calls_of_outliving(name: &str, seed: u64) -> u64 {
 }
 
 /// A large array outlives each entry. Planned or not, the warm scope hardly calls the device: it only tries to plan again and to free memory,
-/// ever more rarely. A thread of another test that ends meanwhile trims all devices, so a test may need another try.
+/// ever more rarely. How soon depends on the scopes of other tests, if they have several devices: they count for each device.
 #[test]
 fn arrays_that_outlive_their_entries() {
     for seed in 0..8 {
-        in_one_of(3, || {
-            let calls = calls_of_outliving("outliving", seed);
-            assert!(calls <= 40, "seed {seed}: {calls} of 200 warm entries made calls");
-        });
+        let calls = calls_of_outliving("outliving", seed);
+        assert!(calls <= 20, "seed {seed}: {calls} of 200 warm entries made calls");
     }
 }
 
-/// Arrays beside the plan, for which the range has hardly room. Before, pages moved for them in 146 of 200 warm entries.
+/// The range has hardly room for arrays beside the plan. Before, pages moved for them in 166 of 200 warm entries.
 #[test]
-fn pages_move_in_few_entries() {
+fn pages_do_not_move_for_ever() {
     let devices = [(); 2].map(|()| Virtual::new(PLENTY));
-    for number in 0..12 {
+    for number in 9..15 {
         // A scope of several devices counts for each of them. So every range keeps so much more than is alive.
         let (name, bytes) = (format!("of several devices {number}"), number << 20);
         let several = Scope::new(&name);
         (0..10)
             .for_each(|_| several.run(|| devices.iter().for_each(|device| drop(device.zeros::<u8>(bytes).unwrap()))));
-        // Each try has a scope of its own, which has learned nothing yet.
-        let mut tries = 0..3;
-        in_one_of(3, || {
-            let calls = calls_of_outliving(&format!("moved {number}, {:?}", tries.next()), 7);
-            assert!(calls <= 40, "{number}: {calls} of 200 warm entries made calls");
-        });
+        let calls = calls_of_outliving(&format!("moved {number}"), 7);
+        assert!(calls <= 20, "{number} MiB: {calls} of 200 warm entries made calls");
         let _ = invalidate(&name);
     }
 }

@@ -166,7 +166,7 @@ impl Local {
 
     /// The means for a supply: a record without memory if there is one, and when pages may move.
     pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> (Option<Box<Record>>, Moves) {
-        let moves = Moves::of(self.recycle, &mut self.planner, request.bytes as u64);
+        let moves = Moves::of(self.recycle, &mut self.planner);
         let of_another_stream = if request.bytes == 0 { self.empties.pop() } else { None };
         of_another_stream.iter().for_each(|_| shared.counters.released(0));
         let spare = of_another_stream.or_else(|| self.spares.pop());

@@ -6,7 +6,6 @@ use super::backoff::{Backoff, Pace};
 use super::fate::BESIDE;
 use crate::base::amounts::total;
 use crate::home::{Counter, Shared};
-use crate::range::HUGE;
 use gpucache_plan::entries::Wanted;
 
 /// How much of the arena was in use, and how the range grows beside it.
@@ -23,7 +22,7 @@ pub(super) struct Footprint {
     pub(super) has_planned: bool,
     /// Waits before pages move again for an entry without a plan.
     pub(super) moving: Backoff,
-    /// The last entry in which pages moved. Below: each of these entries took [`MOVES_APART`] entries of this time.
+    /// The last entry in which pages moved. Below: a later entry, by [`MOVES_APART`] for each of these entries. So it limits their rate.
     moved_in: u64,
     moved_until: u64,
 }
@@ -100,11 +99,8 @@ const AHEAD: u64 = 32;
 /// A saving of at most this many bytes is not worth another layout: half a page of a GPU's memory.
 const LITTLE: u64 = 1 << 20;
 
-/// Pages move in one of so many entries with a plan, in the long run. In the others the range grows. A scope whose arrays outlive their
-/// entries moved pages in 158 of 200 entries, with 25 calls in each.
-const MOVES_APART: u64 = 16;
-/// Pages may move in so many entries in a row. A plan comes, or changes, in fewer entries.
-const MOVES_AT_ONCE: u64 = 16;
+/// Pages may move in one of so many entries for ever. If they move in more of them, the range grows in the end.
+const MOVES_APART: u64 = 4;
 
 /// An arena of at most this share of the peak in use stays: its memory would not help.
 const NEGLIGIBLE: u64 = 64;
@@ -127,11 +123,9 @@ impl Footprint {
         self.stays >= STAYS
     }
 
-    /// Whether pages may move in this entry for `bytes` bytes: they did in few entries lately, or did in this one, or the bytes are many.
-    fn may_move(&self, entry: u64, bytes: u64) -> bool {
-        bytes >= HUGE
-            || self.moved_in == entry
-            || self.moved_until <= entry.saturating_add(MOVES_APART * (MOVES_AT_ONCE - 1))
+    /// In how many entries pages moved lately.
+    fn moved_lately(&self, entry: u64) -> u64 {
+        self.moved_until.saturating_sub(entry) / MOVES_APART
     }
 
     /// Counts an entry in which pages moved.
@@ -226,13 +220,17 @@ impl Trimming {
 }
 
 impl Planner {
-    /// Whether the range should move pages for `bytes` bytes rather than grow: a plan showed, in this entry or lately, how much memory is
-    /// enough.
-    pub(crate) fn had_better_move(&mut self, bytes: u64) -> bool {
+    /// Whether the range should move pages rather than grow: a plan showed, in this entry or lately, how much memory is enough.
+    pub(crate) fn had_better_move(&mut self) -> bool {
         let Footprint { has_planned, moving, .. } = &mut self.footprint;
         let is_lately = *has_planned && moving.try_now(self.entry.number, Pace::STEEP);
-        let is_known = self.entry.is_planned && !self.carry.is_range_used();
-        (is_known && self.footprint.may_move(self.entry.number, bytes)) || is_lately
+        (self.entry.is_planned && !self.carry.is_range_used()) || is_lately
+    }
+
+    /// In how many entries pages moved lately.
+    pub(crate) fn moved_lately(&self) -> u64 {
+        // Sizes that grow need pages to move until they are known.
+        if self.plans.grows() { 0 } else { self.footprint.moved_lately(self.entry.number) }
     }
 
     /// Notes whether pages moved for a request of this entry.

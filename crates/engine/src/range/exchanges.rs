@@ -21,7 +21,7 @@ const FREES_PER_CALL: u64 = 16;
 /// For a request of at least 1 GiB, each freed GiB allows one more call. A GPU takes about a millisecond to fill and read as much, and a call
 /// takes some microseconds. Of 10,000 programs with survivors, one of few and huge arrays reserved 1.33 times the bytes of the range
 /// alone, since its frees allowed hardly any calls; with these calls 1.07 times. Smaller requests get memory instead, as above.
-pub(crate) const HUGE: u64 = 1 << 30;
+const HUGE: u64 = 1 << 30;
 
 /// The moves of pages that a range made although it could have grown.
 #[derive(Clone, Copy, Debug, Default)]

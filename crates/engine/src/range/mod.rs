@@ -70,7 +70,6 @@ use range::{Range, RangeError};
 
 pub use clearing::Clearing;
 pub(crate) use cut::Cut;
-pub(crate) use exchanges::HUGE;
 pub(crate) use fit::RangeBlock;
 pub(crate) use gather::GatherLimit;
 pub use ordered::RangeState;
