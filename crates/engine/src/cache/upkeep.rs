@@ -10,13 +10,12 @@ use super::local::Local;
 use super::owner::{Cache, Owner};
 use crate::home::{Counter, Counts, Fact};
 use crate::pressure::ReclaimStats;
-use crate::pressure::demand;
 use crate::pressure::lease::Lease;
 use crate::pressure::reclaim::{self, Holder, Idle, Releaser};
 
 impl Cache {
     /// Releases the idle blocks now, and the busy ones when they return. The caller then gives the free memory back to the devices
-    /// ([`demand::trim_to_demand`]). If a thread is inside the scope, that thread does all of this.
+    /// ([`trim_to_demand`](crate::pressure::demand::trim_to_demand)). If a thread is inside the scope, that thread does all of this.
     pub fn invalidate(&'static self) {
         self.shared.generations.raise();
         self.briefly(|owner| {
@@ -113,7 +112,7 @@ impl Owner {
     /// Reports how much memory is likely to be needed again, if that has changed.
     pub(super) fn tell_demand(&self) {
         if let Some((before, now)) = self.with(Local::news_of_demand) {
-            demand::tell(before, now);
+            self.shared.devices().tell(before, now);
         }
     }
 }

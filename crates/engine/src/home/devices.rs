@@ -3,15 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::base::sync::{Mutex, lock};
-use crate::pressure::demand::Told;
+use crate::pressure::demand::{self, Told};
 
 /// The devices that a cache has served. Only the thread that owns the cache adds one.
 #[derive(Default)]
 pub(crate) struct Devices {
-    /// The only device, 0 for none, or [`Told::SEVERAL`].
+    /// The only device, 0 for none, or [`Told::SEVERAL`] and their number.
     only: AtomicU64,
-    /// All devices, if there are several. So a trim after an invalidation leaves the devices of other scopes alone.
-    several: Mutex<Vec<u64>>,
+    /// All devices, if there are several, each with the demand that was reported for it. So a trim after an invalidation leaves the devices of
+    /// other scopes alone, and they keep nothing for this one.
+    several: Mutex<Vec<Told>>,
 }
 
 impl Devices {
@@ -26,31 +27,40 @@ impl Devices {
             return;
         }
         let mut several = lock(&self.several);
-        if only != Told::SEVERAL {
-            several.push(only);
+        if !Told::are_several(only) {
+            several.push(Told { device: only, bytes: 0 });
         }
-        if !several.contains(&device) {
-            several.push(device);
+        if !several.iter().any(|told| told.device == device) {
+            several.push(Told { device, bytes: 0 });
         }
-        self.only.store(Told::SEVERAL, Relaxed);
+        self.only.store(Told::SEVERAL + several.len() as u64, Relaxed);
     }
 
     /// Whether the cache has served this device.
     pub(crate) fn contain(&self, device: u64) -> bool {
         match self.only.load(Relaxed) {
-            Told::SEVERAL => lock(&self.several).contains(&device),
+            several if Told::are_several(several) => lock(&self.several).iter().any(|told| told.device == device),
             only => only == device,
         }
     }
 
-    /// The only device, 0 for none, or [`Told::SEVERAL`].
+    /// The only device, 0 for none, or [`Told::SEVERAL`] and their number.
     pub(crate) fn told(&self) -> u64 {
         self.only.load(Relaxed)
     }
 
+    /// For the owner: replaces the reported demand. The demand of a cache with several devices counts for each of them.
+    pub(crate) fn tell(&self, before: Told, now: Told) {
+        let of_one = |told: Told| if Told::are_several(told.device) { Told::default() } else { told };
+        demand::tell(of_one(before), of_one(now));
+        if Told::are_several(now.device) {
+            lock(&self.several).iter_mut().for_each(|told| told.replace(now.bytes));
+        }
+    }
+
     /// For the owner: forgets all of them.
     pub(crate) fn reset(&self) {
-        lock(&self.several).clear();
+        lock(&self.several).drain(..).for_each(|mut told| told.replace(0));
         self.only.store(0, Relaxed);
     }
 }
@@ -69,8 +79,30 @@ mod tests {
         }
         assert!([7, 9, 11].into_iter().all(|device| devices.contain(device)));
         assert!(![1, 8, 10, 12].into_iter().any(|device| devices.contain(device)));
-        assert_eq!(devices.told(), Told::SEVERAL);
+        assert_eq!(devices.told(), Told::SEVERAL + 3);
         devices.reset();
         assert!(![7, 9, 11].into_iter().any(|device| devices.contain(device)));
+    }
+
+    /// Each device of a cache keeps what the cache needs, and other devices keep nothing for it.
+    #[test]
+    fn the_demand_counts_for_each_of_its_devices() {
+        const NUMBERS: [u64; 4] = [1 << 50, (1 << 50) + 1, (1 << 50) + 2, (1 << 50) + 3];
+        let (devices, mut told) = (Devices::default(), Told::default());
+        let mut tell = |bytes| {
+            let now = Told { device: devices.told(), bytes };
+            devices.tell(std::mem::replace(&mut told, now), now);
+            NUMBERS.map(demand::of)
+        };
+        devices.note(NUMBERS[0]);
+        assert_eq!(tell(10), [10, 0, 0, 0]);
+        devices.note(NUMBERS[1]);
+        assert_eq!(tell(10), [10, 10, 0, 0]);
+        devices.note(NUMBERS[2]);
+        assert_eq!(tell(30), [30, 30, 30, 0]);
+        devices.reset();
+        assert_eq!(tell(0), [0; 4]);
+        devices.note(NUMBERS[3]);
+        assert_eq!(tell(5), [0, 0, 0, 5]);
     }
 }

@@ -100,7 +100,7 @@ const AHEAD: u64 = 32;
 const LITTLE: u64 = 1 << 20;
 
 /// Pages may move in one of so many entries for ever. If they move in more of them, the range grows in the end.
-const MOVES_APART: u64 = 4;
+const MOVES_APART: u64 = 8;
 
 /// An arena of at most this share of the peak in use stays: its memory would not help.
 const NEGLIGIBLE: u64 = 64;

@@ -13,7 +13,7 @@ use crate::base::sync::{LazyLock, Mutex, lock};
 use crate::device::Memory;
 use crate::range::{self, WaitFor};
 
-/// The reported demand of a cache: a device, or [`Told::SEVERAL`], and the bytes that the cache is likely to need there.
+/// The reported demand of a cache: a device, or several of them, and the bytes that the cache is likely to need on each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) device: u64,
@@ -22,8 +22,20 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// More than one device.
-    pub(crate) const SEVERAL: u64 = u64::MAX;
+    /// Stands for several devices, if their number is added. So a report differs from the last one if a device was added. No device has a
+    /// number as large as this.
+    pub(crate) const SEVERAL: u64 = 1 << 63;
+
+    /// Whether this stands for several devices.
+    pub(crate) fn are_several(device: u64) -> bool {
+        device >= Told::SEVERAL
+    }
+
+    /// Reports another demand for the same device.
+    pub(crate) fn replace(&mut self, bytes: u64) {
+        let now = Told { bytes, ..*self };
+        tell(std::mem::replace(self, now), now);
+    }
 }
 
 /// By device. The sum of many scopes may need more than 64 bits. A scope subtracts exactly what it added before.
@@ -56,9 +68,8 @@ impl Memory {
 /// How many bytes of a device's memory the scopes are likely to need again. A scope that serves several devices counts for each of
 /// them.
 pub(crate) fn of(device: u64) -> u64 {
-    let sums = lock(&SUMS);
-    let sum = |device| sums.get(&device).copied().unwrap_or(0);
-    u64::try_from(sum(device) + sum(Told::SEVERAL)).unwrap_or(u64::MAX)
+    let sum = lock(&SUMS).get(&device).copied().unwrap_or(0);
+    u64::try_from(sum).unwrap_or(u64::MAX)
 }
 
 /// Gives free pages of ranges back to their devices if `serves` holds for the device, except the memory that scopes are likely to
