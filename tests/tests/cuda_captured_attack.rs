@@ -29,7 +29,8 @@ fn sum_on(gpu: &Cuda, x: &Array<u32, Cuda>, value: u32) -> Result<Array<u32, Cud
 /// Writes an array again and again. Returns how many writes were lost although they returned no error.
 fn write_until(is_over: &AtomicBool, gpu: &Cuda) -> u32 {
     let (mut lost, mut number) = (0, 0);
-    let mut array = Array::full(gpu, LEN, 0u32).unwrap();
+    // A stream that is captured serves no array beside the plan.
+    let mut array = std::iter::repeat_with(|| Array::full(gpu, LEN, 0u32)).find_map(Result::ok).unwrap();
     while !is_over.load(Relaxed) {
         number += 1;
         if array.copy_from_slice(&vec![number; LEN]).is_ok() {
