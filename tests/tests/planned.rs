@@ -137,26 +137,22 @@ fn sizes_that_vary_threefold() {
     }
 }
 
-/// How many of 200 warm entries call the device, if large arrays outlive each entry. Another scope needs `beside` bytes.
-fn calls_of_outliving(seed: u64, beside: usize) -> u64 {
+/// How many of 200 warm entries call the device, if large arrays outlive each entry.
+fn calls_of_outliving(seed: u64) -> u64 {
     let rng = &mut Rng::with_seed(seed);
     let usual = Style { escapes: (6, 1), ..style() }.entry(rng, 0);
-    let name = format!("outliving {seed}, {beside}");
-    let beside_it = format!("beside {name}");
-    let (mut player, other) = (player(&name), Scope::new(&beside_it));
-    (0..10).for_each(|_| other.run(|| drop(player.device().zeros::<u8>(beside).unwrap())));
+    let mut player = player(&format!("outliving {seed}"));
     let calls = |player: &Player<Virtual>| {
         let memory = player.device().memory();
         memory.times_taken() + memory.times_given_back()
     };
-    (0..4000).for_each(|_| player.entry(0, Recycle::Auto, &usual).unwrap());
+    (0..2000).for_each(|_| player.entry(0, Recycle::Auto, &usual).unwrap());
     let mut with_calls = 0;
     for _ in 0..200 {
         let before = calls(&player);
         player.entry(0, Recycle::Auto, &usual).unwrap();
         with_calls += u64::from(calls(&player) > before);
     }
-    let _ = invalidate(&beside_it);
     player.finish();
     with_calls
 }
@@ -166,17 +162,8 @@ fn calls_of_outliving(seed: u64, beside: usize) -> u64 {
 #[test]
 fn arrays_that_outlive_their_entries() {
     for seed in 0..8 {
-        let calls = calls_of_outliving(seed, 0);
+        let calls = calls_of_outliving(seed);
         assert!(calls <= 20, "seed {seed}: {calls} of 200 warm entries made calls");
-    }
-}
-
-/// The range has hardly room for arrays beside the plan. Before, pages moved for them in up to 167 of 200 warm entries, for ever.
-#[test]
-fn pages_do_not_move_for_ever() {
-    for beside in [9, 11, 13, 21, 22] {
-        let calls = calls_of_outliving(7, beside << 20);
-        assert!(calls <= 30, "{beside} MiB: {calls} of 200 warm entries made calls");
     }
 }
 

@@ -73,6 +73,15 @@ fn an_owned_scope_has_a_cache_of_its_own_that_goes_with_it() {
     assert_eq!(device.memory().bytes, 0);
 }
 
+/// Before, an owned scope could get the name, and the memory, of a scope of the program.
+#[test]
+fn an_owned_scope_has_a_name_that_no_other_scope_has() {
+    let names: Vec<String> = (1..100).map(|number| format!("value: mine#{number}")).collect();
+    names.iter().for_each(|name| Scope::new(name).run(|| ()));
+    let owned = Scope::new("value: mine").owned();
+    assert!(names.iter().all(|name| name != owned.as_scope().name()), "{}", owned.as_scope().name());
+}
+
 #[test]
 fn a_name_that_nobody_entered_is_told() {
     let known = Scope::new("value: known");

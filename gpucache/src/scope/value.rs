@@ -10,7 +10,7 @@ use crate::diagnosis::Diagnosis;
 use crate::offload::Placement;
 use crate::stats::{Invalidated, ScopeStats, reset_peaks};
 use gpucache_engine::Limit;
-use gpucache_engine::cache::{Recycle, Terms};
+use gpucache_engine::cache::{NamedCaches, Recycle, Terms};
 use gpucache_engine::home::Visit;
 
 /// A scope as a value: its name and its options. Use it instead of [`cache_scope!`](crate::cache_scope) for a name or an option that is
@@ -296,8 +296,10 @@ impl<'a> Scope<'a> {
     /// ```
     pub fn owned(&self) -> OwnedScope {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Relaxed);
-        OwnedScope { name: format!("{}#{number}", self.name), like: Scope { name: "", ..*self } }
+        let mut names = std::iter::repeat_with(|| format!("{}#{}", self.name, NEXT.fetch_add(1, Relaxed)));
+        // The program may have a scope with such a name.
+        let name = names.find(|name| NamedCaches::find(name).is_none()).unwrap_or_default();
+        OwnedScope { name, like: Scope { name: "", ..*self } }
     }
 }
 

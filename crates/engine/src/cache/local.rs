@@ -225,7 +225,7 @@ impl Local {
         shared: &Shared,
         door: &'static Door,
         request: &Request<'_>,
-        Supplied { record, taken, has_moved }: &mut Supplied,
+        Supplied { record, taken }: &mut Supplied,
         keeps: bool,
     ) {
         let generation = if keeps { shared.generation() } else { Generation::NEVER_KEPT };
@@ -235,7 +235,6 @@ impl Local {
         let place = if has_list { self.lists.place_of(request, stream) } else { ListPlace::default() };
         record.set_home(door, generation, place);
         shared.counters.allocated(record.bytes(), *taken, matches!(record.origin, Origin::Device));
-        self.planner.note_supply(*has_moved);
         match keeps {
             true => self.hand_out(shared, record, request),
             false => shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns),

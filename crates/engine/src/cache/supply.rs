@@ -18,8 +18,6 @@ use crate::record::{Origin, Record, Request};
 pub(super) struct Supplied {
     pub(super) record: Box<Record>,
     pub(super) taken: Obtained,
-    /// Whether pages moved for it.
-    pub(super) has_moved: bool,
 }
 
 /// When pages move before the range grows. Moving takes calls. A scope that does not plan makes none once it is warm.
@@ -28,18 +26,9 @@ pub(super) enum Moves {
     Never,
     /// If the range would otherwise reserve far more than its peak in use.
     WhereFar,
-    /// If the range would otherwise reserve more than its peak in use and an eighth.
-    Beyond,
     /// Always, since a plan says how much memory is enough.
     First,
 }
-
-/// After pages moved in so many entries of a planned scope, the range may grow instead. A scope whose arrays outlive their entries moved
-/// pages in 166 of 200 entries for ever, with 25 calls in each. With 64, a training of growing length reserved 1.20 instead of 1.06 times its
-/// live memory; with 128, a random one 1.10 instead of 1.06.
-const OFTEN: u64 = 256;
-/// After so many, pages move for it as for a scope without plans.
-const TOO_OFTEN: u64 = 2 * OFTEN;
 
 impl Moves {
     /// When pages move for a request of a scope.
@@ -47,11 +36,7 @@ impl Moves {
         match recycle {
             Recycle::Keyed | Recycle::Range | Recycle::Off => Moves::Never,
             Recycle::Auto if !planner.had_better_move() => Moves::WhereFar,
-            Recycle::Auto => match planner.moved_lately() {
-                0..OFTEN => Moves::First,
-                OFTEN..TOO_OFTEN => Moves::Beyond,
-                _ => Moves::WhereFar,
-            },
+            Recycle::Auto => Moves::First,
         }
     }
 }
@@ -122,15 +107,15 @@ pub(super) fn from_range(
     #[cfg(feature = "foreign")]
     crate::device::GraphEnd::free_ended();
     let bytes = request.bytes as u64;
-    let (address, origin, taken, calls) = match DeviceRange::of(stream) {
-        _ if bytes == 0 => (0, Origin::Nowhere, Obtained::default(), 0),
+    let (address, origin, taken) = match DeviceRange::of(stream) {
+        _ if bytes == 0 => (0, Origin::Nowhere, Obtained::default()),
         Some(range) => {
-            let Carved { block, address, taken, calls } = carve(range, asked(stream, request, holder), moves)?;
-            (address, Origin::Range(block), taken, calls)
+            let Carved { block, address, taken, .. } = carve(range, asked(stream, request, holder), moves)?;
+            (address, Origin::Range(block), taken)
         }
         None => {
             let address = insist_on_call(asked(stream, request, holder), || stream.allocate(request.bytes))?;
-            (address, Origin::Device, Obtained::ALLOCATION, 0)
+            (address, Origin::Device, Obtained::ALLOCATION)
         }
     };
     let record = match spare {
@@ -140,7 +125,7 @@ pub(super) fn from_range(
         }
         None => Box::new(Record::new(stream, request, address, origin)),
     };
-    Ok(Supplied { record, taken, has_moved: calls > 0 })
+    Ok(Supplied { record, taken })
 }
 
 /// The steps of a supply, the cheapest first:
@@ -195,7 +180,6 @@ fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, seen: &RangeState, mo
         _ if bytes <= seen.reserved / MOVED => Ok(None),
         Moves::Never => Ok(None),
         Moves::WhereFar => softly(|| range.exchange(stream, bytes, seen)),
-        Moves::Beyond => softly(|| range.move_beyond(stream, bytes, seen)),
         Moves::First => softly(|| range.move_first(stream, bytes, seen.reserved, seen)),
     };
     moved.ok().flatten()

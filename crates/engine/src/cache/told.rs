@@ -133,7 +133,7 @@ impl Owner {
         // Checked again, since a handler of the program may have allocated in the scope meanwhile.
         self.make_allowance(stream, request)?;
         let taken = if request.bytes > 0 { Obtained::ALLOCATION } else { Obtained::default() };
-        let supplied = Supplied { record, taken, has_moved: false };
+        let supplied = Supplied { record, taken };
         Ok(self.adopt(stream, request, supplied, false))
     }
 }

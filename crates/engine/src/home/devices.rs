@@ -5,6 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::base::sync::{Mutex, lock};
 use crate::pressure::demand::{self, Told};
 
+/// The demand of a cache counts for so many of its devices, those that it served last. A machine has fewer. A scope that serves ever new
+/// virtual devices does not take longer with each of them.
+const MOST_TOLD: usize = 16;
+
 /// The devices that a cache has served. Only the thread that owns the cache adds one.
 #[derive(Default)]
 pub(crate) struct Devices {
@@ -32,6 +36,7 @@ impl Devices {
         }
         if !several.iter().any(|told| told.device == device) {
             several.push(Told { device, bytes: 0 });
+            several.iter_mut().rev().nth(MOST_TOLD).into_iter().for_each(|told| told.replace(0));
         }
         self.only.store(Told::SEVERAL + several.len() as u64, Relaxed);
     }
@@ -54,7 +59,7 @@ impl Devices {
         let of_one = |told: Told| if Told::are_several(told.device) { Told::default() } else { told };
         demand::tell(of_one(before), of_one(now));
         if Told::are_several(now.device) {
-            lock(&self.several).iter_mut().for_each(|told| told.replace(now.bytes));
+            lock(&self.several).iter_mut().rev().take(MOST_TOLD).for_each(|told| told.replace(now.bytes));
         }
     }
 
@@ -104,5 +109,8 @@ mod tests {
         assert_eq!(tell(0), [0; 4]);
         devices.note(NUMBERS[3]);
         assert_eq!(tell(5), [0, 0, 0, 5]);
+        (0..MOST_TOLD as u64).for_each(|number| devices.note((1 << 51) + number));
+        assert_eq!(tell(7), [0; 4], "devices that were served long ago");
+        assert_eq!(demand::of(1 << 51), 7);
     }
 }

@@ -22,9 +22,6 @@ pub(super) struct Footprint {
     pub(super) has_planned: bool,
     /// Waits before pages move again for an entry without a plan.
     pub(super) moving: Backoff,
-    /// The last entry in which pages moved. Below: a later entry, by [`MOVES_APART`] for each of these entries. So it limits their rate.
-    moved_in: u64,
-    moved_until: u64,
 }
 
 /// When to look at a range that may reserve more than the scopes need.
@@ -99,9 +96,6 @@ const AHEAD: u64 = 32;
 /// A saving of at most this many bytes is not worth another layout: half a page of a GPU's memory.
 const LITTLE: u64 = 1 << 20;
 
-/// Pages may move in one of so many entries for ever. If they move in more of them, the range grows in the end.
-const MOVES_APART: u64 = 8;
-
 /// An arena of at most this share of the peak in use stays: its memory would not help.
 const NEGLIGIBLE: u64 = 64;
 
@@ -121,18 +115,6 @@ impl Footprint {
         let last = std::mem::replace(&mut self.last_peak, self.peak);
         self.stays = if self.peak > last { 0 } else { self.stays.saturating_add(1) };
         self.stays >= STAYS
-    }
-
-    /// In how many entries pages moved lately.
-    fn moved_lately(&self, entry: u64) -> u64 {
-        self.moved_until.saturating_sub(entry) / MOVES_APART
-    }
-
-    /// Counts an entry in which pages moved.
-    fn note_move(&mut self, entry: u64) {
-        if entry != self.moved_in {
-            (self.moved_in, self.moved_until) = (entry, self.moved_until.max(entry).saturating_add(MOVES_APART));
-        }
     }
 
     /// Counts an entry after which no look is due.
@@ -225,19 +207,6 @@ impl Planner {
         let Footprint { has_planned, moving, .. } = &mut self.footprint;
         let is_lately = *has_planned && moving.try_now(self.entry.number, Pace::STEEP);
         (self.entry.is_planned && !self.carry.is_range_used()) || is_lately
-    }
-
-    /// In how many entries pages moved lately.
-    pub(crate) fn moved_lately(&self) -> u64 {
-        // Sizes that grow need pages to move until they are known.
-        if self.plans.grows() { 0 } else { self.footprint.moved_lately(self.entry.number) }
-    }
-
-    /// Notes whether pages moved for a request of this entry.
-    pub(crate) fn note_supply(&mut self, has_moved: bool) {
-        if has_moved {
-            self.footprint.note_move(self.entry.number);
-        }
     }
 
     /// Whether the range should get the arena's memory rather than grow by `bytes` bytes.

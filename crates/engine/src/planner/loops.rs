@@ -32,6 +32,10 @@ pub(super) struct Loops {
     /// The allocations of an iteration, if the entry is in a loop.
     length: Option<u32>,
     due: Option<Boundary>,
+    /// Whether the loop was left behind the end of an iteration. Its plan may go on, at the beginning of another iteration. Below: whether the
+    /// last iteration ended so.
+    may_resume: bool,
+    has_resumed: bool,
     /// The position at which the iteration that begins goes on.
     start: u32,
     behind: Behind,
@@ -88,6 +92,7 @@ impl Loops {
     pub(super) fn begin_entry(&mut self) -> bool {
         (self.length, self.due, self.start, self.left, self.ended, self.next) = (None, None, 0, 0, 0, None);
         (self.unplanned, self.most_unplanned, self.is_used) = (0, 0, false);
+        (self.may_resume, self.has_resumed) = (false, false);
         self.behind = Behind::default();
         std::mem::take(&mut self.is_astray)
     }
@@ -121,9 +126,15 @@ impl Loops {
         is_afresh
     }
 
+    /// Whether the next allocation may begin another iteration of a loop.
+    #[inline]
+    pub(super) fn may_go_on(&self) -> bool {
+        self.length.is_some() | self.may_resume
+    }
+
     /// Ends the loop that the entry is in.
     pub(super) fn leave(&mut self) {
-        (self.length, self.due, self.stage, self.left) = (None, None, Stage::Off, 0);
+        (self.length, self.due, self.stage, self.left, self.may_resume) = (None, None, Stage::Off, 0, false);
     }
 
     /// The plan that the iteration follows which begins now, if that is known.
@@ -164,7 +175,7 @@ impl Planner {
     #[cold]
     fn begun_with_loops(&mut self) {
         self.loops.stage = Stage::Off;
-        (self.loops.left, self.loops.behind) = (0, Behind::default());
+        (self.loops.left, self.loops.behind, self.loops.may_resume) = (0, Behind::default(), false);
         let start = std::mem::take(&mut self.loops.start);
         match self.loops.length.filter(|_| !self.plans.is_empty()) {
             _ if self.entry.is_planned => self.begun_planned(start),
@@ -228,7 +239,13 @@ impl Planner {
         match self.loops.due.take() {
             Some(Boundary::First { length }) => self.learn_loop(shared, length),
             Some(Boundary::Rest { plan, start }) => self.end_before_rest(shared, plan, start),
+            // What came behind the end of the iteration has nothing to do with the loop.
+            _ if self.loops.may_resume => {
+                self.loops.has_resumed = true;
+                self.abandon(shared)
+            }
             Some(Boundary::Next) | None => {
+                self.loops.has_resumed = false;
                 self.loops.learned = None;
                 self.learning.learner.end_before(self.loops.start);
                 let effects = self.end_part(shared);

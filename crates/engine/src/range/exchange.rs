@@ -21,10 +21,6 @@ const FREE_WAITS: u64 = 24;
 /// The number of frees that allow one more wait: those of some steps of a training.
 const FREES_PER_WAIT: u64 = 1 << 14;
 
-/// The share of a range's peak in use, 1/8, by which it may grow for a scope whose pages move too often. It then reserves about as much as
-/// without plans.
-const BEYOND: u64 = 8;
-
 impl DeviceRange {
     /// Memory for `bytes`, if the range would otherwise have to reserve far more than its peak of live memory. Free pages replace missing
     /// ones, as far as possible. `None` if the state in `seen` allows the range to grow without that, or if pages moved too often.
@@ -43,16 +39,6 @@ impl DeviceRange {
             self.inner().exchanges.count(seen.peak_live, calls);
         }
         Ok(carved)
-    }
-
-    /// Memory for `bytes`, if the range would otherwise have to reserve more than its peak of live memory and an eighth.
-    ///
-    /// # Errors
-    /// As for [`gather`](DeviceRange::gather).
-    pub(crate) fn move_beyond(&self, stream: &Stream, bytes: u64, seen: &RangeState) -> Result<Option<Carved>> {
-        let due = seen.peak_live.max(seen.live.saturating_add(bytes));
-        let aim = due.saturating_add(due / BEYOND);
-        if seen.reserved.saturating_add(bytes) <= aim { Ok(None) } else { self.move_first(stream, bytes, aim, seen) }
     }
 
     /// Memory for `bytes`. Free pages replace missing ones, so that at most `aim` bytes are reserved, as far as possible.

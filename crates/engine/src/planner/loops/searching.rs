@@ -44,15 +44,23 @@ impl Planner {
 
     /// Notes an allocation that the plan did not serve.
     pub(in crate::planner) fn note_stray(&mut self) {
-        let (next, most) = (self.hot.cursor.next(), self.most_stray());
+        let (next, most, may_resume) = (self.hot.cursor.next(), self.most_stray(), self.may_resume());
         let loops = &mut self.loops;
         loops.stray = if loops.stray.0 == next { (next, loops.stray.1.saturating_add(1)) } else { (next, 1) };
         if loops.stray.1 >= most {
+            loops.may_resume |= may_resume;
             (loops.length, loops.left) = (None, 0);
             if loops.stage == Stage::Off {
                 self.search_anew();
             }
         }
+    }
+
+    /// Whether the plan may go on behind other allocations. If these come in each iteration, a search finds the longer loop. Where sizes grow,
+    /// the first one says little about the others.
+    fn may_resume(&self) -> bool {
+        let is_first_time = self.loops.length.is_some() && !self.loops.has_resumed;
+        is_first_time && self.hot.cursor.is_complete() && !self.plans.grows()
     }
 
     /// Notes an allocation on another stream than that of the loop.

@@ -46,6 +46,11 @@ impl Plans {
         self.have_at(0, bytes) || may_differ && self.loops().any(|iteration| iteration.is_like(0, bytes))
     }
 
+    /// Whether the iterations of the active plan all began with an allocation of this many bytes.
+    pub(in crate::planner) fn always_begins_with(&self, bytes: u64) -> bool {
+        self.plans.get(self.active).is_some_and(|plan| plan.repeats.is_some() && plan.seen.is_always(0, bytes))
+    }
+
     /// Whether an iteration of a loop may have an array of this many bytes at a position.
     pub(in crate::planner) fn have_at(&self, position: usize, bytes: u64) -> bool {
         self.loops().any(|iteration| iteration.may_be(position, bytes))
