@@ -6,7 +6,7 @@ use std::path::Path;
 
 use gpucache::device::Virtual;
 use gpucache::stats::ScopeStats;
-use gpucache::{Allocate, Scope};
+use gpucache::{Allocate, Array, Scope};
 use gpucache_report::replay::{Figures, History, Policy, dry_run};
 
 /// The figures of twelve passes of a trace.
@@ -73,22 +73,25 @@ fn entries_are_planned_after_one_with_a_loop() {
     assert_eq!(planned_share(&scope, &device, 40, 200), 1.0);
 }
 
-/// Each iteration begins with a large array, as with a batch. Later iterations make and drop more arrays at their end.
+/// An iteration that begins with a large array, such as a batch. Then come 600 arrays of random lives, and at the end `more` of other sizes.
+/// It has no shorter loop inside.
+fn iteration(device: &Virtual, more: usize) {
+    let (zeros, mut random) = (|bytes: usize| device.zeros::<u8>(bytes).unwrap(), fastrand::Rng::with_seed(1));
+    let large = zeros(64 << 20);
+    let mut alive: [Option<Array<u8, Virtual>>; 16] = [const { None }; 16];
+    (0..600).for_each(|_| alive[random.usize(..16)] = Some(zeros(4096 * random.usize(1..600))));
+    drop((large, alive));
+    (0..more).for_each(|number| drop(zeros(4096 * (700 + number))));
+}
+
 #[test]
 fn a_loop_that_becomes_longer_is_planned_as_a_whole() {
     let (device, scope) = (Virtual::new(1 << 40), Scope::new("becomes longer"));
-    let zeros = |bytes: usize| device.zeros::<u8>(bytes).unwrap();
-    let iteration = |more: usize| {
-        let large = zeros(32 << 20);
-        (0..60).for_each(|number| drop(zeros(65536 * (1 + number * 7 % 60))));
-        drop(large);
-        (0..more).for_each(|number| drop(zeros(4096 * (300 + number))));
-    };
     scope.run(|| {
-        (0..40).for_each(|_| iteration(0));
-        (0..100).for_each(|_| iteration(80));
+        (0..20).for_each(|_| iteration(&device, 0));
+        (0..40).for_each(|_| iteration(&device, 300));
         let before = scope.stats().unwrap();
-        (0..20).for_each(|_| iteration(80));
+        (0..20).for_each(|_| iteration(&device, 300));
         let since = scope.stats().unwrap().since(&before);
         let share = since.served.planned.allocations as f64 / since.allocations() as f64;
         assert!(share > 0.9, "{share}");

@@ -297,7 +297,6 @@ fn share_on(name: &str, keeps: usize, device_of: impl Fn(usize) -> usize) -> f64
         });
     }
     let since = scope.stats().unwrap().since(&before);
-    // The end of a thread with memory would trim the devices of other tests.
     drop(kept);
     let _ = invalidate(name);
     since.served.planned.allocations as f64 / since.allocations() as f64

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::base::sync::{Mutex, lock};
 use crate::pressure::demand::{self, Told};
 
-/// The demand of a cache counts for so many of its devices, those that it served last. A machine has fewer. A scope that serves ever new
+/// The demand of a cache counts for so many of its devices, those that came to it last. A machine has fewer. A scope that serves ever new
 /// virtual devices does not take longer with each of them.
 const MOST_TOLD: usize = 16;
 

@@ -133,7 +133,8 @@ impl Planner {
         self.entry.may_move
     }
 
-    /// Whether the plans may leave their stream. Graphs need the arena where it is, and a loop goes on at its position. After a move in vain they go back at once.
+    /// Whether the plans may leave their stream. Graphs need the arena where it is, and a loop goes on at its position. After a move in vain,
+    /// the plans go back at once.
     fn may_follow(&self, shared: &Shared) -> bool {
         let is_bound = self.is_captured || self.loops.is_inside();
         shared.lease.live() == 0 && !is_bound && (self.may_return || self.moves.is_over(self.entry.number))

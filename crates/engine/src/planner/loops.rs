@@ -73,7 +73,7 @@ enum Stage {
     On,
 }
 
-/// What the next allocation of the recorded stream begins.
+/// The part of the entry that the next allocation of the recorded stream begins.
 #[derive(Clone, Copy, Debug)]
 enum Boundary {
     /// The first planned iteration of a loop that was found, whose iterations have this length.
