@@ -6,7 +6,7 @@ use std::path::Path;
 
 use gpucache::device::Virtual;
 use gpucache::stats::ScopeStats;
-use gpucache::{Allocate, Array, Scope};
+use gpucache::{Allocate, Array, Recycle, Scope};
 use gpucache_report::replay::{Figures, History, Policy, dry_run};
 
 /// The figures of twelve passes of a trace.
@@ -82,6 +82,22 @@ fn iteration(device: &Virtual, more: usize) {
     (0..600).for_each(|_| alive[random.usize(..16)] = Some(zeros(4096 * random.usize(1..600))));
     drop((large, alive));
     (0..more).for_each(|number| drop(zeros(4096 * (700 + number))));
+}
+
+/// Before, an iteration behind other arrays was known only after nine of its own.
+#[test]
+fn a_loop_goes_on_at_once_behind_other_arrays() {
+    let (device, scope) = (Virtual::new(1 << 40), Scope::new("goes on"));
+    // There is memory beside the plan, so its arena stays.
+    let beside = Scope::new("beside the one that goes on").recycle(Recycle::Range);
+    (0..3).for_each(|_| beside.run(|| drop(device.zeros::<u8>(1 << 30).unwrap())));
+    scope.run(|| {
+        (0..20).for_each(|_| iteration(&device, 0));
+        let _kept: Vec<_> = (0..50).map(|number| device.zeros::<u8>(4096 * (700 + number)).unwrap()).collect();
+        let before = scope.stats().unwrap();
+        (0..2).for_each(|_| iteration(&device, 0));
+        assert_eq!(scope.stats().unwrap().since(&before).served.planned.allocations, 2 * 601);
+    });
 }
 
 #[test]
