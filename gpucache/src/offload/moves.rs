@@ -44,8 +44,8 @@ pub struct OffloadStats {
     /// that runs beside other work adds nothing. Waits that are not over yet do not count. The time is 0 on a device whose
     /// [`Backend::mark`](crate::device::backend::Backend::mark) reports no time.
     ///
-    /// Of the entries in a known order, gpucache times the first two with the same moves, and then one in sixteen. A timed entry counts
-    /// for all entries since the previous timed one.
+    /// Of the entries in a known order, gpucache times the first two with the same moves, then one in 16, and from the 49th on one in 64.
+    /// A timed entry counts for all entries since the previous timed one.
     pub waited: Duration,
     /// How long the copies took, in the same entries.
     pub copying: Duration,
