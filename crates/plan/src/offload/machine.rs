@@ -98,20 +98,41 @@ impl<'a> Machine<'a> {
 /// Simulated entries. In the first ones memory is free and links are idle, unlike in later ones.
 const ENTRIES: u32 = 4;
 
+/// When an entry in steady state reaches its places.
+pub(super) struct Reached {
+    at: Vec<f64>,
+    /// Seconds from the beginning of an entry to that of the next one: infinite if the schedule is not valid.
+    pub(super) seconds: f64,
+}
+
+impl Reached {
+    /// Simulates entries of an order.
+    pub(super) fn of(order: &Order, budget: u64, link: Link, schedule: &Schedule) -> Reached {
+        let mut machine = Machine::new(order, budget, link, &schedule.resident_at_begin);
+        let (mut begin, mut seconds, mut at) = (0.0, f64::INFINITY, Vec::new());
+        for _ in 0..ENTRIES {
+            at.clear();
+            let mut moves = schedule.moves.iter().peekable();
+            for place in 0..=order.end() {
+                at.push(machine.now - begin);
+                while let Some(each) = moves.next_if(|each| each.before == place) {
+                    machine.issue(each);
+                }
+                machine.pass(place);
+            }
+            (seconds, begin) = (machine.now - begin, machine.now);
+        }
+        Reached { at, seconds: if seconds.is_nan() { f64::INFINITY } else { seconds } }
+    }
+
+    /// When a place is reached. Those of the next entry follow those of this one.
+    pub(super) fn at(&self, place: u32) -> f64 {
+        let places = self.at.len() as u32;
+        self.at[(place % places) as usize] + self.seconds * f64::from(place / places)
+    }
+}
+
 /// Seconds from the beginning of an entry to that of the next one: infinite if the schedule is not valid.
 pub fn simulate(order: &Order, budget: u64, link: Link, schedule: &Schedule) -> f64 {
-    let mut machine = Machine::new(order, budget, link, &schedule.resident_at_begin);
-    let mut begin = 0.0;
-    let mut seconds = f64::INFINITY;
-    for _ in 0..ENTRIES {
-        let mut moves = schedule.moves.iter().peekable();
-        for place in 0..=order.end() {
-            while let Some(each) = moves.next_if(|each| each.before == place) {
-                machine.issue(each);
-            }
-            machine.pass(place);
-        }
-        (seconds, begin) = (machine.now - begin, machine.now);
-    }
-    if seconds.is_nan() { f64::INFINITY } else { seconds }
+    Reached::of(order, budget, link, schedule).seconds
 }

@@ -8,8 +8,9 @@
 //! is a packing of bytes into the memory that current uses leave (`packing`). It takes the gaps that save the most bytes for the
 //! price of their memory (`prices`, `keep`). If work does not hide all copies of this choice, `packing` gives short gaps a higher
 //! worth, and [`schedule`] returns the faster result. `early` finds the times of the moves on a simulated machine with
-//! a link in each direction (`machine`). `moves` turns these times into a schedule that repeats and always fits. `machine` tells how long
-//! an entry takes. `offsets` gives each array a place in memory for as long as it is on the device.
+//! a link in each direction (`machine`). `moves` turns these times into a schedule that repeats and always fits. `delay` lets arrays come
+//! later where that costs no time. `machine` tells how long an entry takes. `offsets` gives each array a place in memory for as long as it is
+//! on the device.
 //!
 //! If only the device has the current contents of an array, they are written back before the array leaves. This holds even if the next
 //! use fills the array, because the program may look at the contents first. Only dead arrays are not written back.
@@ -46,6 +47,7 @@
 //! anyway as the arrays of a step come and go. With 2% or more kept free, more bytes move and the step takes longer. The second
 //! replaces chains of gaps by the best other chain (weighted interval scheduling). It saved less than 1% of the bytes that move.
 
+mod delay;
 mod early;
 mod gaps;
 mod keep;
@@ -66,6 +68,7 @@ pub use types::{Access, Link, Move, Order, Schedule, Use, What};
 use early::Early;
 use gaps::Gaps;
 use keep::Keep;
+use machine::Reached;
 use packing::Packing;
 use types::MOST_BYTES;
 
@@ -73,6 +76,9 @@ use types::MOST_BYTES;
 const HIDDEN: f64 = 1.002;
 /// A schedule that moves more bytes is taken only if it takes less than this fraction of the time.
 const FASTER: f64 = 0.995;
+
+/// Delayed prefetches are taken if the entry takes at most this multiple of its time without delays.
+const COSTS_NO_TIME: f64 = 1.0005;
 
 /// The moves of an entry of this order within a budget of bytes, in steady state; `None` if the arrays that are held at once do not fit,
 /// or if the sum of the bytes overflows.
@@ -97,7 +103,16 @@ fn timed(order: &Order, gaps: &Gaps, packing: &Packing, (budget, link): (u64, Li
     let kept = Keep::best(packing).kept;
     let mut times = Early::times(order, gaps, &kept, budget, link);
     times.settle(order, gaps, &kept, budget);
-    let mut schedule = times.schedule(order, gaps, &kept);
-    schedule.seconds = simulate(order, budget, link, &schedule);
-    schedule
+    let early = times.schedule(order, gaps, &kept);
+    let reached = Reached::of(order, budget, link, &early);
+    if !reached.seconds.is_finite() {
+        return early;
+    }
+    times.delay(order, gaps, &kept, (link, &reached));
+    let delayed = times.schedule(order, gaps, &kept);
+    let seconds = simulate(order, budget, link, &delayed);
+    match seconds <= reached.seconds * COSTS_NO_TIME {
+        true => Schedule { seconds, ..delayed },
+        false => Schedule { seconds: reached.seconds, ..early },
+    }
 }

@@ -20,9 +20,9 @@ impl Gaps {
 }
 
 impl Times {
-    /// Whether the array of a gap stays after all.
-    fn stays(&self, gap: u32) -> bool {
-        self.leave[gap as usize] >= self.come[gap as usize]
+    /// Whether the array of a gap in which it is not kept leaves. Otherwise it stays after all.
+    pub(super) fn goes(&self, gaps: &Gaps, gap: u32) -> bool {
+        gaps.all[gap as usize].rests || self.leave[gap as usize] < self.come[gap as usize]
     }
 
     /// Makes everything fit at each place: arrays that leave too late leave sooner, and arrays that come too early come later.
@@ -78,7 +78,7 @@ impl Times {
 
     /// The schedule with these times.
     pub(super) fn schedule(&self, order: &Order, gaps: &Gaps, kept: &[bool]) -> Schedule {
-        let goes = |gap: u32| !kept[gap as usize] && (gaps.all[gap as usize].rests || !self.stays(gap));
+        let goes = |gap: u32| !kept[gap as usize] && self.goes(gaps, gap);
         let mut moves = self.write_backs(gaps, goes);
         for (number, gap) in (0..).zip(&gaps.all).filter(|(number, _)| goes(*number)) {
             let (leave, come) = (self.leave[number as usize], self.come[number as usize]);

@@ -99,7 +99,7 @@ impl Timetable {
     fn spare(&self, spared: u64, link: Link) -> Option<Found> {
         let schedule = schedule(&self.order, self.budget(spared), link)?;
         let (needed, room) = &self.needed;
-        let offsets = if schedule.moves.is_empty() { None } else { schedule.offsets(&self.order, needed) };
+        let offsets = if schedule.moves.is_empty() { None } else { schedule.offsets(&self.order, needed, *room) };
         let offsets = offsets.filter(|offsets| offsets.height() <= *room);
         Some(Found { spared, schedule, offsets })
     }

@@ -83,8 +83,11 @@ proptest! {
         let budget = least + ((order.bytes.iter().sum::<u64>() - least) as f64 * more) as u64;
         let found = schedule(&order, budget, Link { bytes_per_second: 50.0, latency: 0.1 }).unwrap();
         let bytes: Vec<u64> = order.bytes.iter().zip(fixed).map(|(&own, fixed)| if own > 0 { own } else { fixed }).collect();
-        let offsets = found.offsets(&order, &bytes).unwrap();
-        prop_assert_eq!(collision(&order, &found, &bytes, &offsets), None);
+        let first = found.offsets(&order, &bytes, u64::MAX).unwrap();
+        prop_assert_eq!(collision(&order, &found, &bytes, &first), None);
+        let lowest = found.offsets(&order, &bytes, 0).unwrap();
+        prop_assert_eq!(collision(&order, &found, &bytes, &lowest), None);
+        prop_assert!(lowest.height() <= first.height());
     }
 
     /// An array that rests on the host comes by a move for each use that needs it, unless another use of it ended just before.
