@@ -57,6 +57,14 @@ impl Offsets {
         self.height
     }
 
+    /// The bytes that lie at the fullest place.
+    #[cfg(test)]
+    pub(super) fn fullest(&self) -> u64 {
+        let bytes =
+            |place| self.stretches.iter().filter(|each| each.covers(place, self.places)).map(|each| each.bytes).sum();
+        (0..self.places).map(bytes).max().unwrap_or(0)
+    }
+
     /// Where an array is when a use is reached, once the moves before it are made; `None` if it is not on the device then, or has no
     /// bytes. The number of uses means the entry's end.
     pub fn of(&self, array: u32, place: u32) -> Option<u64> {

@@ -133,3 +133,22 @@ fn large_random_orders_move_little_more_than_the_bound() {
         }
     }
 }
+
+/// Random arrays that move, whose sizes differ by a factor of 20. The first attempt to place them is not the lowest.
+#[test]
+fn offsets_are_lowered_as_long_as_they_are_too_high() {
+    let kind = Kind { arrays: 60, uses: 300, equal: false, reads: false };
+    let mut sum = [0.0; 2];
+    for seed in 0..10 {
+        let order = random(kind, seed);
+        let found = schedule(&order, peak(&order) / 2, LINK).unwrap();
+        let first = found.offsets(&order, &order.bytes, u64::MAX).unwrap();
+        let fullest = first.fullest();
+        let lowest = found.offsets(&order, &order.bytes, fullest).unwrap();
+        for (sum, offsets) in sum.iter_mut().zip([first, lowest]) {
+            *sum += offsets.height() as f64 / fullest as f64 / 10.0;
+        }
+    }
+    println!("heights ÷ bytes of the fullest place: {sum:.3?}");
+    assert!(sum[0] > sum[1] + 0.03 && sum[1] < 1.2);
+}
