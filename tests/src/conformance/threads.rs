@@ -108,7 +108,7 @@ pub fn a_drop_elsewhere_at_the_exit<D: Device>(device: &D, context: &Context) ->
                 meet(2 * round + 2);
             }
         });
-        threads.spawn(|| (0..ROUNDS).for_each(|_| drop(device.trim())));
+        threads.spawn(|| (0..ROUNDS).for_each(|_| _ = device.trim()));
         let sender = sender;
         for round in 0..ROUNDS {
             cache_scope!(name = &name, recycle = "off", {
