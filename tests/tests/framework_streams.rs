@@ -6,6 +6,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, result};
 use gpucache_tests::alone::alone;
@@ -149,6 +150,33 @@ fn a_shortage_passes_memory_on_behind_all_work() {
         }
         three.check();
         assert!(gpucache_capi::device_stats(0).unwrap().peak_reserved_bytes <= 8 << 20);
+    });
+}
+
+/// Far longer than any one wait of a reclaim step.
+const LONG: Duration = Duration::from_millis(800);
+
+/// PyTorch waits for the device before it reports that memory is short, however long that takes.
+#[test]
+fn a_shortage_outlasts_long_work() {
+    alone(60, || {
+        let Some(three) = Three::get() else { return };
+        gpucache_capi::set_limit(0, "8MiB").unwrap();
+        let all: Vec<u64> = (0..7).map(|_| three.allocate(A)).collect();
+        all.iter().for_each(|&memory| three.fill(A, memory, 0));
+        three.wait(B, A);
+        three.kernels.hold(&three.streams[B], LONG.as_micros() as u64);
+        three.read_late(B, all[3], 0);
+        all.into_iter().for_each(|memory| gpucache_capi::free(memory).unwrap());
+        let start = Instant::now();
+        let other: Vec<u64> = (0..7).map(|_| three.allocate(C)).collect();
+        assert!(start.elapsed() > LONG / 2, "the memory was still in use");
+        // Without free memory, an error comes at once, however much work is under way.
+        three.kernels.hold(&three.streams[B], LONG.as_micros() as u64);
+        let start = Instant::now();
+        assert!(gpucache_capi::allocate(8 * BYTES, 0, three.handle(C)).is_err());
+        assert!(start.elapsed() < LONG / 2, "nothing would become free: {:?}", start.elapsed());
+        other.into_iter().for_each(|memory| gpucache_capi::free(memory).unwrap());
     });
 }
 

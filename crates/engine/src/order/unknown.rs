@@ -79,6 +79,11 @@ impl Unknown {
         self.work.as_ref().is_some_and(|work| work.is_unordered())
     }
 
+    /// The last mark that was not reached at the last query.
+    pub(crate) fn last_mark(&self) -> Option<FreeMoment> {
+        self.marks.iter().map(|(moment, _)| *moment).max()
+    }
+
     /// Queries which marks are reached, and waits for none.
     ///
     /// # Errors

@@ -20,7 +20,7 @@
 //! |---|---|
 //! | `steps` | the reclaim steps, and how often each served a request |
 //! | `request` | what a request asks for, and how; the error of a request that no step served |
-//! | `serve` | the action of each step |
+//! | `serve` | the action of each step; the wait for long work after all steps (`serve/outlast`) |
 //! | `seen` | whether memory was freed since the last attempt of a request |
 //! | `reclaim` | the holders of memory, by age, and how they give idle memory back |
 //! | `handlers` | the handlers of the program: [`Memory::on_pressure`](crate::device::Memory::on_pressure) |

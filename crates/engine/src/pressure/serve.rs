@@ -4,6 +4,8 @@
 //! A returned failure is true. The request is made again if memory was given back since its last attempt, or was on its way and
 //! could not be found. So, at the end, there was a moment at which all the missing memory was in use.
 
+mod outlast;
+
 use std::time::{Duration, Instant};
 
 use super::handlers::{self, Pressure};
@@ -133,7 +135,7 @@ impl<A: Ask> Reclaim<'_, A> {
     fn run(mut self) -> Result<A::Memory> {
         let bytes = self.asked.bytes;
         let is_vain = self.error.is_beyond_all(bytes) || bytes > self.asked.stream.memory().most();
-        let served = if is_vain { Ok(None) } else { self.take_all(&ReclaimStep::ALL) };
+        let served = if is_vain { Ok(None) } else { self.take_everything() };
         match &served {
             Ok(Some(_)) => self.counts.step_mut(self.step).served = 1,
             _ => self.counts.failed = 1,
@@ -303,9 +305,7 @@ impl<A: Ask> Reclaim<'_, A> {
     fn missing(&self) -> u64 {
         let (stream, bytes) = (self.asked.stream, self.asked.bytes);
         let room = stream.memory().most().saturating_sub(stream.meter().held());
-        let idle = DeviceRange::of(stream)
-            .map(DeviceRange::occupancy)
-            .map_or(0, |range| range.reserved.saturating_sub(range.live));
+        let idle = DeviceRange::of(stream).map_or(0, DeviceRange::idle_bytes);
         if room < bytes { (bytes - room).saturating_sub(idle) } else { bytes }
     }
 

@@ -195,6 +195,12 @@ impl DeviceRange {
         self.inner().occupancy()
     }
 
+    /// The reserved bytes that are not in use.
+    pub(crate) fn idle_bytes(&self) -> u64 {
+        let RangeState { reserved, live, .. } = self.occupancy();
+        reserved.saturating_sub(live)
+    }
+
     /// The present point in the work of `stream`, for [`order`](DeviceRange::order). Calls no device.
     pub(crate) fn used(&self, stream: &Stream) -> Epoch {
         self.inner().streams.used(stream)
