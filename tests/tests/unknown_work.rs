@@ -247,3 +247,19 @@ const ASKING: [&CStr; 10] = [
     c"cuMemAllocAsync",
     c"cuMemFreeAsync",
 ];
+
+/// Pages move for a long array, although work of the array's own stream uses them for far longer than any one wait.
+#[test]
+fn pages_move_behind_long_work() {
+    alone(60, || {
+        let Some(late) = Late::get() else { return };
+        late.gpu.set_limit(12 * LEN as u64).unwrap();
+        let [first, between, last] = [1, 2, 3].map(|seed| late.array(seed));
+        late.kernels.hold(late.gpu.stream(), Duration::from_millis(800).as_micros() as u64);
+        drop((first, last));
+        // SAFETY: nobody reads the array.
+        let long = scope!("unknown", recycle = "range", { unsafe { Array::<u32, _>::uninit(&late.gpu, 2 * LEN) } });
+        drop(long.expect("there is room"));
+        assert!(between.to_vec().unwrap() == pattern(2, LEN));
+    });
+}

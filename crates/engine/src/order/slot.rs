@@ -285,6 +285,19 @@ impl StreamSlot {
         Ok(is_complete)
     }
 
+    /// The last epoch in which memory was freed or used, if it is closed and not known to be complete. A wait for it may take long, but
+    /// does not have to last for ever: nobody captures the stream, and its work takes no lock of the caller.
+    pub(super) fn under_way(&self) -> Option<Epoch> {
+        let has_end = self.stream.as_ref().is_some_and(|stream| !stream.is_capturing() && !stream.runs_closures());
+        let is_under_way = has_end && !self.is_reserved && !self.is_complete(self.used) && !self.is_open(self.used);
+        is_under_way.then_some(self.used)
+    }
+
+    /// Whether an epoch is known to be complete, or the stream is being captured.
+    pub(super) fn is_over(&self, epoch: Epoch) -> bool {
+        self.is_complete(epoch) || self.is_capturing()
+    }
+
     /// The last epoch in which memory was freed or used, if it is closed and not known to be complete, and if a wait for it may help.
     pub(super) fn pending(&self) -> Option<Epoch> {
         let is_barred = self.is_reserved || !self.is_complete(self.stuck);

@@ -254,6 +254,17 @@ impl Streams {
         self.slots.iter_mut().for_each(StreamSlot::was_slow);
     }
 
+    /// The last epoch in which each stream used memory, by the number of its slot, if it is not known to be complete and a thread may wait
+    /// for it.
+    pub(crate) fn under_way(&self) -> Vec<(usize, Epoch)> {
+        self.slots.iter().enumerate().filter_map(|(number, slot)| Some((number, slot.under_way()?))).collect()
+    }
+
+    /// Whether these epochs are complete. The work of a stream that is being captured meanwhile counts as done, since it has no end.
+    pub(crate) fn are_over(&self, epochs: &[(usize, Epoch)]) -> bool {
+        epochs.iter().all(|&(slot, epoch)| self.slots[slot].is_over(epoch))
+    }
+
     /// Whether any stream has work that uses free memory, as far as is known, and whose end can be queried.
     pub(crate) fn can_wait(&self) -> bool {
         self.slots.iter().any(|slot| slot.pending().is_some())

@@ -118,25 +118,6 @@ impl DeviceRange {
         self.settle_now(moment).map(|_| ())
     }
 
-    /// The last mark behind unknown work that is not reached yet, if there is one.
-    ///
-    /// # Errors
-    /// An error of that work.
-    pub(crate) fn last_mark(&self) -> Result<Option<FreeMoment>> {
-        self.mark_now()?;
-        Ok(self.inner().streams.unknown.last_mark())
-    }
-
-    /// Whether unknown work may still use memory that was freed at this moment or before.
-    ///
-    /// # Errors
-    /// An error of that work.
-    pub(crate) fn is_unsettled(&self, moment: FreeMoment) -> Result<bool> {
-        let inner = &mut *self.inner();
-        inner.look()?;
-        Ok(inner.streams.unknown.settled() < moment)
-    }
-
     /// The next step for unknown work that may use memory freed up to `moment`. If a mark is due, this sets it, so it never returns
     /// [`Due::Mark`].
     fn settle_now(&self, moment: FreeMoment) -> Result<Due> {

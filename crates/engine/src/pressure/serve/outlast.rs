@@ -1,4 +1,4 @@
-//! The last resort before an error: waits for long work on unknown streams, if enough memory is free but for that work.
+//! The last resort before an error: waits for long work, if enough memory is free but for that work.
 //!
 //! The reclaim steps wait for a quarter of a second only, because a stream may in turn wait for the calling thread. But work may take
 //! longer, and a program that gets an error loses more than time. PyTorch, for example, waits for the whole device before it gives up.
@@ -30,9 +30,12 @@ impl<A: Ask> Reclaim<'_, A> {
     fn outlast(&mut self) -> Result<Option<A::Memory>> {
         let Some(range) = DeviceRange::of(self.asked.stream) else { return Ok(None) };
         let suffices = || range.idle_bytes() >= self.asked.bytes;
-        let Some(mark) = range.last_mark()?.filter(|_| suffices()) else { return Ok(None) };
+        let work = range.under_way()?;
+        if !work.is_any() || !suffices() {
+            return Ok(None);
+        }
         let start = Instant::now();
-        while suffices() && range.is_unsettled(mark)? {
+        while suffices() && !range.is_over(&work)? {
             if start.elapsed() >= LONGEST {
                 return Ok(None);
             }
