@@ -3,11 +3,11 @@
 use super::Stretch;
 
 /// How often stretches are placed in each of the two orders. For a GPT's step in 0.4 of its memory, the 24th attempt was the first one within
-/// 1.035 times the bytes of the fullest place; more than 40 found no better ones.
+/// 1.035 times the bytes of the fullest place. All attempts for its 630 stretches take 24 ms.
 const MOST_ATTEMPTS: usize = 40;
-/// How many pairs of stretches are compared in all attempts of an order. They take some 50 ms.
+/// How many pairs of stretches are compared in all attempts of an order, so that entries with more stretches take no more time for that.
 const MOST_COMPARED: usize = 1 << 24;
-/// By as much the weight of a stretch rises if it ended too high. With 1.5 and with 16, offsets were higher by 1%.
+/// By as much the weight of a stretch rises if it ended too high. With 1.5 and with 16, offsets were higher by 1 to 2%.
 const HEAVIER: f64 = 4.0;
 
 /// Gives each stretch an offset. Stops at a height of `enough`. Returns the height.
@@ -31,12 +31,9 @@ pub(super) fn place(stretches: &mut [Stretch], places: u32, enough: u64) -> u64 
             if best <= enough {
                 break 'attempts;
             }
-            let is_high = |each: &Stretch| each.end() > enough;
-            weights
-                .iter_mut()
-                .zip(&*stretches)
-                .filter(|(_, each)| is_high(each))
-                .for_each(|(weight, _)| *weight *= HEAVIER);
+            for (weight, _) in weights.iter_mut().zip(&*stretches).filter(|(_, each)| each.end() > enough) {
+                *weight *= HEAVIER;
+            }
         }
     }
     stretches.iter_mut().zip(found).for_each(|(each, offset)| each.offset = offset);
