@@ -285,12 +285,18 @@ impl StreamSlot {
         Ok(is_complete)
     }
 
-    /// The last epoch in which memory was freed or used, if it is closed and not known to be complete. A wait for it may take long, but
-    /// does not have to last for ever: nobody captures the stream, and its work takes no lock of the caller.
+    /// The last epoch in which memory was freed or used, if it is closed and not known to be complete, and if others may use the memory
+    /// then.
+    fn unfinished(&self) -> Option<Epoch> {
+        let is_unfinished = !self.is_reserved && !self.is_complete(self.used) && !self.is_open(self.used);
+        is_unfinished.then_some(self.used)
+    }
+
+    /// As [`pending`](StreamSlot::pending), also if a wait was in vain before. A wait for it may take long, but does not have to last for
+    /// ever: nobody captures the stream, and its work takes no lock of the caller.
     pub(super) fn under_way(&self) -> Option<Epoch> {
-        let has_end = self.stream.as_ref().is_some_and(|stream| !stream.is_capturing() && !stream.runs_closures());
-        let is_under_way = has_end && !self.is_reserved && !self.is_complete(self.used) && !self.is_open(self.used);
-        is_under_way.then_some(self.used)
+        let has_end = |stream: &Arc<dyn Backend>| !stream.is_capturing() && !stream.runs_closures();
+        self.unfinished().filter(|_| self.stream.as_ref().is_some_and(has_end))
     }
 
     /// Whether an epoch is known to be complete, or the stream is being captured.
@@ -300,8 +306,7 @@ impl StreamSlot {
 
     /// The last epoch in which memory was freed or used, if it is closed and not known to be complete, and if a wait for it may help.
     pub(super) fn pending(&self) -> Option<Epoch> {
-        let is_barred = self.is_reserved || !self.is_complete(self.stuck);
-        (!is_barred && !self.is_complete(self.used) && !self.is_open(self.used)).then_some(self.used)
+        self.unfinished().filter(|_| self.is_complete(self.stuck))
     }
 
     /// Whether the stream's work took longer than a moment, and is not known to be done.

@@ -68,7 +68,7 @@ const GROWTH_OFF: u64 = 512;
 /// While a range would grow for an entry that follows its plan throughout, the arena may stay. The limit: arena and memory in use
 /// beside it are at most this share more than the peak in use. Below it, the range would have to grow all the same.
 const KNOWN: u64 = 32;
-/// The same share if only a part of each entry is regular. What comes beside the arena then differs from entry to entry, and each loss of
+/// The same share if only a part of each entry is regular. The arrays beside the arena then differ from entry to entry, and each loss of
 /// the arena would leave a part of an entry without a plan. The range alone takes 1/12 more than what is live.
 const KNOWN_PART: u64 = 20;
 /// An arena that served for this many entries was not lost early. The range was looked at eight times meanwhile.

@@ -40,7 +40,7 @@ pub(super) fn place(stretches: &mut [Stretch], places: u32, enough: u64) -> u64 
     if stretches.is_empty() { 0 } else { best }
 }
 
-/// Which stretches are on the device at the same time: a bit for each pair.
+/// A bit for each pair of stretches: whether both are on the device at some place.
 struct Meets {
     words: usize,
     bits: Vec<u64>,
