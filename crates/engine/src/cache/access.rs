@@ -41,8 +41,12 @@ impl Block {
 
     /// Fills the block with repetitions of `pattern`, whose length divides the block's.
     pub fn fill(&mut self, pattern: &[u8]) -> Result<()> {
-        // If the length does not divide the block's, the rest stays unwritten.
-        let bytes = self.bytes() - self.bytes().checked_rem(pattern.len()).unwrap_or(0);
+        // If the length does not divide the block's, the rest stays unwritten. Most lengths are powers of two, and need no division.
+        let rest = match pattern.len() {
+            length if length.is_power_of_two() => self.bytes() & (length - 1),
+            length => self.bytes().checked_rem(length).unwrap_or(0),
+        };
+        let bytes = self.bytes() - rest;
         // SAFETY: the block has at least `bytes` bytes and is borrowed exclusively. `bytes` is a multiple of the pattern's length.
         self.writing(|stream, address| unsafe { stream.fill(address, bytes, pattern) })
     }
