@@ -7,7 +7,7 @@
 //! A call works in the name of a *caller* ([`caller`]). Usually that is its thread. Threads of PyTorch that run a backward pass work in the
 //! name of the thread that waits for them ([`helpers`]). A caller knows which scopes it is inside of ([`scopes`]), and the streams behind
 //! the handles that it used lately ([`streams`]). [`allocate`] takes a block from the innermost scope's cache, keeps it under its address
-//! (`cache::addresses` of the engine), and returns the address. [`free`] finds the block again, and drops it. While a graph is captured,
+//! (`cache::Block` of the engine), and returns the address. [`free`] finds the block again, and drops it. While a graph is captured,
 //! its pool serves its streams ([`pools`]).
 //!
 //! | file | task |

@@ -1,7 +1,7 @@
 //! Allocates bytes, frees them by their address, and notes uses on other streams.
 
 use gpucache::{Error, Result};
-use gpucache_engine::cache::{Block, addresses};
+use gpucache_engine::cache::Block;
 use gpucache_engine::device::{Handle, Stream, process_exits};
 
 use crate::caller;
@@ -84,7 +84,7 @@ fn find(stream: &Stream, bytes: usize) -> Result<Block> {
 #[inline]
 fn noted(block: Block) -> Result<u64> {
     Usage::allocated(&block);
-    addresses::put(block).map_err(|block| {
+    block.keep_by_address().map_err(|block| {
         Usage::freed(&block);
         Error::unavailable("memory of the device", "its address has more than 48 bits", "use another device")
     })
@@ -111,7 +111,7 @@ fn refused(error: Error, device: i32) -> Error {
 /// ```
 #[inline]
 pub fn free(address: u64) -> Result<()> {
-    let Some(block) = addresses::take(address) else {
+    let Some(block) = Block::take_at(address) else {
         return if address == 0 { Ok(()) } else { Err(unknown(address)) };
     };
     Usage::freed(&block);
@@ -140,7 +140,7 @@ pub fn free(address: u64) -> Result<()> {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn record_stream(address: u64, stream: usize) -> Result<()> {
-    let device = addresses::with(address, |block| Handle::device_of(block.stream())).ok_or_else(|| unknown(address))?;
+    let device = Block::with_at(address, |block| Handle::device_of(block.stream())).ok_or_else(|| unknown(address))?;
     let device = device.map_or(HOST, |ordinal| ordinal as i32);
     let note = |streams: &mut KnownStreams, entry| -> Result<()> {
         let stream = streams.find(device, stream, entry)?;
@@ -149,7 +149,7 @@ pub fn record_stream(address: u64, stream: usize) -> Result<()> {
                 block.used_by(stream);
             }
         };
-        addresses::with(address, note).ok_or_else(|| unknown(address))
+        Block::with_at(address, note).ok_or_else(|| unknown(address))
     };
     match caller::mine() {
         Some(caller) => caller.call(|inside| note(&mut inside.streams, inside.scopes.made())),
@@ -166,7 +166,7 @@ pub fn record_stream(address: u64, stream: usize) -> Result<()> {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn base_address(address: u64) -> Option<(u64, usize)> {
-    addresses::around(address)
+    Block::around(address)
 }
 
 fn unknown(address: u64) -> Error {

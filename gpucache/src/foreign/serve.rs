@@ -11,7 +11,6 @@ use super::captures;
 use super::driver::Driver;
 use super::streams::{self, Unknown};
 use gpucache_engine::Result;
-use gpucache_engine::cache::addresses;
 use gpucache_engine::cache::{Block, Current, Entry};
 use gpucache_engine::device::Stream;
 use gpucache_engine::device::{Handle, process_exits};
@@ -45,7 +44,7 @@ pub(super) fn allocate_planned(bytes: usize, handle: Handle) -> Option<u64> {
     let entry = Entry::serving().filter(|_| bytes > 0 && !Handle::is_own_call())?;
     let serve = |stream: &Stream| Block::planned(stream, &[bytes], bytes);
     let block = streams::with_known(handle, entry, serve)??;
-    let address = addresses::put(block).ok()?;
+    let address = block.keep_by_address().ok()?;
     Current::note_foreign(Counter::ForeignServed);
     Some(address)
 }
@@ -92,7 +91,7 @@ pub(super) fn allocate_for_host(bytes: usize) -> Answer {
     match take(&stream, bytes) {
         Ok(Some(address)) if stream.synchronize().is_err() => {
             // The caller does not get the block, so it would never free it.
-            drop(addresses::take(address));
+            drop(Block::take_at(address));
             passed_on()
         }
         taken => answered(taken),
@@ -110,7 +109,7 @@ fn take(stream: &Stream, bytes: usize) -> Result<Option<u64>> {
 }
 
 fn put(block: Result<Block>) -> Result<Option<u64>> {
-    Ok(addresses::put(block?).ok())
+    Ok(block?.keep_by_address().ok())
 }
 
 fn request(dims: &[usize; 1]) -> Request<'_> {
@@ -127,7 +126,7 @@ pub(super) fn retry(bytes: usize, handle: Handle, succeeds: impl Fn() -> bool) -
 /// Takes memory back that [`allocate`] served, if only work of its own stream may use it.
 #[inline]
 pub(super) fn take_back(address: u64, handle: Handle) -> Freed {
-    let Some(block) = addresses::take(address) else { return Freed::Unknown };
+    let Some(block) = Block::take_at(address) else { return Freed::Unknown };
     if process_exits() {
         std::mem::forget(block);
         return Freed::Done;
@@ -173,7 +172,7 @@ fn note_use(block: &Block, stream: &Stream) -> Result<()> {
 /// Takes memory back like the driver's function without a stream: first waits until no work of the current context can use it.
 /// Returns whether the memory was served here.
 pub(super) fn free_for_host(address: u64) -> bool {
-    let Some(block) = addresses::take(address) else { return false };
+    let Some(block) = Block::take_at(address) else { return false };
     if process_exits() {
         std::mem::forget(block);
     } else {

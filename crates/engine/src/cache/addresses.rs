@@ -31,29 +31,64 @@ type Part = [AtomicPtr<Record>; PLACES];
 
 static TABLE: [AtomicPtr<Part>; PARTS] = [const { AtomicPtr::new(null_mut()) }; PARTS];
 
-/// Notes a block under its address. Returns the block if its address has no place.
-pub fn put(block: Block) -> Result<u64, Block> {
-    let address = block.address();
-    let Some(place) = part_of(address).and_then(made).map(|part| place(part, address)) else {
-        return Err(block);
-    };
-    // The place is empty, because no other live block has the same address.
-    place.store(Box::into_raw(block.into_record()), Release);
-    Ok(address)
-}
-
-/// Takes the block that begins at this address out of the table, if there is one.
-#[inline]
-pub fn take(address: u64) -> Option<Block> {
-    if !address.is_multiple_of(Block::ALIGNMENT) {
-        return None;
+/// Blocks by their addresses, for front ends whose clients know nothing else.
+impl Block {
+    /// Puts the block into the table, and returns its address. Returns the block if its address has no place.
+    pub fn keep_by_address(self) -> Result<u64, Block> {
+        let address = self.address();
+        let Some(place) = part_of(address).and_then(made).map(|part| place(part, address)) else {
+            return Err(self);
+        };
+        // The place is empty, because no other live block has the same address.
+        place.store(Box::into_raw(self.into_record()), Release);
+        Ok(address)
     }
-    let part = part_of(address)?.load(Acquire);
-    // SAFETY: once a part is in the table it lives as long as the process, and it was zeroed before.
-    let part: &'static Part = unsafe { part.as_ref() }?;
-    let record = take_from(place(part, address), null_mut())?;
-    // SAFETY: each entry of the table is the box of a block that was put there, and the exchange gave it to this thread alone.
-    Some(Block::of(unsafe { Box::from_raw(record.as_ptr()) }))
+
+    /// Takes the block that begins at this address out of the table, if there is one.
+    #[inline]
+    pub fn take_at(address: u64) -> Option<Block> {
+        if !address.is_multiple_of(Block::ALIGNMENT) {
+            return None;
+        }
+        let part = part_of(address)?.load(Acquire);
+        // SAFETY: once a part is in the table it lives as long as the process, and it was zeroed before.
+        let part: &'static Part = unsafe { part.as_ref() }?;
+        let record = take_from(place(part, address), null_mut())?;
+        // SAFETY: each entry of the table is the box of a block that was put there, and the exchange gave it to this thread alone.
+        Some(Block::of(unsafe { Box::from_raw(record.as_ptr()) }))
+    }
+
+    /// Runs `act` on the block that begins at this address, if there is one. Other threads that ask for the block wait meanwhile, so `act` is
+    /// short, and does not panic.
+    pub fn with_at<R>(address: u64, act: impl FnOnce(&Block) -> R) -> Option<R> {
+        if !address.is_multiple_of(Block::ALIGNMENT) {
+            return None;
+        }
+        let place = place(made(part_of(address)?)?, address);
+        let record = take_from(place, IN_USE)?;
+        // SAFETY: as in `take_at`. The block is not dropped, and its box goes back to its place below.
+        let block = ManuallyDrop::new(Block::of(unsafe { Box::from_raw(record.as_ptr()) }));
+        let answer = act(&block);
+        place.store(record.as_ptr(), Release);
+        Some(answer)
+    }
+
+    /// The address and the bytes of the block in which this address lies, if there is one. It looks at all places before the address, down to
+    /// the nearest block.
+    pub fn around(address: u64) -> Option<(u64, usize)> {
+        let mut at = address - address % Block::ALIGNMENT;
+        loop {
+            match part_of(at)?.load(Acquire).is_null() {
+                true => at -= at % (1 << PART),
+                false => {
+                    if let Some(bytes) = Block::with_at(at, Block::bytes) {
+                        return (address - at < bytes as u64).then_some((at, bytes));
+                    }
+                }
+            }
+            at = at.checked_sub(Block::ALIGNMENT)?;
+        }
+    }
 }
 
 /// Exchanges the record at a place for another value. Waits while another thread has the record in use. `None` if there is no record.
@@ -68,38 +103,6 @@ fn take_from(place: &AtomicPtr<Record>, other: *mut Record) -> Option<NonNull<Re
             }
         }
         std::hint::spin_loop();
-    }
-}
-
-/// Runs `act` on the block that begins at this address, if there is one. Other threads that ask for the block wait meanwhile, so `act` is
-/// short, and does not panic.
-pub fn with<R>(address: u64, act: impl FnOnce(&Block) -> R) -> Option<R> {
-    if !address.is_multiple_of(Block::ALIGNMENT) {
-        return None;
-    }
-    let place = place(made(part_of(address)?)?, address);
-    let record = take_from(place, IN_USE)?;
-    // SAFETY: as in `take`. The block is not dropped, and its box goes back to its place below.
-    let block = ManuallyDrop::new(Block::of(unsafe { Box::from_raw(record.as_ptr()) }));
-    let answer = act(&block);
-    place.store(record.as_ptr(), Release);
-    Some(answer)
-}
-
-/// The address and the bytes of the block in which this address lies, if there is one. It looks at all places before the address, down to
-/// the nearest block.
-pub fn around(address: u64) -> Option<(u64, usize)> {
-    let mut at = address - address % Block::ALIGNMENT;
-    loop {
-        match part_of(at)?.load(Acquire).is_null() {
-            true => at -= at % (1 << PART),
-            false => {
-                if let Some(bytes) = with(at, Block::bytes) {
-                    return (address - at < bytes as u64).then_some((at, bytes));
-                }
-            }
-        }
-        at = at.checked_sub(Block::ALIGNMENT)?;
     }
 }
 

@@ -46,7 +46,7 @@ mod registry;
 
 mod access;
 #[cfg(feature = "foreign")]
-pub mod addresses;
+mod addresses;
 mod allowance;
 mod block;
 mod brief;
