@@ -86,7 +86,7 @@ pub mod offload;
 pub mod plan;
 mod scope;
 pub mod stats;
-pub use gpucache_engine::trace;
+pub mod trace;
 
 #[cfg(feature = "cuda")]
 pub use cudarc;

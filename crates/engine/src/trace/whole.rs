@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::event::{Action, TraceDevice, TraceEvent};
 use super::merge::{Told, merge};
 use super::packed::{Lies, Packed};
-use super::session::{Session, Site, Title};
+use super::session::{self, Session, Site, Title};
 use crate::base::amounts::total;
 
-/// The events of a trace, as [`stop`](super::stop) returns them.
+/// The events of a trace, as `gpucache::trace::stop` returns them.
 ///
 /// Frees of arrays that were allocated before the trace are left out. If the free of an array was lost, the array ends when its
 /// address is allocated again. So each free comes after its allocation, and no address of a device is in use twice.
@@ -39,6 +39,18 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Begins a trace. Each thread keeps its newest `capacity` events. If a trace is on already, it is dropped.
+    #[doc(hidden)]
+    pub fn start(capacity: usize) {
+        session::begin(capacity);
+    }
+
+    /// Ends the trace and returns it. The trace is empty if none was on.
+    #[doc(hidden)]
+    pub fn stop() -> Trace {
+        session::end().map_or_else(Trace::default, |(session, unwritten)| Trace::of(&session, unwritten))
+    }
+
     pub(super) fn of(session: &Session, unwritten: u64) -> Trace {
         let (kept, lost): (Vec<_>, Vec<u64>) = session.rings.iter().map(|ring| ring.read()).unzip();
         let (told, lost) = (merge(kept), total(lost.into_iter().chain([unwritten])));
