@@ -7,7 +7,7 @@ use gpucache_engine::range::DeviceRange;
 pub(super) fn idle() -> usize {
     let Some(stream) = Handle(0).stream().map(|(stream, _)| stream) else { return 0 };
     let in_scopes = DeviceRange::known(stream.memory()).map_or(0, |range| {
-        let reserved = range.occupancy().reserved;
+        let (reserved, _) = range.reserved_and_live();
         reserved.saturating_sub(stream.memory().busy())
     });
     in_scopes.saturating_add(Handle::idle_in_pool(&stream)) as usize

@@ -190,8 +190,8 @@ impl HostPool {
         let (resident, limit) = (self.resident(), meter.limit());
         // What is reserved outside of the range is in use.
         let outside = |reserved: u64| meter.held().saturating_sub(reserved);
-        let occupancy = DeviceRange::of(&self.stream).map(|range| range.occupancy());
-        let live = occupancy.map_or(meter.held(), |range| range.live.saturating_add(outside(range.reserved)));
+        let range = DeviceRange::of(&self.stream).map(DeviceRange::reserved_and_live);
+        let live = range.map_or(meter.held(), |(reserved, live)| live.saturating_add(outside(reserved)));
         limit.saturating_sub(live.saturating_sub(resident))
     }
 

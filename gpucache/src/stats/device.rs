@@ -92,10 +92,10 @@ pub struct DeviceStats {
 /// The statistics of a device's memory.
 pub(crate) fn of_device(memory: &Arc<Memory>) -> DeviceStats {
     let range = DeviceRange::known(memory).map(|range| {
-        let occupancy = range.occupancy();
-        let free_bytes = occupancy.reserved.saturating_sub(occupancy.live);
+        let (reserved_bytes, block_bytes) = range.reserved_and_live();
+        let free_bytes = reserved_bytes.saturating_sub(block_bytes);
         let longest_free_bytes = range.longest_free().min(free_bytes);
-        RangeUse { reserved_bytes: occupancy.reserved, block_bytes: occupancy.live, free_bytes, longest_free_bytes }
+        RangeUse { reserved_bytes, block_bytes, free_bytes, longest_free_bytes }
     });
     let (range, used) = (range.unwrap_or_default(), memory.meter().read());
     DeviceStats {

@@ -84,7 +84,7 @@ pub use caller::Caller;
 pub use current::{Current, Entry};
 #[cfg(feature = "foreign")]
 pub use graph_memory::GraphMemory;
-pub use owner::{Cache, ScopeSite};
+pub use owner::Cache;
 pub use policy::{Recycle, Terms};
 pub use registry::NamedCaches;
 #[cfg(feature = "cuda")]

@@ -27,7 +27,7 @@ use crate::pressure::{limits, reclaim};
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
 /// The place in the program that made a scope, if it is known: other languages do not tell it.
-pub type ScopeSite = Option<&'static Location<'static>>;
+pub(super) type ScopeSite = Option<&'static Location<'static>>;
 
 /// The cache of one scope on one thread.
 pub struct Cache {

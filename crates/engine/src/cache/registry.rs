@@ -10,6 +10,7 @@
 //! Invariants: a cache is in use by one thread, or in its scope's `orphans`, or in `UNUSED`. A scope that is gone has no caches and
 //! gets none.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -75,7 +76,7 @@ impl NamedCaches {
 
     /// Finds the scope of this name, or makes it, and returns a cache of it for a thread that has none yet. This is the cache of a
     /// thread that has ended, as that thread left it, or a new one. `site` is the place in the program that made the scope.
-    pub fn adopt(name: &str, site: ScopeSite) -> (Arc<NamedCaches>, &'static Cache) {
+    pub fn adopt(name: &str, site: Option<&'static Location<'static>>) -> (Arc<NamedCaches>, &'static Cache) {
         // A program may enter a scope before it uses a device. The trace must have that entry too.
         trace::start_from_environment();
         loop {

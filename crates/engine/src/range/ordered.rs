@@ -41,11 +41,11 @@ impl Obtained {
 
 /// The state of a range, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct RangeState {
+pub(crate) struct RangeState {
     /// Bytes reserved from the device.
-    pub reserved: u64,
+    pub(crate) reserved: u64,
     /// Bytes in blocks.
-    pub live: u64,
+    pub(crate) live: u64,
     /// The peak of bytes in blocks that is expected again.
     pub(crate) peak_live: u64,
     /// The peak of bytes reserved from the device.

@@ -190,14 +190,20 @@ impl DeviceRange {
         blocks
     }
 
-    /// The reserved bytes and the bytes in use.
-    pub fn occupancy(&self) -> RangeState {
+    /// The reserved bytes, and how many of them are in use.
+    pub fn reserved_and_live(&self) -> (u64, u64) {
+        let RangeState { reserved, live, .. } = self.occupancy();
+        (reserved, live)
+    }
+
+    /// The reserved bytes, the bytes in use, and the counts of the range.
+    pub(crate) fn occupancy(&self) -> RangeState {
         self.inner().occupancy()
     }
 
     /// The reserved bytes that are not in use.
     pub(crate) fn idle_bytes(&self) -> u64 {
-        let RangeState { reserved, live, .. } = self.occupancy();
+        let (reserved, live) = self.reserved_and_live();
         reserved.saturating_sub(live)
     }
 
