@@ -21,7 +21,7 @@ use crate::array::Element;
 use crate::device::{Cuda, Device};
 use gpucache_engine::Result;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
-use gpucache_engine::device::{EventHandle, EventRef};
+use gpucache_engine::device::EventRef;
 
 /// Reads between two writes that are known separately. Each has a slice with two events of its own. Before one more read, home
 /// waits for the read that had its slice before. With fewer slices, home would have to wait for slow readers that
@@ -45,11 +45,11 @@ pub(super) struct TrackedSlice<T> {
     events: Option<Events>,
 }
 
-/// Handles of events that a slice owns: recorded behind its last read, and behind its last write.
+/// Handles of events that a slice owns, as numbers: recorded behind its last read, and behind its last write.
 #[derive(Clone, Copy)]
 struct Events {
-    read: EventHandle,
-    write: EventHandle,
+    read: usize,
+    write: usize,
 }
 
 #[derive(Default)]
@@ -197,11 +197,11 @@ impl<T> TrackedSlice<T> {
     }
 
     /// Applies `act` to one of the events, if there are any.
-    fn with(&self, which: fn(Events) -> EventHandle, act: impl FnOnce(EventRef<'_>) -> Result<()>) -> Result<()> {
+    fn with(&self, which: fn(Events) -> usize, act: impl FnOnce(EventRef<'_>) -> Result<()>) -> Result<()> {
         // SAFETY: these are the handles of events that `slice` owns, and destroys when it is dropped. It stays here,
         // the same slice, as long as `self` is borrowed: it is private, and it is lent mutably only as a launch's
         // argument or for its views, neither of which can replace it.
-        self.events.map_or(Ok(()), |events| act(unsafe { which(events).borrow() }))
+        self.events.map_or(Ok(()), |events| act(unsafe { EventRef::of(which(events)) }))
     }
 
     /// Destroys the slice's events, and does not free the memory.
@@ -221,10 +221,10 @@ impl Events {
     }
 }
 
-/// The event that cudarc would record now. It is not recorded.
-fn handle(recorded: SyncOnDrop<'_>) -> Option<EventHandle> {
+/// The handle of the event that cudarc would record now. It is not recorded.
+fn handle(recorded: SyncOnDrop<'_>) -> Option<usize> {
     let event = match &recorded {
-        SyncOnDrop::Record(Some((event, _))) => Some(EventHandle::of(event)),
+        SyncOnDrop::Record(Some((event, _))) => Some(event.cu_event() as usize),
         _ => None,
     };
     forget(recorded);

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result, sys};
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use libloading::Library;
 
 use super::current::note_change;
@@ -38,7 +38,15 @@ pub struct EventRef<'a> {
     owner: PhantomData<&'a ()>,
 }
 
-impl EventRef<'_> {
+impl<'a> EventRef<'a> {
+    /// The event with this handle, which is a plain number: an owner that stores it cannot be borrowed for that long.
+    ///
+    /// # Safety
+    /// It is the `cu_event` of an event that is not destroyed during `'a`.
+    pub unsafe fn of(event: usize) -> EventRef<'a> {
+        EventRef { event: event as sys::CUevent, owner: PhantomData }
+    }
+
     /// Records the event behind all work that is on `stream` now.
     pub(super) fn record(self, stream: &CudaStream) -> Result<(), DriverError> {
         // The handle of a default stream means the default stream of the current context.
@@ -95,29 +103,11 @@ impl EventRef<'_> {
     }
 }
 
-/// The handle of an event without its owner: a plain number without methods that use the event.
-#[derive(Clone, Copy, Debug)]
-pub struct EventHandle(usize);
-
-impl EventHandle {
-    /// That of a cudarc object, for an owner that stores it and cannot be borrowed for that long.
-    pub fn of(event: &CudaEvent) -> EventHandle {
-        EventHandle(event.cu_event() as usize)
-    }
-
-    /// The event, for use.
-    ///
-    /// # Safety
-    /// The event is not destroyed during `'a`.
-    pub unsafe fn borrow<'a>(self) -> EventRef<'a> {
-        EventRef { event: self.0 as sys::CUevent, owner: PhantomData }
-    }
-}
-
 /// An event that belongs to this crate. It is destroyed when this value is dropped, and not before.
 #[derive(Debug)]
 pub(super) struct OwnEvent {
-    event: EventHandle,
+    /// The handle, as a number.
+    event: usize,
     context: Arc<CudaContext>,
 }
 
@@ -135,7 +125,7 @@ impl OwnEvent {
     fn with(context: &Arc<CudaContext>, flags: sys::CUevent_flags) -> Result<OwnEvent, DriverError> {
         bind(context)?;
         let event = result::event::create(flags)?;
-        Ok(OwnEvent { event: EventHandle(event as usize), context: context.clone() })
+        Ok(OwnEvent { event: event as usize, context: context.clone() })
     }
 
     pub(super) fn context(&self) -> &CudaContext {
@@ -144,7 +134,7 @@ impl OwnEvent {
 
     pub(super) fn as_ref(&self) -> EventRef<'_> {
         // The event lives as long as `self`: `with` made it, and only the drop destroys it.
-        EventRef { event: self.event.0 as sys::CUevent, owner: PhantomData }
+        EventRef { event: self.event as sys::CUevent, owner: PhantomData }
     }
 
     /// Calls [`EventRef::record_context`].
