@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use gpucache::{Error, Result};
-use gpucache_engine::cache::{Block, Reservation};
+use gpucache_engine::cache::{Block, GraphMemory};
 use gpucache_engine::device::Handle;
 use parking_lot::Mutex;
 
@@ -26,7 +26,7 @@ struct Pool {
     filter: Option<Arc<Filter>>,
     /// How many graphs have memory in it.
     graphs: usize,
-    reservations: Vec<Arc<Reservation>>,
+    memory: Arc<GraphMemory>,
 }
 
 static POOLS: Mutex<Vec<(Name, Pool)>> = Mutex::new(Vec::new());
@@ -115,11 +115,11 @@ fn end_pools() {
     if captures::is_any() {
         return;
     }
-    // The reservations end while no lock is held.
+    // Their memory is freed while no lock is held.
     let ended = std::mem::take(&mut *ENDED.lock());
     Handle::keeping_current(|| {
-        let homes = ended.iter().flat_map(|pool| &pool.reservations).map(|reservation| reservation.home());
-        homes.for_each(Handle::wait_for_context_of);
+        let streams = ended.iter().flat_map(|pool| pool.memory.streams());
+        streams.for_each(|stream| Handle::wait_for_context_of(&stream));
         drop(ended);
     });
 }
@@ -134,21 +134,15 @@ pub(crate) fn allocate(bytes: usize, device: i32, stream: usize) -> Option<Resul
     let open: Vec<_> = POOLS.lock().iter().filter_map(|(name, pool)| Some((*name, pool.filter.clone()?))).collect();
     let serves = |(name, filter): &((i32, (u64, u64)), Arc<Filter>)| name.0 == device && filter(stream);
     let (name, _) = open.iter().find(|open| serves(open))?;
-    let serve = || reservation(*name, stream)?.allocate(&request(&[bytes]));
+    let serve = || allocate_in(*name, stream, bytes);
     Some(Handle::in_relaxed_capture(|| Handle::keeping_current(serve)))
 }
 
-/// The pool's reservation on a stream.
-fn reservation(name: Name, stream: usize) -> Result<Arc<Reservation>> {
-    let home = in_capture(name.0, stream)?;
-    let mut pools = POOLS.lock();
-    let pool = find(&mut pools, name.0, name.1).ok_or_else(|| unknown(name.1))?;
-    let known = pool.reservations.iter().find(|known| known.home().id() == home.id());
-    Ok(known.cloned().unwrap_or_else(|| {
-        let new = Arc::new(Reservation::apart(&home));
-        pool.reservations.push(new.clone());
-        new
-    }))
+/// A block of a pool, for work on a stream.
+fn allocate_in(name: Name, stream: usize, bytes: usize) -> Result<Block> {
+    let stream = in_capture(name.0, stream)?;
+    let memory = find(&mut POOLS.lock(), name.0, name.1).map(|pool| pool.memory.clone());
+    memory.ok_or_else(|| unknown(name.1))?.allocate(&stream, &request(&[bytes]))
 }
 
 fn title(id: (u64, u64)) -> String {

@@ -66,7 +66,7 @@ pub(super) fn begin(handle: Handle, begin: impl FnOnce() -> bool) {
     }
     if let Some((home, number)) = home.zip(handle.capture()) {
         home.begin_served_capture();
-        let memory = GraphMemory::until(handle.watch_graph());
+        let memory = GraphMemory::of_capture(handle);
         lock(&OPEN).push(Open { number, origin: handle, home, memory });
         std::mem::forget(counted);
     }

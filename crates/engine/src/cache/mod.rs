@@ -12,7 +12,7 @@
 //! **A drop.** A [`Block`] returns to its home cache. If the dropping thread is inside the scope, the block returns directly on the
 //! owner's side. Otherwise it goes to a return stack.
 //!
-//! **A captured graph.** A graph uses its memory at each launch, so that memory belongs to no scope ([`reservation`]).
+//! **A captured graph.** A graph uses its memory at each launch, so that memory belongs to no scope ([`GraphMemory`]).
 //!
 //! | file | content |
 //! |---|---|
@@ -39,7 +39,7 @@
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
 //! | `scope_limit` | how many bytes that limit allows |
-//! | `reservation`, `graph_memory` | memory that stays reserved for a graph; the same for a graph of other code |
+//! | `reservation`, `graph_memory` | memory that stays reserved for captured work; all of it for one graph |
 
 mod current;
 mod registry;
@@ -56,7 +56,7 @@ mod captured;
 mod chosen;
 mod deferred;
 mod entry;
-#[cfg(feature = "foreign")]
+#[cfg(feature = "cuda")]
 mod graph_memory;
 #[cfg(feature = "tracing")]
 mod heard;
@@ -82,11 +82,9 @@ pub use block::Block;
 #[cfg(feature = "foreign")]
 pub use caller::Caller;
 pub use current::{Current, Entry};
-#[cfg(feature = "foreign")]
+#[cfg(feature = "cuda")]
 pub use graph_memory::GraphMemory;
 pub use owner::Cache;
 pub use policy::{Recycle, Terms};
 pub use registry::NamedCaches;
-#[cfg(feature = "cuda")]
-pub use reservation::Reservation;
 pub use told::ScopeFacts;

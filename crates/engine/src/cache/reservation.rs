@@ -14,7 +14,7 @@ use crate::range::DeviceRange;
 use crate::record::Request;
 
 /// Memory that nobody else gets while this value lives.
-pub struct Reservation {
+pub(super) struct Reservation {
     stream: Stream,
     /// The stream over whose queue the reservation is made.
     #[cfg(feature = "foreign")]
@@ -26,7 +26,7 @@ impl Reservation {
     ///
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) if the stream has an open reservation already.
-    pub fn begin(stream: &Stream) -> Result<Reservation> {
+    pub(super) fn begin(stream: &Stream) -> Result<Reservation> {
         Ok(Reservation {
             stream: stream.reserve()?,
             #[cfg(feature = "foreign")]
@@ -36,7 +36,7 @@ impl Reservation {
 
     /// A reservation on the queue of `stream` that takes only what [`allocate`](Reservation::allocate) asks for.
     #[cfg(feature = "foreign")]
-    pub fn apart(stream: &Stream) -> Reservation {
+    pub(super) fn apart(stream: &Stream) -> Reservation {
         Reservation { stream: stream.reserved_apart(), home: stream.clone() }
     }
 
@@ -45,7 +45,7 @@ impl Reservation {
     /// # Errors
     /// As for [`Block::allocate`].
     #[cfg(feature = "foreign")]
-    pub fn allocate(&self, request: &Request<'_>) -> Result<Block> {
+    pub(super) fn allocate(&self, request: &Request<'_>) -> Result<Block> {
         Block::reserved(&self.stream, request)
     }
 
@@ -57,12 +57,12 @@ impl Reservation {
 
     /// The stream over whose queue the reservation is made.
     #[cfg(feature = "foreign")]
-    pub fn home(&self) -> &Stream {
+    pub(super) fn home(&self) -> &Stream {
         &self.home
     }
 
     /// Ends the reserving: memory that is reserved by now stays reserved, and no more is added.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.stream.end_reserving();
     }
 }

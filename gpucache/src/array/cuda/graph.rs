@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 
 use crate::device::{Cuda, Device};
 use gpucache_engine::base::held::assert_nothing_held;
-use gpucache_engine::cache::Reservation;
+use gpucache_engine::cache::GraphMemory;
 use gpucache_engine::{Error, Result};
 
 /// Captured work of a stream that is launched as a whole, created by [`Cuda::capture`]. The graph keeps the memory that the work uses:
@@ -30,7 +30,7 @@ pub struct Graph {
     // Dropped first, before others can get its memory.
     graph: CudaGraph,
     gpu: Cuda,
-    _memory: Reservation,
+    _memory: GraphMemory,
 }
 
 impl Cuda {
@@ -74,7 +74,7 @@ impl Cuda {
             )
             .into());
         }
-        let memory = Reservation::begin(self.stream_handle())?;
+        let memory = GraphMemory::begin(self.stream_handle())?;
         self.stream_handle().check_kept()?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         stream.begin_capture(mode).map_err(failure("beginning a capture"))?;

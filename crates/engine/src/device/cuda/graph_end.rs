@@ -78,9 +78,32 @@ static SEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Tells whether a graph, everything made from it, and all launches have ended.
 #[derive(Default)]
-pub struct GraphEnd(Arc<AtomicBool>);
+pub(crate) struct GraphEnd(Arc<AtomicBool>);
 
 impl GraphEnd {
+    /// Lets the driver tell the end of the graph that is captured on the stream of `handle` now. If it cannot, the end never comes.
+    pub(crate) fn of_capture(handle: Handle) -> GraphEnd {
+        let end = GraphEnd::default();
+        if let Some((calls, (_, graph))) = calls().zip(handle.captured().filter(|(_, graph)| !graph.is_null())) {
+            let value = Arc::into_raw(end.0.clone()).cast::<c_void>().cast_mut();
+            let mut object = null_mut();
+            // SAFETY: the driver writes one handle. It calls `ended` once, with this pointer, which stays valid until then.
+            if unsafe { (calls.create)(&raw mut object, value, ended, 1, NO_WAIT) } != sys::CUresult::CUDA_SUCCESS {
+                // The driver did not take the reference, which leaks a word: it cannot be known whether the driver kept the pointer.
+                return end;
+            }
+            // SAFETY: the graph is alive while it is captured, and the object was made just now.
+            if unsafe { (calls.retain)(graph, object, 1, MOVE) } != sys::CUresult::CUDA_SUCCESS {
+                // The object would tell an end that is not the graph's.
+                let without = GraphEnd::default();
+                // SAFETY: the reference is this crate's own, and it is given up once.
+                let _ = unsafe { (calls.release)(object, 1) };
+                return without;
+            }
+        }
+        end
+    }
+
     /// Keeps a value until the end.
     pub(crate) fn keep(self, value: Arc<dyn Any + Send + Sync>) {
         lock(&KEPT).push((self, value));
@@ -139,28 +162,5 @@ impl Handle {
             )
         };
         (told == sys::CUresult::CUDA_SUCCESS && status != NOT_CAPTURED).then_some((number, graph))
-    }
-
-    /// Lets the driver tell the end of the graph that is captured on the stream now. If it cannot, the end never comes.
-    pub fn watch_graph(self) -> GraphEnd {
-        let end = GraphEnd::default();
-        if let Some((calls, (_, graph))) = calls().zip(self.captured().filter(|(_, graph)| !graph.is_null())) {
-            let value = Arc::into_raw(end.0.clone()).cast::<c_void>().cast_mut();
-            let mut object = null_mut();
-            // SAFETY: the driver writes one handle. It calls `ended` once, with this pointer, which stays valid until then.
-            if unsafe { (calls.create)(&raw mut object, value, ended, 1, NO_WAIT) } != sys::CUresult::CUDA_SUCCESS {
-                // The driver did not take the reference, which leaks a word: it cannot be known whether the driver kept the pointer.
-                return end;
-            }
-            // SAFETY: the graph is alive while it is captured, and the object was made just now.
-            if unsafe { (calls.retain)(graph, object, 1, MOVE) } != sys::CUresult::CUDA_SUCCESS {
-                // The object would tell an end that is not the graph's.
-                let without = GraphEnd::default();
-                // SAFETY: the reference is this crate's own, and it is given up once.
-                let _ = unsafe { (calls.release)(object, 1) };
-                return without;
-            }
-        }
-        end
     }
 }

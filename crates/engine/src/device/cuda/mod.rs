@@ -38,10 +38,10 @@ use std::sync::{Arc, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
-pub use self::driver::{EventHandle, EventRef};
+pub use self::driver::EventRef;
 use self::errors::{describe, failure};
 #[cfg(feature = "foreign")]
-pub use self::graph_end::GraphEnd;
+pub(crate) use self::graph_end::GraphEnd;
 #[cfg(feature = "foreign")]
 pub use self::handle::Handle;
 use self::known::Known;
