@@ -1,6 +1,7 @@
 //! The elements of an array in host memory, which the device copies in both directions by itself.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use super::extent::request;
 use super::{Array, Element};
@@ -9,7 +10,6 @@ use gpucache_engine::Result;
 use gpucache_engine::cache::Block;
 use gpucache_engine::device::Stream;
 use gpucache_engine::device::{CopyStream, Span, process_exits};
-use gpucache_engine::range::Clearing;
 use gpucache_engine::record::Fence;
 
 /// A copy of an array's elements.
@@ -86,13 +86,13 @@ impl<T: Element, D: Device> Array<T, D> {
         self.block.address()
     }
 
-    /// A copy of the array that belongs to no scope and lies outside the cleared place; `None` if there is no memory for it.
+    /// A copy of the array that belongs to no scope and lies outside `place`, which is being cleared; `None` if there is no memory for it.
     ///
     /// # Errors
     /// A failure of the device.
-    pub(crate) fn copied_outside(&self, clearing: &Clearing) -> Result<Option<Self>> {
+    pub(crate) fn copied_outside(&self, place: &Range<u64>) -> Result<Option<Self>> {
         let request = request::<T>(self.shape())?;
-        let Some(mut block) = Block::outside(self.block.stream(), &request, clearing)? else { return Ok(None) };
+        let Some(mut block) = Block::outside(self.block.stream(), &request, place)? else { return Ok(None) };
         block.copy_from(&self.block)?;
         Ok(Some(Array { block, typed: PhantomData }))
     }

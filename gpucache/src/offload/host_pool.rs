@@ -4,6 +4,7 @@
 //! The least recently used array leaves first. Locked arrays stay, and so do arrays with `Placement::Device`.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -14,7 +15,7 @@ use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::device::CopyStream;
 use gpucache_engine::device::{Memory, Stream};
-use gpucache_engine::range::{Clearing, DeviceRange};
+use gpucache_engine::range::DeviceRange;
 use gpucache_engine::{Error, Result};
 
 /// A slot as its pool sees it, whatever the element type and the device.
@@ -40,8 +41,8 @@ pub(super) trait Rests: Send + Sync {
     /// locked, and no copy of it is pending.
     fn lies_at(&self, stream: &Stream) -> Option<u64>;
 
-    /// Moves the array within the device, out of a place that is cleared. Returns whether it left that place.
-    fn shift(&self, clearing: &Clearing) -> Result<bool>;
+    /// Moves the array within the device, out of the addresses of `place`. Returns whether it lies elsewhere now.
+    fn shift(&self, place: &Range<u64>) -> Result<bool>;
 
     /// Keeps the failure of a move that no call asked for. The next fallible call on the array's stream returns it. A host without room
     /// is no failure.

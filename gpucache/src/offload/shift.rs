@@ -4,13 +4,14 @@
 //! thread would wait until its stream is idle. A copy on the device is in order with the stream, and takes a fiftieth of the time of a
 //! copy over the bus.
 
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use super::host_pool::{HostPool, Rests};
 use super::placement::Placement;
 use gpucache_engine::Result;
 use gpucache_engine::device::Stream;
-use gpucache_engine::range::{Clearing, DeviceRange};
+use gpucache_engine::range::DeviceRange;
 
 impl HostPool {
     /// Moves all arrays to the host that may leave, and gives the free pages back, so that later arrays get contiguous memory. The thread
@@ -46,7 +47,7 @@ impl HostPool {
         movable.sort_unstable_by_key(|(address, _)| *address);
         let addresses: Vec<u64> = movable.iter().map(|(address, _)| *address).collect();
         let found = range.clearing(stream, bytes, &addresses);
-        found.is_some_and(|clearing| shift_all(&clearing, &movable).is_ok()) && !range.lies_apart(bytes)
+        found.is_some_and(|place| shift_all(&place, &movable).is_ok()) && !range.lies_apart(bytes)
     }
 
     /// How often pages of the pool's device were unmapped so far.
@@ -56,12 +57,12 @@ impl HostPool {
 }
 
 /// Moves the arrays of a place, the largest first, as they were found to fit.
-fn shift_all(clearing: &Clearing, movable: &[(u64, Arc<dyn Rests>)]) -> Result<()> {
-    let at = |address: &u64| movable.binary_search_by_key(address, |(at, _)| *at).ok();
-    let mut moved: Vec<_> = clearing.blocks.iter().filter_map(at).map(|place| &movable[place].1).collect();
+fn shift_all(place: &Range<u64>, movable: &[(u64, Arc<dyn Rests>)]) -> Result<()> {
+    let lies_there = |(address, _): &&(u64, Arc<dyn Rests>)| place.contains(address);
+    let mut moved: Vec<_> = movable.iter().filter(lies_there).map(|(_, slot)| slot).collect();
     moved.sort_by_key(|slot| std::cmp::Reverse(slot.tag().bytes));
     for slot in moved {
-        if !slot.shift(clearing)? {
+        if !slot.shift(place)? {
             break;
         }
     }

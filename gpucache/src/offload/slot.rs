@@ -8,7 +8,7 @@
 
 mod coming;
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -27,7 +27,6 @@ use gpucache_engine::base::held::Held;
 use gpucache_engine::base::subscriber::{self, TARGET};
 use gpucache_engine::device::Span;
 use gpucache_engine::device::Stream;
-use gpucache_engine::range::Clearing;
 use gpucache_engine::record::Fence;
 use gpucache_engine::{Error, Result};
 
@@ -299,10 +298,11 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         state.here.as_ref().filter(|_| is_still && self.tag.bytes > 0).map(Array::place)
     }
 
-    fn shift(&self, clearing: &Clearing) -> Result<bool> {
+    fn shift(&self, place: &Range<u64>) -> Result<bool> {
         let Some(mut state) = self.try_lock() else { return Ok(false) };
-        let Some(array) = &state.here else { return Ok(true) };
-        let Some(copy) = array.copied_outside(clearing)? else { return Ok(false) };
+        let lies_there = |array: &&Array<T, D>| place.contains(&array.place());
+        let Some(array) = state.here.as_ref().filter(lies_there) else { return Ok(true) };
+        let Some(copy) = array.copied_outside(place)? else { return Ok(false) };
         let before = state.here.replace(copy);
         // After the lock: freeing memory of a scope may call code of the program.
         drop(state);

@@ -1,17 +1,19 @@
 //! Blocks of no scope at chosen places of the range: at an address, or anywhere but in a place that is being cleared. Their owners computed
 //! where their memory lies.
 
+use std::ops::Range;
+
 use super::block::Block;
 use super::traced;
 use crate::base::error::Result;
 use crate::device::Stream;
-use crate::range::{Carved, Clearing, DeviceRange};
+use crate::range::{Carved, DeviceRange};
 use crate::record::{Origin, Record, Request};
 
 impl Block {
-    /// Memory of no scope that lies outside the place that is being cleared; `None` if the range has none.
-    pub fn outside(stream: &Stream, request: &Request<'_>, clearing: &Clearing) -> Result<Option<Block>> {
-        Block::chosen(stream, request, |range| range.reuse_outside(stream, request.bytes as u64, clearing))
+    /// Memory of no scope that lies outside the addresses of `place`, which is being cleared; `None` if the range has none.
+    pub fn outside(stream: &Stream, request: &Request<'_>, place: &Range<u64>) -> Result<Option<Block>> {
+        Block::chosen(stream, request, |range| range.reuse_outside(stream, request.bytes as u64, place))
     }
 
     /// Memory of no scope at this address; `None` if it is not free.

@@ -4,6 +4,8 @@
 //! The search finds the cheapest place: as long as the request, with the fewest bytes in movable blocks. All of these blocks must fit into
 //! free memory elsewhere.
 
+use std::ops;
+
 use super::Carved;
 use super::fit::RangeBlock;
 use super::range::Range;
@@ -12,15 +14,6 @@ use super::spans::{NIL, Node, SpanState};
 use crate::base::error::Result;
 use crate::device::{Pages, Stream};
 use crate::order::Tag;
-
-/// A place that is to become free, and the blocks that lie there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Clearing {
-    from: u64,
-    to: u64,
-    /// The addresses of the blocks in it.
-    pub blocks: Vec<u64>,
-}
 
 /// The number of places that are examined closely, the cheapest first.
 const PLACES: usize = 16;
@@ -54,9 +47,9 @@ impl DeviceRange {
         is_there && !inner.range.is_long_enough(bytes) && inner.range.pages.room() < bytes
     }
 
-    /// The place for `bytes` that is cheapest to clear for `stream`. Only the blocks at the addresses in `movable`, in ascending order, may
-    /// be moved. `None` if there is none.
-    pub fn clearing(&self, stream: &Stream, bytes: u64, movable: &[u64]) -> Option<Clearing> {
+    /// The addresses of the place for `bytes` that is cheapest to clear for `stream`. Only the blocks at the addresses in `movable`, in
+    /// ascending order, may be moved. `None` if there is none.
+    pub fn clearing(&self, stream: &Stream, bytes: u64, movable: &[u64]) -> Option<ops::Range<u64>> {
         let inner = &mut *self.inner();
         let me = inner.streams.attend(stream);
         let streams = &inner.streams;
@@ -64,33 +57,34 @@ impl DeviceRange {
         // In a span, addresses are offsets from the range's beginning. In chunks, `begin` is 0 and an offset is the address itself.
         let begin = inner.range.pages.address(0);
         let is_movable = |offset| movable.binary_search(&(begin + offset)).is_ok();
-        let mut found = inner.range.clearing(bytes, may_use, is_movable)?;
-        found.blocks.iter_mut().for_each(|block| *block += begin);
-        Some(found)
+        let place = inner.range.clearing(bytes, may_use, is_movable)?;
+        Some(place.start + begin..place.end + begin)
     }
 
     /// Memory for `bytes` that `stream` may use at once, outside of a place that is being cleared.
     ///
     /// # Errors
     /// As for [`reuse`](DeviceRange::reuse).
-    pub(crate) fn reuse_outside(&self, stream: &Stream, bytes: u64, clearing: &Clearing) -> Result<Option<Carved>> {
+    pub(crate) fn reuse_outside(&self, stream: &Stream, bytes: u64, place: &ops::Range<u64>) -> Result<Option<Carved>> {
         let inner = &mut *self.inner();
         inner.check()?;
         let me = inner.streams.attend(stream);
         let streams = &inner.streams;
-        let block = inner.range.reuse_outside(bytes, clearing, |tag| streams.may_use(me, tag));
+        let begin = inner.range.pages.address(0);
+        let place = place.start.saturating_sub(begin)..place.end.saturating_sub(begin);
+        let block = inner.range.reuse_outside(bytes, &place, |tag| streams.may_use(me, tag));
         Ok(block.map(|block| inner.carved(me, block, 0, 0)))
     }
 }
 
 impl<P: Pages> Range<P> {
-    /// The place, with the offsets of its blocks.
+    /// The place, by its offsets.
     pub(super) fn clearing(
         &self,
         bytes: u64,
         may_use: impl Fn(Tag) -> bool,
         is_movable: impl Fn(u64) -> bool,
-    ) -> Option<Clearing> {
+    ) -> Option<ops::Range<u64>> {
         let bytes = self.rounded(bytes)?;
         let runs = self.runs(may_use, is_movable);
         let free: Vec<MovablePiece> = runs.iter().flatten().copied().filter(|piece| piece.is_free).collect();
@@ -98,9 +92,7 @@ impl<P: Pages> Range<P> {
         windows.sort_by_key(|window| window.moved);
         let found = windows.into_iter().take(PLACES).find(|window| window.fits(&free))?;
         let (first, last) = (found.pieces.first()?, found.pieces.last()?);
-        let moved = found.pieces.iter().filter(|piece| !piece.is_free);
-        let blocks = moved.map(|piece| piece.offset).collect();
-        Some(Clearing { from: first.offset, to: last.end(), blocks })
+        Some(first.offset..last.end())
     }
 
     /// The stretches that are free or may be moved, in order of address. Each list contains neighbours without anything between them.
@@ -131,10 +123,10 @@ impl<P: Pages> Range<P> {
     pub(super) fn reuse_outside(
         &mut self,
         bytes: u64,
-        clearing: &Clearing,
+        place: &ops::Range<u64>,
         may_use: impl Fn(Tag) -> bool,
     ) -> Option<RangeBlock> {
-        let is_outside = |node: &Node| node.end() <= clearing.from || clearing.to <= node.offset;
+        let is_outside = |node: &Node| node.end() <= place.start || place.end <= node.offset;
         self.reuse_at_its_end(bytes, |node| is_outside(node) && may_use(node.tag))
     }
 }

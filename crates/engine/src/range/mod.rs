@@ -70,7 +70,6 @@ mod window;
 use crate::order::Tag;
 use range::{Range, RangeError};
 
-pub use clearing::Clearing;
 pub(crate) use cut::Cut;
 pub(crate) use fit::RangeBlock;
 pub(crate) use gather::GatherLimit;
