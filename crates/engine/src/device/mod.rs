@@ -54,7 +54,6 @@ pub use meter::Meter;
 pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;
 pub(crate) use stream::WeakStream;
-pub use stream::capture::KernelCall;
 pub use stream::copy_stream::CopyStream;
 pub use virtual_device::Virtual;
 pub use virtual_memory::{Unfinished, VirtualMemory};

@@ -7,7 +7,6 @@ use super::launch::{Arguments, sealed};
 use crate::array::uses::Launched;
 use crate::device::{Device, Host};
 use gpucache_engine::Result;
-use gpucache_engine::device::KernelCall;
 
 impl Host {
     /// As [`launch`](Host::launch), for work that can run any number of times. So a [`CapturedScope`](crate::graph::CapturedScope) records
@@ -55,7 +54,7 @@ impl Host {
                     stream.0.push(move || launched.settle(|| again(A::slices(elements))));
                     Ok(())
                 };
-                self.stream_handle().list_kernel(|| KernelCall { arrays, run: Box::new(run) });
+                self.stream_handle().list_kernel(|| (arrays, run));
             },
         )
     }

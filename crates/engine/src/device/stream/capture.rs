@@ -56,16 +56,15 @@ pub(in crate::device) enum Operation {
     Kernel(KernelCall),
 }
 
-/// Puts a function on its stream: the addresses of its arrays, and the context of the launch.
+/// Puts a function on its stream, with these addresses in place of those of its arrays. The second argument is the one of
+/// [`LaunchableGraph::launch`](crate::device::LaunchableGraph::launch).
 type RunKernel = Box<dyn Fn(&[u64], &dyn Any) -> Result<()> + Send>;
 
 /// A function of the host with the addresses of its arrays.
-pub struct KernelCall {
+pub(in crate::device) struct KernelCall {
     /// The address of each array, and whether the function writes it.
-    pub arrays: Vec<(u64, bool)>,
-    /// Puts the function on its stream, with these addresses in place of those of `arrays`. The second argument is the one of
-    /// [`LaunchableGraph::launch`](crate::device::LaunchableGraph::launch).
-    pub run: RunKernel,
+    pub(in crate::device) arrays: Vec<(u64, bool)>,
+    pub(in crate::device) run: RunKernel,
 }
 
 impl Listing {
@@ -256,11 +255,19 @@ impl Stream {
         }
     }
 
-    /// Adds a function of the host that was put on the stream.
+    /// Adds a function of the host that was put on the stream. `make` returns the address of each of its arrays, and whether the function
+    /// writes the array. The second value puts the function on the stream once more: for other addresses of these arrays, and with the
+    /// context that [`LaunchableGraph::launch`](crate::device::LaunchableGraph::launch) got.
     #[doc(hidden)]
-    pub fn list_kernel(&self, make: impl FnOnce() -> KernelCall) {
+    pub fn list_kernel<R>(&self, make: impl FnOnce() -> (Vec<(u64, bool)>, R))
+    where
+        R: Fn(&[u64], &dyn Any) -> Result<()> + Send + 'static,
+    {
         if Stream::is_any_in_capture() {
-            self.list(|| Operation::Kernel(make()));
+            self.list(|| {
+                let (arrays, run) = make();
+                Operation::Kernel(KernelCall { arrays, run: Box::new(run) })
+            });
         }
     }
 
