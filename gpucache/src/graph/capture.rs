@@ -1,5 +1,7 @@
 //! A run that captures the block, and makes a graph of it.
 
+use std::ops::Range;
+
 use super::check::checked;
 use super::inputs::Inputs;
 use super::kept::{Known, Launchable};
@@ -9,14 +11,14 @@ use super::slots::Slots;
 use super::visitor::{Act, Seen, Visitor};
 use crate::device::Device;
 use crate::scope::ScopeGuard;
-use gpucache_engine::cache::{Cache, Place};
+use gpucache_engine::cache::Cache;
 use gpucache_engine::device::{Capture, Captured};
 use gpucache_engine::{Error, Result};
 
 /// The outcome of a capture.
 struct Recorded<E> {
-    /// The work, and the memory of the plans that it uses.
-    captured: Result<(Captured, Option<Place>)>,
+    /// The work, and the addresses of the plans' memory that it uses.
+    captured: Result<(Captured, Option<Range<u64>>)>,
     /// Whether the work is done, and the outputs are those of the run.
     is_done: bool,
     /// The failure of the run, which did its work.
@@ -114,7 +116,7 @@ impl<D: Device> Run<'_, D> {
         block: impl FnOnce() -> Result<R, E>,
     ) -> Recorded<E> {
         let stream = self.device.stream_handle();
-        let (place, before) = (cache.idle_place(stream), cache.progress());
+        let (place, serves_all) = (cache.idle_place(stream), cache.watch_served());
         let capture = match Capture::begin(stream) {
             Ok(capture) => capture,
             Err(error) => return Recorded::nothing(error),
@@ -140,7 +142,7 @@ impl<D: Device> Run<'_, D> {
             }
         }
         drop(results);
-        let is_planned = before.is_some_and(|before| cache.has_served_all_since(before));
+        let is_planned = serves_all();
         let captured =
             copied.and(captured).and_then(|work| if is_planned { Ok((work, place)) } else { Err(unplanned()) });
         Recorded { captured, is_done: runs_work, failed }
@@ -150,13 +152,13 @@ impl<D: Device> Run<'_, D> {
     fn make(
         &self,
         known: &mut Known,
-        (cache, (captured, place)): (&'static Cache, (Captured, Option<Place>)),
+        (cache, (captured, place)): (&'static Cache, (Captured, Option<Range<u64>>)),
         seen: &Seen,
         is_checked: bool,
     ) -> Result<()> {
         let words = captured.words();
         if is_checked {
-            checked(&captured, &words, place, &seen.arrays)?;
+            checked(&captured, &words, place.as_ref(), &seen.arrays)?;
         }
         let previous = known.launchable.take();
         let slots = match &previous {

@@ -1,7 +1,8 @@
 //! Whether captured work uses only memory that a later launch may use.
 
+use std::ops::Range;
+
 use super::visitor::Operand;
-use gpucache_engine::cache::Place;
 use gpucache_engine::device::{Captured, Word};
 use gpucache_engine::{Error, Result};
 
@@ -9,7 +10,12 @@ use gpucache_engine::{Error, Result};
 ///
 /// # Errors
 /// [`is_unavailable`](Error::is_unavailable) if the work uses other memory.
-pub(super) fn checked(captured: &Captured, words: &[Word], place: Option<Place>, operands: &[Operand]) -> Result<()> {
+pub(super) fn checked(
+    captured: &Captured,
+    words: &[Word],
+    place: Option<&Range<u64>>,
+    operands: &[Operand],
+) -> Result<()> {
     if !captured.is_transparent() {
         return Err(Error::unavailable(
             "a graph",
@@ -25,8 +31,8 @@ pub(super) fn checked(captured: &Captured, words: &[Word], place: Option<Place>,
 }
 
 /// Why a launch may not use the word, if it may not.
-fn flaw(captured: &Captured, word: &Word, place: Option<Place>, operands: &[Operand]) -> Option<&'static str> {
-    let is_planned = place.is_some_and(|place| word.value.wrapping_sub(place.address) < place.bytes);
+fn flaw(captured: &Captured, word: &Word, place: Option<&Range<u64>>, operands: &[Operand]) -> Option<&'static str> {
+    let is_planned = place.is_some_and(|place| place.contains(&word.value));
     if is_planned || word.value == 0 {
         return None;
     }

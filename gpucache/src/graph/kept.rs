@@ -2,12 +2,12 @@
 
 use std::any::Any;
 use std::hash::Hash;
+use std::ops::Range;
 
 use hashbrown::HashMap;
 
 use super::slots::Slots;
 use super::visitor::Operand;
-use gpucache_engine::cache::Place;
 use gpucache_engine::device::LaunchableGraph;
 
 /// The most graphs, unless the program says otherwise. Keys without end, such as lengths of sequences, must not take all memory. Servers use
@@ -53,7 +53,7 @@ pub(super) struct Launchable {
     pub(super) graph: LaunchableGraph,
     pub(super) slots: Slots,
     /// The memory of the scope's plans, and the scope's cache on the thread that captured.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<Range<u64>>,
     pub(super) cache: usize,
     /// The inputs, and behind them the outputs.
     pub(super) operands: Vec<Operand>,

@@ -93,7 +93,7 @@ impl<D: Device> Run<'_, D> {
             Some(launched) => launched,
             None => &(),
         };
-        let done = cache.launch_in(stream, launchable.place, || {
+        let done = cache.launch_in(stream, launchable.place.as_ref(), || {
             launched.iter().for_each(|launched| launched.check_inputs(self.device));
             // SAFETY: the addresses of the work lie in three kinds of memory. (1) The inputs: they are borrowed, at the addresses that the
             // graph has, and their other uses are ordered with this stream. The graph writes only those that are borrowed exclusively;

@@ -86,7 +86,7 @@ impl<'r, D: Device> Run<'r, D> {
         let expected = self.expected::<R>(known);
         let visit = if known.tries.is_planned { Visit::Uncaptured } else { Visit::Learning };
         let (_inside, cache) = ScopeGuard::enter_captured(self.name, self.site, (Terms::new(), visit));
-        let before = cache.and_then(Cache::progress);
+        let serves_all = cache.map(Cache::watch_served);
         let results = ScopeGuard::run_block(|| (block.run)(inputs.lend()))?;
         let like = results.like();
         let outputs = match expected {
@@ -100,7 +100,7 @@ impl<'r, D: Device> Run<'r, D> {
             }
         };
         drop(results);
-        let is_planned = cache.zip(before).is_some_and(|(cache, before)| cache.has_served_all_since(before));
+        let is_planned = serves_all.is_some_and(|serves_all| serves_all());
         if known.tries.note_direct(is_planned) {
             self.stats.last_refusal = Some(unplanned().to_string());
         }

@@ -3,33 +3,33 @@
 //! A graph uses the memory of the scope's plans. The memory stays idle memory of the scope: others may take it between two launches. So a
 //! launch first looks whether the memory is still there, and holds it meanwhile.
 
+use std::ops::Range;
+
 use super::block::Block;
 use super::current;
 use super::owner::Cache;
 use super::policy::Terms;
 use crate::device::Stream;
 use crate::home::Visit;
-use crate::planner::{Place, Progress};
 use crate::record::Record;
 
 impl Cache {
-    /// The progress of the entry that this thread is in.
-    pub fn progress(&'static self) -> Option<Progress> {
-        self.owner().map(|owner| owner.with(|local, shared| local.planner.progress(shared)))
-    }
-
-    /// Whether the plans served all allocations since `before`, and all of these arrays were dropped.
-    pub fn has_served_all_since(&'static self, before: Progress) -> bool {
-        let Some(owner) = self.owner() else { return false };
-        if self.shared.is_behind() {
-            owner.settle();
+    /// Begins to watch the entry that this thread is in. The returned function tells whether the plans have served all allocations since
+    /// then, and all of these arrays were dropped.
+    pub fn watch_served(&'static self) -> impl Fn() -> bool {
+        let before = self.owner().map(|owner| owner.with(|local, shared| local.planner.progress(shared)));
+        move || {
+            let Some((before, owner)) = before.zip(self.owner()) else { return false };
+            if self.shared.is_behind() {
+                owner.settle();
+            }
+            owner.with(|local, shared| local.planner.has_served_all_since(before, shared))
         }
-        owner.with(|local, shared| local.planner.has_served_all_since(before, shared))
     }
 
-    /// The memory of the plans on this stream, if nothing in it is alive. For the thread that is inside.
+    /// The addresses of the plans' memory on this stream, if nothing in it is alive. For the thread that is inside.
     #[inline]
-    pub fn idle_place(&'static self, stream: &Stream) -> Option<Place> {
+    pub fn idle_place(&'static self, stream: &Stream) -> Option<Range<u64>> {
         let owner = self.owner()?;
         owner.with(|local, shared| local.planner.idle_place(shared, stream))
     }
@@ -60,7 +60,12 @@ impl Cache {
     ///
     /// Without a `place`, the launch needs no memory of the plans.
     #[inline]
-    pub fn launch_in<R>(&'static self, stream: &Stream, place: Option<Place>, launch: impl FnOnce() -> R) -> Option<R> {
+    pub fn launch_in<R>(
+        &'static self,
+        stream: &Stream,
+        place: Option<&Range<u64>>,
+        launch: impl FnOnce() -> R,
+    ) -> Option<R> {
         let owner = self.owner()?;
         let holds = owner.with(|local, shared| {
             local.planner.skip();
@@ -68,7 +73,7 @@ impl Cache {
             let is_there = local
                 .planner
                 .idle_place(shared, stream)
-                .is_some_and(|now| now.address == place.address && now.bytes >= place.bytes);
+                .is_some_and(|now| now.start == place.start && now.end >= place.end);
             // One byte stands for all of them: a lease with anything alive is not revoked.
             is_there && shared.lease.insist(0, 1)
         });

@@ -77,7 +77,6 @@ mod told;
 mod traced;
 mod upkeep;
 
-pub use crate::planner::{Place, Progress};
 pub use block::Block;
 #[cfg(feature = "foreign")]
 pub use caller::Caller;

@@ -1,5 +1,7 @@
 //! Entries whose work is captured: whether a plan served all of an entry, and the memory that a graph of it uses.
 
+use std::ops::Range;
+
 use super::Planner;
 use crate::device::{Stream, is_one_queue};
 use crate::home::{Counter, Shared};
@@ -15,7 +17,7 @@ const SMALL: u64 = 8;
 
 /// The progress of an entry, to compare with a later one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     arena: Option<ArenaId>,
     /// Allocations that the plans served.
     served: u64,
@@ -24,15 +26,6 @@ pub struct Progress {
     /// What lists, rings and the range served. It is a sum of bytes and allocations, of which only changes are of interest: arrays without
     /// bytes come from a list, and a graph does not need them.
     beside: u64,
-}
-
-/// The memory of a scope's plans.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The first address.
-    pub address: u64,
-    /// The length in bytes.
-    pub bytes: u64,
 }
 
 impl Planner {
@@ -51,11 +44,11 @@ impl Planner {
         is_all_planned && now.is_idle
     }
 
-    /// The memory of the plans on this stream, if there is any and nothing in it is alive.
-    pub(crate) fn idle_place(&self, shared: &Shared, stream: &Stream) -> Option<Place> {
+    /// The addresses of the plans' memory on this stream, if there is any and nothing in it is alive.
+    pub(crate) fn idle_place(&self, shared: &Shared, stream: &Stream) -> Option<Range<u64>> {
         let arena = self.arena.as_ref().filter(|arena| is_one_queue(&arena.stream, stream))?;
         let is_idle = shared.lease.live() == 0 && !shared.lease.is_lost();
-        is_idle.then_some(Place { address: self.hot.base, bytes: arena.bytes })
+        is_idle.then(|| self.hot.base..self.hot.base + arena.bytes)
     }
 
     /// Records the next entry of a captured scope, although there may be a plan. From now on the arena may cost the range memory, since

@@ -66,7 +66,6 @@ use gpucache_plan::entries::Cursor;
 use arena::{Arena, Escaped};
 use backoff::Backoff;
 pub(crate) use backoff::Refused;
-pub use captured::{Place, Progress};
 use carry::Carry;
 pub(crate) use carry::RingGrowth;
 #[cfg(feature = "tracing")]
