@@ -5,10 +5,11 @@ use std::ptr::from_ref;
 use std::time::Duration;
 
 use gpucache_engine::Result;
-use gpucache_engine::device::{MemoryUse, OrderUse, Stream, Virtual};
+use gpucache_engine::device::{MemoryUse, Stream, Virtual};
 use gpucache_engine::pressure::{Pressure, PressureHandler};
 
 use super::limit::IntoLimit;
+use super::order::OrderUse;
 use crate::stats::{self, DeviceStats};
 
 /// A handle of a device and of one of its streams, which orders the arrays made through the handle. Cheap to clone.
@@ -119,7 +120,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn ordering(&self) -> OrderUse {
-        self.stream_handle().meter().read_order()
+        OrderUse::of(self.stream_handle().memory())
     }
 
     /// The statistics of the device in this process: its memory, its range, its streams, how often it was short, and arrays that moved to

@@ -105,7 +105,7 @@ pub(crate) fn of_device(memory: &Arc<Memory>) -> DeviceStats {
         memory: used,
         direct_bytes: used.bytes.saturating_sub(range.reserved_bytes),
         range,
-        order: memory.meter().read_order(),
+        order: OrderUse::of(memory),
         reclaim: memory.reclaim(),
         offload: stats_of_memory(memory),
     }

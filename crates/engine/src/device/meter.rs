@@ -47,32 +47,6 @@ pub struct MemoryUse {
     pub soft_limit: Option<u64>,
 }
 
-/// How many calls of a device served to order its streams since the process began. These calls let memory of one stream serve another one.
-/// A program with one stream needs none of them to allocate and to free. It needs one only before pages move or are freed, to learn whether
-/// the stream is done.
-///
-/// ```
-/// use gpucache::{device::OrderUse, prelude::*};
-///
-/// let (first, second) = (Host::new_stream()?, Host::new_stream()?);
-/// let mut array = first.zeros::<f32>(1000)?;
-/// assert_eq!(first.ordering(), OrderUse::default());
-/// second.launch(&mut array, |array| array.fill(1.0))?; // waits for the zeros
-/// assert_eq!(first.ordering().waits, 1);
-/// # Ok::<(), gpucache::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct OrderUse {
-    /// Events recorded: at most one for each epoch of a stream. An epoch ends when its event is recorded.
-    pub events: u64,
-    /// Queries whether an event is complete.
-    pub queries: u64,
-    /// How often a stream was told to wait for an event. The calling thread does not wait then.
-    pub waits: u64,
-}
-
 impl MemoryUse {
     /// How often memory was taken from the device: allocations and mapped pieces.
     ///
@@ -121,15 +95,7 @@ impl fmt::Display for MemoryUse {
     }
 }
 
-impl fmt::Display for OrderUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OrderUse { events, queries, waits } = self;
-        let (events, waits) = (Count(*events, "event", "events"), Count(*waits, "wait", "waits"));
-        write!(f, "{events}, {}, {waits}", Count(*queries, "query", "queries"))
-    }
-}
-
-/// The counters behind [`MemoryUse`] and [`OrderUse`].
+/// The counters behind [`MemoryUse`], and those of the calls that order streams.
 #[derive(Debug)]
 pub struct Meter {
     /// The number of the device.
@@ -258,12 +224,8 @@ impl Meter {
         self.waits.fetch_add(1, Relaxed);
     }
 
-    /// The number of calls that ordered streams.
-    pub fn read_order(&self) -> OrderUse {
-        OrderUse {
-            events: self.events.load(Relaxed),
-            queries: self.queries.load(Relaxed),
-            waits: self.waits.load(Relaxed),
-        }
+    /// How often events were recorded, events were queried, and streams were told to wait.
+    pub fn read_order(&self) -> [u64; 3] {
+        [&self.events, &self.queries, &self.waits].map(|calls| calls.load(Relaxed))
     }
 }

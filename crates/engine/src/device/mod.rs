@@ -49,9 +49,9 @@ pub use host::HostStream;
 pub use kind::DeviceKind;
 pub use mark::Mark;
 pub use memory::Memory;
+pub use meter::MemoryUse;
 #[doc(hidden)]
 pub use meter::Meter;
-pub use meter::{MemoryUse, OrderUse};
 pub use stream::Stream;
 pub(crate) use stream::WeakStream;
 pub use stream::copy_stream::CopyStream;

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use self::world::World;
 use super::{Epoch, Streams, Tag};
-use crate::device::{Memory, OrderUse, Stream};
+use crate::device::{Memory, Stream};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -97,7 +97,7 @@ impl Program {
         Program { world, memory, streams, handles, cells, epochs: BTreeSet::new() }
     }
 
-    fn calls(&self) -> OrderUse {
+    fn calls(&self) -> [u64; 3] {
         self.memory.meter().read_order()
     }
 
@@ -196,7 +196,7 @@ proptest! {
         }
         // Events that failed are counted too, one for each attempt.
         let failed = steps.iter().filter(|step| matches!(step, Step::Fail)).count();
-        let OrderUse { events, .. } = program.calls();
+        let [events, ..] = program.calls();
         prop_assert!(events as usize <= program.epochs.len() + failed, "{events} events, {:?}", program.epochs);
     }
 }
@@ -211,23 +211,18 @@ fn some<const N: usize>() -> Some<N> {
     (world, memory, streams, handles)
 }
 
-fn counted(memory: &Memory) -> [u64; 3] {
-    let OrderUse { events, queries, waits } = memory.meter().read_order();
-    [events, queries, waits]
-}
-
 #[test]
 fn one_event_and_one_wait_for_all_that_was_freed() {
     let (world, memory, mut streams, [(a, lane), (b, _), (c, _)]) = some();
     world.work(lane);
     let tags = [(); 100].map(|()| streams.free(&a));
-    assert_eq!(counted(&memory), [0, 0, 0]);
+    assert_eq!(memory.meter().read_order(), [0, 0, 0]);
     tags.iter().for_each(|&tag| streams.claim(&a, tag).unwrap());
-    assert_eq!(counted(&memory), [0, 0, 0]);
+    assert_eq!(memory.meter().read_order(), [0, 0, 0]);
     tags.iter().for_each(|&tag| streams.claim(&b, tag).unwrap());
-    assert_eq!(counted(&memory), [1, 0, 1]);
+    assert_eq!(memory.meter().read_order(), [1, 0, 1]);
     tags.iter().for_each(|&tag| streams.claim(&c, tag).unwrap());
-    assert_eq!(counted(&memory), [1, 1, 2]);
+    assert_eq!(memory.meter().read_order(), [1, 1, 2]);
 }
 
 #[test]
@@ -238,10 +233,10 @@ fn an_answer_is_remembered_and_the_event_used_again() {
     streams.claim(&b, old).unwrap();
     world.advance(lane, 1);
     streams.claim(&c, old).unwrap();
-    assert_eq!(counted(&memory), [1, 1, 1]);
+    assert_eq!(memory.meter().read_order(), [1, 1, 1]);
     let (d, _) = world.stream();
     streams.claim(&d, old).unwrap();
-    assert_eq!(counted(&memory), [1, 1, 1]);
+    assert_eq!(memory.meter().read_order(), [1, 1, 1]);
 
     for round in 1..=10 {
         world.work(lane);
@@ -249,7 +244,7 @@ fn an_answer_is_remembered_and_the_event_used_again() {
         streams.claim(&b, tag).unwrap();
         world.advance(lane, 1);
         // The event of the first round, which was found complete above, serves the second. From then on the last event is queried.
-        assert_eq!(counted(&memory), [1 + round, round, 1 + round]);
+        assert_eq!(memory.meter().read_order(), [1 + round, round, 1 + round]);
     }
 }
 
@@ -263,7 +258,7 @@ fn streams_are_kept_while_their_work_may_use_memory() {
     streams.retire();
     assert!(backend.upgrade().is_some(), "its work is not done");
     streams.claim(&b, tag).unwrap();
-    assert_eq!(counted(&memory)[2], 1);
+    assert_eq!(memory.meter().read_order()[2], 1);
     world.advance(lane, 1);
     streams.retire();
     assert_eq!(streams.take_ended().len(), 1);
@@ -272,12 +267,12 @@ fn streams_are_kept_while_their_work_may_use_memory() {
     let (c, other) = world.stream();
     world.work(other);
     let own = streams.free(&c);
-    let before = counted(&memory);
+    let before = memory.meter().read_order();
     streams.claim(&c, tag).unwrap();
     streams.claim(&b, tag).unwrap();
-    assert_eq!(counted(&memory), before);
+    assert_eq!(memory.meter().read_order(), before);
     streams.claim(&b, own).unwrap();
-    assert_eq!(counted(&memory)[2], 2);
+    assert_eq!(memory.meter().read_order()[2], 2);
 }
 
 #[test]
@@ -290,7 +285,7 @@ fn a_stream_in_anothers_slot_has_waited_for_nobody() {
     // The new stream gets the slot at once, since the previous one used nothing.
     let (c, _) = world.stream();
     streams.claim(&c, tag).unwrap();
-    assert_eq!(counted(&memory), [1, 1, 2]);
+    assert_eq!(memory.meter().read_order(), [1, 1, 2]);
 }
 
 #[test]
@@ -300,7 +295,7 @@ fn a_capture_is_left_alone() {
     let [first, second] = [streams.free(&a), streams.free(&a)];
     world.capturing.lock().unwrap().insert(other);
     assert!(streams.claim(&b, first).unwrap_err().is_unavailable());
-    assert_eq!(counted(&memory), [0, 0, 0]);
+    assert_eq!(memory.meter().read_order(), [0, 0, 0]);
     world.capturing.lock().unwrap().remove(&other);
     streams.claim(&b, first).unwrap();
     world.capturing.lock().unwrap().insert(other);
@@ -311,9 +306,9 @@ fn a_capture_is_left_alone() {
     let (c, _) = world.stream();
     streams.claim(&c, first).unwrap();
     assert!(streams.claim(&c, open).unwrap_err().is_unavailable());
-    assert_eq!(counted(&memory), [1, 0, 2]);
+    assert_eq!(memory.meter().read_order(), [1, 0, 2]);
     streams.look(true).unwrap();
-    assert!(!streams.is_idle(open) && counted(&memory) == [1, 0, 2]);
+    assert!(!streams.is_idle(open) && memory.meter().read_order() == [1, 0, 2]);
 }
 
 /// Another thread may capture its stream at any moment. So while it lives, only that thread records events there.
@@ -346,16 +341,16 @@ fn an_event_of_another_threads_stream_is_asked_for() {
         };
         assert!(!may_use(first));
         streams.lock().unwrap().look(false).unwrap();
-        assert!(!streams.lock().unwrap().is_idle(first) && a.is_wanted() && counted(&memory)[0] == 0);
+        assert!(!streams.lock().unwrap().is_idle(first) && a.is_wanted() && memory.meter().read_order()[0] == 0);
         // The thread that works there records the event at its next call.
         go_on.send(()).unwrap();
         let second = told.recv().unwrap();
         assert!(!a.is_wanted() && !may_use(first), "its work is not done");
         world.advance(lane, 2);
-        assert!(may_use(first) && !may_use(second) && counted(&memory) == [1, 2, 0]);
+        assert!(may_use(first) && !may_use(second) && memory.meter().read_order() == [1, 2, 0]);
         // A claim records the event anyway, and waits for it.
         streams.lock().unwrap().claim(&b, second).unwrap();
-        assert!(may_use(second) && counted(&memory)[2] == 1);
+        assert!(may_use(second) && memory.meter().read_order()[2] == 1);
         go_on.send(()).unwrap();
         let third = told.recv().unwrap();
         assert!(!may_use(third));
