@@ -15,7 +15,7 @@
 //! | order streams behind each other's uses | [`cache::Block`], [`record::Fence`], [`record::View`] |
 //! | copy bytes between a device and its host | [`device::CopyStream`], [`cache::Block::copy_over`], [`device::Span`] |
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |
-//! | read statistics, and facts for a diagnosis | [`home::Counts`], [`cache::ScopeFacts`], [`home::Facts`] |
+//! | read statistics, and facts for a diagnosis | [`home::Counts`], [`cache::ScopeFacts`] |
 //! | trace a run | [`trace`] |
 //! | add a kind of device | [`device::Backend`], [`device::VirtualMemory`] |
 //! | use other libraries' streams, and answer their calls | `device::Handle`, `device::GpuStream` (CUDA) |

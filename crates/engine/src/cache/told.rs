@@ -12,7 +12,7 @@ use super::token::claim_token;
 use crate::base::error::Result;
 use crate::base::sync::lock;
 use crate::device::Stream;
-use crate::home::{Counter, Counts, Fact, Facts, Sample};
+use crate::home::{Counter, Counts, FIRST_GROWTH, Fact, FactCount, Facts, Sample, WINDOW};
 use crate::pressure::ReclaimStats;
 use crate::range::Obtained;
 use crate::record::{Record, Request};
@@ -22,8 +22,7 @@ use crate::record::{Record, Request};
 pub struct ScopeFacts {
     /// All that is counted of the scope.
     pub counts: Counts,
-    /// The facts for a diagnosis.
-    pub facts: Facts,
+    facts: Facts,
     /// The clock of the facts. It counts the outermost entries of a scope that plans.
     pub clock: u64,
     /// How many times the allocations of the latest recorded entry repeat within that entry; 1 if they do not repeat.
@@ -36,6 +35,48 @@ pub struct ScopeFacts {
     pub limit: Option<u64>,
     /// The place in the program that names the scope.
     pub site: Option<&'static Location<'static>>,
+}
+
+impl ScopeFacts {
+    /// The number of entries in one of the two windows of [`lately`](ScopeFacts::lately).
+    pub const WINDOW: u64 = WINDOW;
+
+    /// A leak shows after so many entries, at the earliest.
+    pub const LEAK_SHOWS: u64 = FIRST_GROWTH;
+
+    /// How often a fact occurred in the window of this entry and the window before: the number of entries, of events, and of the bytes
+    /// that they concerned.
+    pub fn lately(&self, fact: Fact, entry: u64) -> [u64; 3] {
+        let FactCount { entries, events, bytes } = self.facts.lately(fact, entry);
+        [entries, events, bytes]
+    }
+
+    /// The entry in which a fact occurred last.
+    pub fn last(&self, fact: Fact) -> Option<u64> {
+        self.facts.last(fact)
+    }
+
+    /// Examples of allocations that a fact concerned.
+    pub fn samples(&self, fact: Fact) -> &[Sample] {
+        self.facts.samples(fact)
+    }
+
+    /// Examples of arrays that were not dropped, each of another line, while more and more arrays are alive.
+    pub fn kept(&self) -> &[Sample] {
+        &self.facts.kept
+    }
+
+    /// How much more is alive now than after a quarter of all entries: arrays, their bytes, and the number of entries in between. `None`
+    /// unless the number of arrays grew steadily, and by `least` arrays or more.
+    pub fn growth(&self, least: u64) -> Option<(u64, u64, u64)> {
+        self.facts.alive.growth(least)
+    }
+
+    /// Whether it is too early for [`growth`](ScopeFacts::growth), but the number of live arrays, `now` outside of an entry, has risen so far
+    /// and never fell.
+    pub fn rose_so_far(&self, now: u64) -> bool {
+        self.facts.alive.rose_so_far(now)
+    }
 }
 
 impl Cache {

@@ -6,7 +6,7 @@
 
 use std::panic::Location;
 
-use super::growth::{AliveOverTime, FIRST_GROWTH};
+use super::growth::AliveOverTime;
 use crate::record::Request;
 
 /// A reason why a scope is not planned, or why it takes more memory than necessary.
@@ -95,19 +95,16 @@ pub struct ShapeSample {
 /// How many dimensions of a sample are kept.
 const SHOWN_DIMS: usize = 4;
 /// How many entries make a window.
-const WINDOW: u64 = 16;
+pub(crate) const WINDOW: u64 = 16;
 /// How many samples of a kind are kept. Each is of another line.
 const SAMPLES: usize = 3;
 
-/// How often a kind of fact occurred.
+/// How often a kind of fact occurred: the number of entries in which it did, of its events, and of the bytes that they concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FactCount {
-    /// The number of entries in which it occurred.
-    pub entries: u64,
-    /// How often it occurred.
-    pub events: u64,
-    /// The bytes that it concerned.
-    pub bytes: u64,
+pub(crate) struct FactCount {
+    pub(crate) entries: u64,
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
 }
 
 /// How often a kind of fact occurred lately.
@@ -123,12 +120,12 @@ pub(crate) struct Tally {
 
 /// All facts that were noted for a scope on a thread.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub(crate) struct Facts {
     tallies: Vec<Tally>,
     /// Boxed, so that it lies apart from the rest: most entries do not touch it.
-    pub alive: Box<AliveOverTime>,
+    pub(crate) alive: Box<AliveOverTime>,
     /// Samples of arrays that were not dropped, each of another line, while more and more arrays are alive.
-    pub kept: Vec<Sample>,
+    pub(crate) kept: Vec<Sample>,
 }
 
 impl Sample {
@@ -196,12 +193,6 @@ impl Tally {
 }
 
 impl Facts {
-    /// The number of entries in one of the two windows of [`lately`](Facts::lately).
-    pub const WINDOW: u64 = WINDOW;
-
-    /// A leak shows after so many entries, at the earliest.
-    pub const LEAK_SHOWS: u64 = FIRST_GROWTH;
-
     /// Notes that a fact occurred `events` times in this entry, with `bytes` bytes. 0 events are not noted.
     pub(crate) fn note(&mut self, fact: Fact, entry: u64, events: u64, bytes: u64) {
         if events > 0 {
@@ -232,7 +223,7 @@ impl Facts {
     }
 
     /// How often a fact occurred in the window of this entry and the window before.
-    pub fn lately(&self, fact: Fact, entry: u64) -> FactCount {
+    pub(crate) fn lately(&self, fact: Fact, entry: u64) -> FactCount {
         let Some(mut tally) = self.of(fact).cloned() else { return FactCount::default() };
         tally.turn_to(entry);
         let mut sum = tally.now;
@@ -241,12 +232,12 @@ impl Facts {
     }
 
     /// The entry in which a fact occurred last.
-    pub fn last(&self, fact: Fact) -> Option<u64> {
+    pub(crate) fn last(&self, fact: Fact) -> Option<u64> {
         self.of(fact).map(|tally| tally.last)
     }
 
     /// The samples of a fact.
-    pub fn samples(&self, fact: Fact) -> &[Sample] {
+    pub(crate) fn samples(&self, fact: Fact) -> &[Sample] {
         self.of(fact).map_or(&[], |tally| &tally.samples)
     }
 
