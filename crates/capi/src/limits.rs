@@ -49,11 +49,11 @@ pub fn trim(device: i32) -> Result<u64> {
 /// ```
 pub fn device_stats(device: i32) -> Result<DeviceUse> {
     let stream = default_stream(device)?;
-    let reserved = stream.meter().read();
+    let meter = stream.meter();
     Ok(DeviceUse {
-        reserved_bytes: reserved.bytes,
-        peak_reserved_bytes: reserved.peak_bytes,
-        device_calls: reserved.times_taken() + reserved.times_given_back(),
+        reserved_bytes: meter.held(),
+        peak_reserved_bytes: meter.peak(),
+        device_calls: meter.calls().iter().sum(),
         ..Usage::of(stream.memory_id()).read()
     })
 }

@@ -5,11 +5,11 @@ use std::ptr::from_ref;
 use std::time::Duration;
 
 use gpucache_engine::Result;
-use gpucache_engine::device::{MemoryUse, Stream, Virtual};
+use gpucache_engine::device::{Stream, Virtual};
 use gpucache_engine::pressure::{Pressure, PressureHandler};
 
+use super::counts::{MemoryUse, OrderUse};
 use super::limit::IntoLimit;
-use super::order::OrderUse;
 use crate::stats::{self, DeviceStats};
 
 /// A handle of a device and of one of its streams, which orders the arrays made through the handle. Cheap to clone.
@@ -103,7 +103,7 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     fn memory(&self) -> MemoryUse {
-        self.stream_handle().meter().read()
+        MemoryUse::of(self.stream_handle().memory())
     }
 
     /// The number of calls to the device that order streams, so that memory of one stream can serve another one.

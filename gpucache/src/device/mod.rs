@@ -15,21 +15,21 @@
 //! # Ok::<(), gpucache::Error>(())
 //! ```
 
+mod counts;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod handle;
 mod host;
 mod limit;
-mod order;
 
+pub use counts::{MemoryUse, OrderUse};
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
-pub use gpucache_engine::device::{DeviceKind, MemoryUse, Virtual};
+pub use gpucache_engine::device::{DeviceKind, Virtual};
 pub use gpucache_engine::pressure::{Pressure, PressureHandler};
 pub use handle::Device;
 pub use host::Host;
 pub use limit::{IntoLimit, set_process_limit};
-pub use order::OrderUse;
 
 pub mod backend {
     //! The traits that a new kind of device implements: its memory, its streams, and their events.

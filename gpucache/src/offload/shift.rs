@@ -52,7 +52,8 @@ impl HostPool {
 
     /// How often pages of the pool's device were unmapped so far.
     pub(super) fn pages_gone(&self) -> u64 {
-        self.stream().meter().read().unmapped_pieces
+        let [.., unmapped_pieces] = self.stream().meter().calls();
+        unmapped_pieces
     }
 }
 

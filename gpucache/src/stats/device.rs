@@ -97,7 +97,7 @@ pub(crate) fn of_device(memory: &Arc<Memory>) -> DeviceStats {
         let longest_free_bytes = range.longest_free().min(free_bytes);
         RangeUse { reserved_bytes, block_bytes, free_bytes, longest_free_bytes }
     });
-    let (range, used) = (range.unwrap_or_default(), memory.meter().read());
+    let (range, used) = (range.unwrap_or_default(), MemoryUse::of(memory));
     DeviceStats {
         device: memory.id(),
         kind: memory.kind(),

@@ -25,7 +25,7 @@ fn new(stream: &Stream) -> Block {
 
 fn held(device: &Virtual) -> usize {
     DeviceRange::of(device.stream_handle()).unwrap().trim(0, WaitFor::Nothing).unwrap();
-    device.stream_handle().meter().read().bytes as usize
+    device.stream_handle().meter().held() as usize
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn idle_memory_beside_reserved_memory_serves_everybody() {
     let outside = [new(stream), new(stream)];
     drop(outside);
     let again = [new(stream), new(stream)];
-    assert_eq!(device.stream_handle().meter().read().bytes as usize, 4 * BYTES, "it serves again");
+    assert_eq!(device.stream_handle().meter().held() as usize, 4 * BYTES, "it serves again");
     drop((again, reservation));
     assert_eq!(held(&device), 0);
 }
@@ -104,7 +104,7 @@ fn what_is_used_meanwhile_is_kept() {
         reservation.close();
         reservation
     });
-    assert_eq!(device.stream_handle().meter().read().bytes as usize, 2 * BYTES);
+    assert_eq!(device.stream_handle().meter().held() as usize, 2 * BYTES);
     drop(used);
     let [first, second] = reservations;
     assert_eq!(held(&device), 2 * BYTES, "two keep them");

@@ -49,7 +49,6 @@ pub use host::HostStream;
 pub use kind::DeviceKind;
 pub use mark::Mark;
 pub use memory::Memory;
-pub use meter::MemoryUse;
 #[doc(hidden)]
 pub use meter::Meter;
 pub use stream::Stream;

@@ -81,6 +81,11 @@ impl Meter {
         self.part.held.load(Relaxed)
     }
 
+    /// The peak of reserved bytes.
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Relaxed)
+    }
+
     /// Sets the peak to the bytes that are reserved now.
     pub fn reset_peak(&self) {
         self.peak.store(self.held(), Relaxed);
@@ -99,7 +104,7 @@ impl Meter {
     }
 
     /// The soft limit of reserved bytes; `u64::MAX` if there is none.
-    pub(crate) fn soft_limit(&self) -> u64 {
+    pub fn soft_limit(&self) -> u64 {
         self.soft_limit.load(Relaxed)
     }
 

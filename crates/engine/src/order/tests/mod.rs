@@ -98,7 +98,7 @@ impl Program {
     }
 
     fn calls(&self) -> [u64; 3] {
-        self.memory.meter().read_order()
+        self.memory.meter().orders()
     }
 
     /// The free memory of two neighbours, joined.
@@ -216,13 +216,13 @@ fn one_event_and_one_wait_for_all_that_was_freed() {
     let (world, memory, mut streams, [(a, lane), (b, _), (c, _)]) = some();
     world.work(lane);
     let tags = [(); 100].map(|()| streams.free(&a));
-    assert_eq!(memory.meter().read_order(), [0, 0, 0]);
+    assert_eq!(memory.meter().orders(), [0, 0, 0]);
     tags.iter().for_each(|&tag| streams.claim(&a, tag).unwrap());
-    assert_eq!(memory.meter().read_order(), [0, 0, 0]);
+    assert_eq!(memory.meter().orders(), [0, 0, 0]);
     tags.iter().for_each(|&tag| streams.claim(&b, tag).unwrap());
-    assert_eq!(memory.meter().read_order(), [1, 0, 1]);
+    assert_eq!(memory.meter().orders(), [1, 0, 1]);
     tags.iter().for_each(|&tag| streams.claim(&c, tag).unwrap());
-    assert_eq!(memory.meter().read_order(), [1, 1, 2]);
+    assert_eq!(memory.meter().orders(), [1, 1, 2]);
 }
 
 #[test]
@@ -233,10 +233,10 @@ fn an_answer_is_remembered_and_the_event_used_again() {
     streams.claim(&b, old).unwrap();
     world.advance(lane, 1);
     streams.claim(&c, old).unwrap();
-    assert_eq!(memory.meter().read_order(), [1, 1, 1]);
+    assert_eq!(memory.meter().orders(), [1, 1, 1]);
     let (d, _) = world.stream();
     streams.claim(&d, old).unwrap();
-    assert_eq!(memory.meter().read_order(), [1, 1, 1]);
+    assert_eq!(memory.meter().orders(), [1, 1, 1]);
 
     for round in 1..=10 {
         world.work(lane);
@@ -244,7 +244,7 @@ fn an_answer_is_remembered_and_the_event_used_again() {
         streams.claim(&b, tag).unwrap();
         world.advance(lane, 1);
         // The event of the first round, which was found complete above, serves the second. From then on the last event is queried.
-        assert_eq!(memory.meter().read_order(), [1 + round, round, 1 + round]);
+        assert_eq!(memory.meter().orders(), [1 + round, round, 1 + round]);
     }
 }
 
@@ -258,7 +258,7 @@ fn streams_are_kept_while_their_work_may_use_memory() {
     streams.retire();
     assert!(backend.upgrade().is_some(), "its work is not done");
     streams.claim(&b, tag).unwrap();
-    assert_eq!(memory.meter().read_order()[2], 1);
+    assert_eq!(memory.meter().orders()[2], 1);
     world.advance(lane, 1);
     streams.retire();
     assert_eq!(streams.take_ended().len(), 1);
@@ -267,12 +267,12 @@ fn streams_are_kept_while_their_work_may_use_memory() {
     let (c, other) = world.stream();
     world.work(other);
     let own = streams.free(&c);
-    let before = memory.meter().read_order();
+    let before = memory.meter().orders();
     streams.claim(&c, tag).unwrap();
     streams.claim(&b, tag).unwrap();
-    assert_eq!(memory.meter().read_order(), before);
+    assert_eq!(memory.meter().orders(), before);
     streams.claim(&b, own).unwrap();
-    assert_eq!(memory.meter().read_order()[2], 2);
+    assert_eq!(memory.meter().orders()[2], 2);
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_stream_in_anothers_slot_has_waited_for_nobody() {
     // The new stream gets the slot at once, since the previous one used nothing.
     let (c, _) = world.stream();
     streams.claim(&c, tag).unwrap();
-    assert_eq!(memory.meter().read_order(), [1, 1, 2]);
+    assert_eq!(memory.meter().orders(), [1, 1, 2]);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_capture_is_left_alone() {
     let [first, second] = [streams.free(&a), streams.free(&a)];
     world.capturing.lock().unwrap().insert(other);
     assert!(streams.claim(&b, first).unwrap_err().is_unavailable());
-    assert_eq!(memory.meter().read_order(), [0, 0, 0]);
+    assert_eq!(memory.meter().orders(), [0, 0, 0]);
     world.capturing.lock().unwrap().remove(&other);
     streams.claim(&b, first).unwrap();
     world.capturing.lock().unwrap().insert(other);
@@ -306,9 +306,9 @@ fn a_capture_is_left_alone() {
     let (c, _) = world.stream();
     streams.claim(&c, first).unwrap();
     assert!(streams.claim(&c, open).unwrap_err().is_unavailable());
-    assert_eq!(memory.meter().read_order(), [1, 0, 2]);
+    assert_eq!(memory.meter().orders(), [1, 0, 2]);
     streams.look(true).unwrap();
-    assert!(!streams.is_idle(open) && memory.meter().read_order() == [1, 0, 2]);
+    assert!(!streams.is_idle(open) && memory.meter().orders() == [1, 0, 2]);
 }
 
 /// Another thread may capture its stream at any moment. So while it lives, only that thread records events there.
@@ -341,16 +341,16 @@ fn an_event_of_another_threads_stream_is_asked_for() {
         };
         assert!(!may_use(first));
         streams.lock().unwrap().look(false).unwrap();
-        assert!(!streams.lock().unwrap().is_idle(first) && a.is_wanted() && memory.meter().read_order()[0] == 0);
+        assert!(!streams.lock().unwrap().is_idle(first) && a.is_wanted() && memory.meter().orders()[0] == 0);
         // The thread that works there records the event at its next call.
         go_on.send(()).unwrap();
         let second = told.recv().unwrap();
         assert!(!a.is_wanted() && !may_use(first), "its work is not done");
         world.advance(lane, 2);
-        assert!(may_use(first) && !may_use(second) && memory.meter().read_order() == [1, 2, 0]);
+        assert!(may_use(first) && !may_use(second) && memory.meter().orders() == [1, 2, 0]);
         // A claim records the event anyway, and waits for it.
         streams.lock().unwrap().claim(&b, second).unwrap();
-        assert!(may_use(second) && memory.meter().read_order()[2] == 1);
+        assert!(may_use(second) && memory.meter().orders()[2] == 1);
         go_on.send(()).unwrap();
         let third = told.recv().unwrap();
         assert!(!may_use(third));

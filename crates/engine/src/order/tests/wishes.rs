@@ -19,11 +19,11 @@ fn who_takes_memory_back_does_not_wait_for_what_came_since() {
     streams.order(&b, &a, written).unwrap();
     assert!(!b.is_wanted());
     let later = world.work(reader);
-    assert_eq!(memory.meter().read_order(), [2, 0, 1]);
+    assert_eq!(memory.meter().orders(), [2, 0, 1]);
 
     streams.order(&a, &b, Epoch::numbered(dropped)).unwrap();
     assert!(world.is_behind(home, reader, read) && !world.is_behind(home, reader, later));
-    assert_eq!(memory.meter().read_order(), [2, 1, 2], "the epoch has its event already");
+    assert_eq!(memory.meter().orders(), [2, 1, 2], "the epoch has its event already");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn an_epoch_that_nobody_ended_is_waited_for_as_a_whole() {
     let later = world.work(reader);
     streams.order(&a, &b, Epoch::numbered(dropped)).unwrap();
     assert!(world.is_behind(home, reader, later));
-    assert_eq!(memory.meter().read_order(), [1, 0, 1]);
+    assert_eq!(memory.meter().orders(), [1, 0, 1]);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn an_event_for_whatever_reason_is_what_was_asked_for() {
     streams.claim(&a, tag).unwrap();
     assert!(!b.is_wanted());
     streams.attend(&b);
-    assert_eq!(memory.meter().read_order(), [1, 0, 1]);
+    assert_eq!(memory.meter().orders(), [1, 0, 1]);
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn another_threads_stream_and_one_that_is_captured_keep_their_epoch() {
             let _ = ends.recv();
         });
         let streams = told.recv().unwrap();
-        let before = memory.meter().read_order()[0];
+        let before = memory.meter().orders()[0];
         streams.order(b, &a, written).unwrap();
-        assert!(b.is_wanted() && memory.meter().read_order()[0] == before + 1, "the event of `a` alone");
+        assert!(b.is_wanted() && memory.meter().orders()[0] == before + 1, "the event of `a` alone");
         drop(end);
         worker.join().unwrap();
     });

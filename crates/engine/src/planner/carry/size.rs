@@ -60,8 +60,8 @@ const LEAST_SPARE: u64 = 16 << 20;
 
 impl Reading {
     fn of(stream: &Stream) -> Reading {
-        let used = stream.memory().meter().read();
-        Reading { bytes: used.bytes, calls: used.times_taken().saturating_add(used.times_given_back()) }
+        let meter = stream.memory().meter();
+        Reading { bytes: meter.held(), calls: total(meter.calls()) }
     }
 }
 
