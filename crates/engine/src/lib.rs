@@ -13,15 +13,17 @@
 //! | allocate, use and free bytes | [`cache::Block`], with a [`record::Request`] on a [`device::Stream`] |
 //! | find out which entry of which scope the thread is in | [`cache::Entry`] |
 //! | order streams behind each other's uses | [`cache::Block`], [`record::Fence`], [`record::View`] |
+//! | find a block by its address | `cache::Block::keep_by_address`, `take_at`, `with_at` (feature `foreign`) |
+//! | keep memory for a captured graph | `cache::GraphMemory` (CUDA) |
 //! | copy bytes between a device and its host | [`device::CopyStream`], [`cache::Block::copy_over`], [`device::Span`] |
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |
 //! | read statistics, and facts for a diagnosis | [`home::Counts`], [`cache::ScopeFacts`] |
-//! | trace a run | [`trace`] |
+//! | trace a run | [`trace::Trace`] |
 //! | add a kind of device | [`device::Backend`], [`device::VirtualMemory`] |
 //! | use other libraries' streams, and answer their calls | `device::Handle`, `device::GpuStream` (CUDA) |
 //!
-//! A front end hands a [`device::Stream`] and a [`device::Memory`] on to its own users. So the documentation hides the methods that
-//! only front ends need.
+//! A front end hands a [`device::Stream`], a [`device::Memory`] and a [`trace::Trace`] on to its own users. So the documentation hides
+//! the methods that only front ends need.
 //!
 //! # The folders, from the top
 //!

@@ -44,7 +44,13 @@ impl GraphMemory {
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) if the stream has an open reservation already.
     pub fn begin(stream: &Stream) -> Result<GraphMemory> {
-        Ok(GraphMemory { own: Some(Reservation::begin(stream)?), ..GraphMemory::default() })
+        Ok(GraphMemory {
+            own: Some(Reservation::begin(stream)?),
+            #[cfg(feature = "foreign")]
+            apart: Mutex::default(),
+            #[cfg(feature = "foreign")]
+            kept: Mutex::default(),
+        })
     }
 
     /// Ends the reserving: memory that is reserved by now stays reserved, and no more is added.

@@ -12,7 +12,7 @@
 //! **A drop.** A [`Block`] returns to its home cache. If the dropping thread is inside the scope, the block returns directly on the
 //! owner's side. Otherwise it goes to a return stack.
 //!
-//! **A captured graph.** A graph uses its memory at each launch, so that memory belongs to no scope ([`GraphMemory`]).
+//! **A captured graph.** A graph uses its memory at each launch, so that memory belongs to no scope (`graph_memory`).
 //!
 //! | file | content |
 //! |---|---|
