@@ -71,6 +71,7 @@ impl PlanStats {
         let get = |count| counts.get(count);
         let lacks_arena = get(Counter::PlanBytes) > 0 && get(Counter::Arena) == 0;
         let unplanned = match get(Counter::Plans) {
+            0 if get(Counter::MovesRecur) > 0 => Some(Unplanned::MovesRecur),
             0 if get(Counter::HasStopped) > 0 => Some(Unplanned::Irregular),
             0 => Some(Unplanned::Learning),
             _ if lacks_arena => Some(Unplanned::Short),
@@ -134,6 +135,9 @@ pub enum Unplanned {
     /// The scope has plans, but no room for their arena beside its live memory: no contiguous memory is free, or a limit forbids it. It
     /// tries again later.
     Short,
+    /// With plans, pages of memory moved in entry after entry. Without plans, the scope makes no device calls, and reserves as much as with
+    /// `recycle = "range"`. It tries again later, and ever more rarely.
+    MovesRecur,
 }
 
 impl fmt::Display for Unplanned {
@@ -143,6 +147,9 @@ impl fmt::Display for Unplanned {
             Unplanned::Irregular => "no two of many entries had the same order of allocations; recording pauses",
             Unplanned::Short => {
                 "the arena of the plans has no room: no contiguous memory is free for it, or a limit forbids it"
+            }
+            Unplanned::MovesRecur => {
+                "with plans, pages of memory moved in entry after entry; the scope goes without plans for a while"
             }
         })
     }

@@ -93,6 +93,8 @@ pub enum Counter {
     Iterations,
     /// 1 while planning pauses.
     HasStopped,
+    /// 1 if it pauses because page moves recurred with plans.
+    MovesRecur,
     /// Allocations of other crates that the scope served.
     #[cfg(feature = "foreign")]
     ForeignServed,

@@ -92,8 +92,9 @@ impl Counts {
 
     /// The totals, for a cache that has no plans any more.
     pub(super) fn without_plans(mut self) -> Counts {
-        let now = [Counter::Plans, Counter::Positions, Counter::PlanBytes, Counter::BoundBytes, Counter::HasStopped];
-        now.into_iter().for_each(|count| self.set(count, 0));
+        let now = [Counter::Plans, Counter::Positions, Counter::PlanBytes, Counter::BoundBytes];
+        let now = now.into_iter().chain([Counter::HasStopped, Counter::MovesRecur]);
+        now.for_each(|count| self.set(count, 0));
         self
     }
 

@@ -157,9 +157,11 @@ impl Planner {
         let fate = self.findings(shared, course).fate();
         self.meet(fate, shared);
         self.lay_out(shared);
+        if self.should_pause() {
+            self.pause(shared);
+        }
         self.learning.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
-        // A pause of recording ends by itself, without other news.
-        shared.counters.set(Counter::HasStopped, u64::from(self.learning.learner.has_stopped()));
+        self.tell_stop(shared);
         let is_news = fate != Fate::Keep || self.entry.seen.is_any();
         shared.counters.add(Counter::Aside, self.entry.aside);
         if has_work || is_news {

@@ -206,7 +206,7 @@ impl Planner {
     pub(crate) fn had_better_move(&mut self) -> bool {
         let Footprint { has_planned, moving, .. } = &mut self.footprint;
         let is_lately = *has_planned && moving.try_now(self.entry.number, Pace::STEEP);
-        (self.entry.is_planned && !self.carry.is_range_used()) || is_lately
+        !self.recurring.are_too_many() && ((self.entry.is_planned && !self.carry.is_range_used()) || is_lately)
     }
 
     /// Whether the range should get the arena's memory rather than grow by `bytes` bytes.

@@ -53,6 +53,7 @@ mod learner;
 mod loops;
 mod noting;
 mod plans;
+mod recurring;
 mod serve;
 mod watch;
 
@@ -78,6 +79,7 @@ use footprint::{Footprint, Trimming};
 use loops::Loops;
 use noting::Noted;
 use plans::Plans;
+use recurring::RecurringMoves;
 pub(crate) use serve::Resolved;
 use watch::Watch;
 
@@ -100,6 +102,7 @@ pub(crate) struct Planner {
     noted: Noted,
     loops: Loops,
     watch: Watch,
+    recurring: RecurringMoves,
     /// Whether graphs use the memory of the plans.
     is_captured: bool,
     /// Entries that launched graphs, and may wrap around.
@@ -244,6 +247,10 @@ impl Planner {
             self.begin_planned(shared);
             self.begun();
             return Begin::Ready;
+        }
+        if self.should_pause() {
+            self.pause(shared);
+            return Begin::Clear;
         }
         match self.plans.stream() {
             Some(stream) if self.plans.are_laid_out() => {
