@@ -120,10 +120,11 @@ pub fn free(address: u64) -> Result<()> {
         std::mem::forget(block);
         return Ok(());
     }
-    let give_back = || captures::relaxed(|| Handle::keeping_current(|| drop(block)));
-    match caller::mine() {
-        Some(caller) => caller.call(|_| give_back()),
-        None => give_back(),
+    let mut block = Some(block);
+    let mut give_back = || captures::relaxed(|| Handle::keeping_current(|| drop(block.take())));
+    // The request of another helper may wait for this block. The block then goes back like one that a stranger drops.
+    if caller::mine().and_then(|caller| caller.call_soon(|_| give_back())).is_none() {
+        give_back();
     }
     Ok(())
 }

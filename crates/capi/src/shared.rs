@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use gpucache_engine::cache::Caller;
 use parking_lot::Mutex;
@@ -43,6 +44,9 @@ impl Drop for Busy {
     }
 }
 
+/// A request that finds memory takes less than this. One that waits for work takes longer, and may need what this thread frees.
+const LONG: Duration = Duration::from_millis(20);
+
 /// A caller that threads can share.
 pub(crate) struct SharedCaller(Mutex<State>);
 
@@ -67,7 +71,17 @@ impl SharedCaller {
     /// Runs `act` in the name of this caller. The thread must not be busy.
     #[inline]
     pub(crate) fn call<R>(&self, act: impl FnOnce(&mut Inside) -> R) -> R {
-        let State { caller, inside } = &mut *self.0.lock();
+        SharedCaller::run(&mut self.0.lock(), act)
+    }
+
+    /// As [`call`](SharedCaller::call). `None` if another thread works in the name of this caller for long: its request may wait for memory.
+    #[inline]
+    pub(crate) fn call_soon<R>(&self, act: impl FnOnce(&mut Inside) -> R) -> Option<R> {
+        self.0.try_lock_for(LONG).map(|mut state| SharedCaller::run(&mut state, act))
+    }
+
+    #[inline]
+    fn run<R>(State { caller, inside }: &mut State, act: impl FnOnce(&mut Inside) -> R) -> R {
         let _busy = Busy::begin();
         // SAFETY: `inside.scopes` is the only code of this crate that enters and leaves caches, and it is reached only here. So all of its
         // entries are made, and ended, in the name of this caller.

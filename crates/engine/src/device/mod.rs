@@ -53,6 +53,7 @@ pub use memory::Memory;
 pub use meter::Meter;
 pub use stream::Stream;
 pub(crate) use stream::WeakStream;
+pub(crate) use stream::capture::relaxed;
 pub use stream::copy_stream::CopyStream;
 pub use virtual_device::Virtual;
 pub use virtual_memory::{Unfinished, VirtualMemory};

@@ -33,6 +33,8 @@ pub(super) struct StreamSlot {
     wanted: Arc<AtomicBool>,
     /// An epoch for which a wait was in vain. Until it is complete, nobody waits for the stream again.
     stuck: Epoch,
+    /// An epoch for which a request waited in vain for as long as requests wait. Until it is complete, none waits for the stream.
+    outlasted: Epoch,
     /// An epoch that took longer than a moment.
     slow: Epoch,
     /// The last thread that worked on the stream, as far as is known here.
@@ -292,11 +294,16 @@ impl StreamSlot {
         is_unfinished.then_some(self.used)
     }
 
-    /// As [`pending`](StreamSlot::pending), also if a wait was in vain before. A wait for it may take long, but does not have to last for
+    /// As [`pending`](StreamSlot::pending), also if a short wait was in vain before. A wait for it may take long, but does not have to last for
     /// ever: nobody captures the stream, and its work takes no lock of the caller.
     pub(super) fn under_way(&self) -> Option<Epoch> {
         let has_end = |stream: &Arc<dyn Backend>| !stream.is_capturing() && !stream.runs_closures();
-        self.unfinished().filter(|_| self.stream.as_ref().is_some_and(has_end))
+        self.unfinished().filter(|_| self.is_complete(self.outlasted) && self.stream.as_ref().is_some_and(has_end))
+    }
+
+    /// Notes that a request waited for this epoch in vain.
+    pub(super) fn outlasted_by(&mut self, epoch: Epoch) {
+        self.outlasted = self.outlasted.max(epoch);
     }
 
     /// Whether an epoch is known to be complete, or the stream is being captured.

@@ -265,6 +265,13 @@ impl Streams {
         epochs.iter().all(|&(slot, epoch)| self.slots[slot].is_over(epoch))
     }
 
+    /// Notes that a request waited for these epochs in vain. Some may be complete.
+    pub(crate) fn outlasted_by(&mut self, epochs: &[(usize, Epoch)]) {
+        for &(slot, epoch) in epochs {
+            self.slots[slot].outlasted_by(epoch);
+        }
+    }
+
     /// Whether any stream has work that uses free memory, as far as is known, and whose end can be queried.
     pub(crate) fn can_wait(&self) -> bool {
         self.slots.iter().any(|slot| slot.pending().is_some())

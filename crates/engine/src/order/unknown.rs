@@ -35,6 +35,8 @@ pub(crate) struct Unknown {
     marks: Vec<(FreeMoment, IsDone)>,
     /// Whether a wait for these marks was in vain.
     are_slow: bool,
+    /// A mark for which a request waited in vain for as long as requests wait. Until it is reached, none waits for marks.
+    outlasted: FreeMoment,
 }
 
 /// The next step before memory may be unmapped that was freed up to some moment.
@@ -52,7 +54,8 @@ pub(crate) enum Due {
 impl Unknown {
     /// For a device that may have the given unknown work; `None` if it is told of every use.
     pub(crate) fn of(work: Option<Arc<dyn UnknownWork>>) -> Unknown {
-        Unknown { work, now: FreeMoment(1), settled: FreeMoment::FIRST, marks: Vec::new(), are_slow: false }
+        let (settled, outlasted) = (FreeMoment::FIRST, FreeMoment::FIRST);
+        Unknown { work, now: FreeMoment(1), settled, marks: Vec::new(), are_slow: false, outlasted }
     }
 
     /// The present moment.
@@ -79,9 +82,23 @@ impl Unknown {
         self.work.as_ref().is_some_and(|work| work.is_unordered())
     }
 
-    /// The last mark that was not reached at the last query.
+    /// The last mark that was not reached at the last query. `None` if a request waited in vain for an earlier one.
     pub(crate) fn last_mark(&self) -> Option<FreeMoment> {
-        self.marks.iter().map(|(moment, _)| *moment).max()
+        self.marks.iter().map(|(moment, _)| *moment).max().filter(|_| self.may_outlast())
+    }
+
+    fn may_outlast(&self) -> bool {
+        self.outlasted <= self.settled
+    }
+
+    /// Notes that a request waited for this mark in vain.
+    pub(crate) fn outlasted_by(&mut self, mark: Option<FreeMoment>) {
+        self.outlasted = self.outlasted.max(mark.unwrap_or(FreeMoment::FIRST));
+    }
+
+    /// Allows another mark, although a short wait for the earlier ones was in vain. Returns whether it was.
+    pub(crate) fn try_again(&mut self) -> bool {
+        self.may_outlast() && std::mem::take(&mut self.are_slow)
     }
 
     /// Queries which marks are reached, and waits for none.

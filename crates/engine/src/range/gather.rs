@@ -103,6 +103,14 @@ impl<P: Pages> Range<P> {
         Ok(block)
     }
 
+    /// Whether there would be a block of at least `bytes` if no work used the free memory that `counts` by its tag.
+    pub(super) fn could_gather(&self, bytes: u64, counts: impl Fn(Tag) -> bool) -> bool {
+        let Some(rounded) = self.rounded(bytes) else { return false };
+        let mut free = self.fit.free_spans(rounded).map(|id| self.fit.spans.at(id));
+        let in_exchange = || self.in_exchange(rounded, GatherLimit::aiming_at(u64::MAX), &counts, &counts);
+        free.any(|span| counts(span.tag)) || in_exchange().is_some()
+    }
+
     /// The handles to unmap so that a block of `bytes` can be mapped within `limit`, in order of address.
     fn in_exchange(
         &self,

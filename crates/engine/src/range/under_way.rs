@@ -19,15 +19,30 @@ impl UnderWay {
 }
 
 impl DeviceRange {
-    /// The work that may use free memory now.
+    /// Whether the range could serve `bytes` bytes if all work were done, as far as its limits allow.
+    pub(crate) fn could_serve(&self, bytes: u64) -> bool {
+        self.inner().range.could_gather(bytes, |tag| !tag.is_reserved())
+    }
+
+    /// The work that may use free memory now, without work that somebody waited for in vain.
     ///
     /// # Errors
     /// An error of that work.
     pub(crate) fn under_way(&self) -> Result<UnderWay> {
-        self.mark_now()?;
+        self.mark_behind_all()?;
         let streams = &mut self.inner().streams;
         streams.look(true)?;
         Ok(UnderWay { mark: streams.unknown.last_mark(), epochs: streams.under_way() })
+    }
+
+    /// Sets a mark behind all present work of the device, also if a short wait for earlier marks was in vain.
+    fn mark_behind_all(&self) -> Result<()> {
+        let were_slow = self.inner().streams.unknown.try_again();
+        let marked = self.mark_now();
+        if were_slow {
+            self.inner().streams.unknown.give_up();
+        }
+        marked
     }
 
     /// Whether this work is done.
@@ -39,5 +54,12 @@ impl DeviceRange {
         streams.look(false)?;
         let is_settled = work.mark.is_none_or(|mark| mark <= streams.unknown.settled());
         Ok(is_settled && streams.are_over(&work.epochs))
+    }
+
+    /// Notes that a request waited for this work in vain, for as long as requests wait.
+    pub(crate) fn give_up_on(&self, work: &UnderWay) {
+        let streams = &mut self.inner().streams;
+        streams.unknown.outlasted_by(work.mark);
+        streams.outlasted_by(&work.epochs);
     }
 }

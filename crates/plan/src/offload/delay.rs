@@ -16,10 +16,11 @@ const AHEAD: f64 = 2.0;
 impl Times {
     /// Delays the prefetches of an entry whose places are reached at these times.
     pub(super) fn delay(&mut self, order: &Order, gaps: &Gaps, kept: &[bool], (link, reached): (Link, &Reached)) {
-        let ahead = AHEAD * link.seconds(order.bytes.iter().copied().max().unwrap_or(0));
         let comes = |&gap: &u32| !kept[gap as usize] && gaps.all[gap as usize].comes_in && self.goes(gaps, gap);
         let mut coming: Vec<u32> = (0..gaps.all.len() as u32).filter(comes).collect();
         coming.sort_unstable_by_key(|&gap| std::cmp::Reverse(gaps.all[gap as usize].to));
+        let bytes = coming.iter().map(|&gap| order.bytes[gaps.all[gap as usize].array as usize]);
+        let ahead = AHEAD * link.seconds(bytes.max().unwrap_or(0));
         // The link is busy from then on. The entry repeats, so its end is known once its beginning is.
         let mut busy = f64::INFINITY;
         for is_known in [false, true] {

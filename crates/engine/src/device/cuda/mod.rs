@@ -30,7 +30,6 @@ mod own_calls;
 mod pages;
 mod pool;
 mod queue;
-#[cfg(feature = "foreign")]
 mod relaxed;
 mod unknown;
 
@@ -52,6 +51,7 @@ use self::memory::CudaMemory;
 pub(crate) use self::own_calls::disown;
 use self::pages::CudaPages;
 use self::queue::CudaQueue;
+pub(super) use self::relaxed::relaxed;
 use self::unknown::AnyWork;
 use super::kind::DeviceKind;
 use super::memory::Memory;

@@ -4,26 +4,33 @@
 use cudarc::driver::sys;
 
 use super::driver;
+#[cfg(feature = "foreign")]
 use super::handle::Handle;
 
+#[cfg(feature = "foreign")]
 impl Handle {
     /// Runs `act`. Within it, the driver allows calls that the capture of a graph would forbid to this thread, such as those for memory.
     /// They are safe, because they touch no captured stream.
     pub fn in_relaxed_capture<R>(act: impl FnOnce() -> R) -> R {
-        struct Restore(sys::CUstreamCaptureMode);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                // SAFETY: the driver reads one value and writes one, for which there is room.
-                let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut self.0) };
-            }
-        }
-        if !driver::is_present() {
-            return act();
-        }
-        let mut before = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: the driver, which is present, reads the new mode of this thread and writes the old one, for which there is room.
-        let is_relaxed = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut before) } == sys::CUresult::CUDA_SUCCESS;
-        let _restore = is_relaxed.then(|| Restore(before));
-        act()
+        relaxed(act)
     }
+}
+
+/// Runs `act`. Within it, the driver allows calls that the capture of a graph would forbid to this thread.
+pub(in crate::device) fn relaxed<R>(act: impl FnOnce() -> R) -> R {
+    struct Restore(sys::CUstreamCaptureMode);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            // SAFETY: the driver reads one value and writes one, for which there is room.
+            let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut self.0) };
+        }
+    }
+    if !driver::is_present() {
+        return act();
+    }
+    let mut before = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: the driver, which is present, reads the new mode of this thread and writes the old one, for which there is room.
+    let is_relaxed = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut before) } == sys::CUresult::CUDA_SUCCESS;
+    let _restore = is_relaxed.then(|| Restore(before));
+    act()
 }

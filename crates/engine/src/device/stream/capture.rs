@@ -12,6 +12,14 @@ use crate::base::error::{Error, Result};
 use crate::base::per_thread::THREAD;
 use crate::base::sync::{Mutex, lock};
 
+/// Runs `act`, whose calls touch no captured stream. Within it, a driver allows them although another thread captures a graph.
+pub(crate) fn relaxed<R>(act: impl FnOnce() -> R) -> R {
+    #[cfg(feature = "cuda")]
+    return crate::device::cuda::relaxed(act);
+    #[cfg(not(feature = "cuda"))]
+    act()
+}
+
 /// How the work of a stream is captured.
 #[derive(Clone)]
 pub(in crate::device) enum CaptureBy {

@@ -1,46 +1,80 @@
-//! The last resort before an error: waits for long work, if enough memory is free but for that work.
+//! The last resort before an error: waits for long work, if the request could be served but for that work.
 //!
 //! The reclaim steps wait for a quarter of a second only, because a stream may in turn wait for the calling thread. But work may take
 //! longer, and a program that gets an error loses more than time. PyTorch, for example, waits for the whole device before it gives up.
+//!
+//! The wait is for the work of one moment. Work for which a request waited in vain is not waited for again, so a search for the largest
+//! possible allocation waits once.
 
 use std::time::{Duration, Instant};
 
-use super::{LONGEST_PAUSE, Reclaim};
+use super::{LONGEST_PAUSE, Reclaim, WHILE_OTHERS_WORK};
 use crate::base::error::Result;
+use crate::device::relaxed;
 use crate::pressure::request::Ask;
+use crate::pressure::seen::{Seen, seen_after};
 use crate::pressure::steps::ReclaimStep;
-use crate::range::DeviceRange;
+use crate::range::{DeviceRange, UnderWay};
 
 /// The longest wait for work. It is longer than the steps of large models. A stream that waits for the calling thread delays the error by
 /// as much.
 const LONGEST: Duration = Duration::from_secs(10);
-/// The steps that find memory whose work is done.
-const AFTER_WORK: [ReclaimStep; 2] = [ReclaimStep::Pages, ReclaimStep::OtherStreams];
+/// After so many looks without news, the request is made again all the same, every 64 ms: a block that another thread returned to a scope
+/// is no news.
+const LOOKS: u32 = 32;
+/// The steps that find memory whose work is done, or that others gave back. The others would take memory from threads that use it soon.
+const MEANWHILE: [ReclaimStep; 4] =
+    [ReclaimStep::Pages, ReclaimStep::OtherScopes, ReclaimStep::OwnScope, ReclaimStep::OtherStreams];
 
 impl<A: Ask> Reclaim<'_, A> {
     /// Takes all steps, and then waits for long work.
     pub(super) fn take_everything(&mut self) -> Result<Option<A::Memory>> {
         match self.take_all(&ReclaimStep::ALL)? {
-            None => self.outlast(),
+            // A capture would stay open for as long.
+            None if !self.asked.stream.is_capturing() => relaxed(|| self.outlast()),
             served => Ok(served),
         }
     }
 
-    /// Makes the request again once the work is done that is under way now.
+    /// Waits for the work that is under way, if the request could be served without it. Then makes the request again.
     fn outlast(&mut self) -> Result<Option<A::Memory>> {
-        let Some(range) = DeviceRange::of(self.asked.stream) else { return Ok(None) };
-        let suffices = || range.idle_bytes() >= self.asked.bytes;
+        let Some(range) = DeviceRange::of(self.asked.stream).filter(|range| range.could_serve(self.asked.bytes)) else {
+            return Ok(None);
+        };
         let work = range.under_way()?;
-        if !work.is_any() || !suffices() {
+        if !work.is_any() {
             return Ok(None);
         }
-        let start = Instant::now();
-        while suffices() && !range.is_over(&work)? {
+        self.reach(ReclaimStep::PendingWork);
+        match self.await_work(range, &work)? {
+            None => self.take(&WHILE_OTHERS_WORK),
+            served => Ok(served),
+        }
+    }
+
+    /// Waits until the work is done. Makes the request again whenever memory was given back meanwhile.
+    fn await_work(&mut self, range: &DeviceRange, work: &UnderWay) -> Result<Option<A::Memory>> {
+        let (start, mut before, mut looks) = (Instant::now(), self.news(range), 0);
+        while !range.is_over(work)? {
             if start.elapsed() >= LONGEST {
-                return Ok(None);
+                range.give_up_on(work);
+                break;
             }
             std::thread::sleep(LONGEST_PAUSE);
+            let now = self.news(range);
+            looks += 1;
+            if std::mem::replace(&mut before, now) == now && looks % LOOKS != 0 {
+                continue;
+            }
+            if let Some(memory) = self.take(&MEANWHILE)? {
+                return Ok(Some(memory));
+            }
         }
-        self.take(&AFTER_WORK)
+        Ok(None)
+    }
+
+    /// Counts that change if memory was given back, or if a limit was raised.
+    fn news(&self, range: &DeviceRange) -> (Seen, u64) {
+        (seen_after(&self.error, self.asked.stream), range.occupancy().room)
     }
 }
