@@ -5,6 +5,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
 
 use fastrand::Rng;
@@ -13,7 +14,7 @@ use gpucache::{
     Array, Recycle, Scope, cache_scope, invalidate,
     prelude::*,
     stats,
-    stats::{ProcessStats, ScopeStats, ThreadStats, top},
+    stats::{DeviceStats, ProcessStats, ScopeStats, ThreadStats, top},
 };
 use gpucache_tests::{seeds, turn};
 
@@ -234,6 +235,41 @@ fn peaks_of_devices_begin_anew() {
     assert_eq!(device.memory().peak_bytes, 1010);
     assert!(!stats::reset_peaks("statistics: nobody"));
     drop(kept);
+}
+
+/// Threads allocate outside scopes and in scopes, and free all of it, while another thread reads the statistics of their device.
+#[test]
+fn a_reading_while_others_allocate_agrees_with_itself() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 40);
+    let is_over = AtomicBool::new(false);
+    let churn = |name: &str| {
+        while !is_over.load(Relaxed) {
+            let outside = device.zeros::<u8>(3000).unwrap();
+            Scope::new(name).run(|| drop(device.zeros::<u8>(32 << 20).unwrap()));
+            drop(outside);
+            let _ = invalidate(name);
+        }
+    };
+    let look = || {
+        let DeviceStats { memory, range, direct_bytes, .. } = device.stats();
+        for used in [memory, device.memory()] {
+            assert!(used.peak_bytes >= used.bytes, "{used:?}");
+            assert!(used.frees <= used.allocations && used.unmapped_pieces <= used.mapped_pieces, "{used:?}");
+            assert_eq!(used.bytes == 0, used.times_taken() == used.times_given_back(), "{used:?}");
+        }
+        assert_eq!(memory.bytes, range.reserved_bytes + direct_bytes, "{memory:?} {range:?}");
+        assert_eq!(direct_bytes, 3000 * (memory.allocations - memory.frees), "{memory:?} {range:?}");
+        assert_eq!(range.reserved_bytes, range.block_bytes + range.free_bytes, "{range:?}");
+        assert!(range.longest_free_bytes <= range.free_bytes, "{range:?}");
+    };
+    std::thread::scope(|threads| {
+        let reader = threads.spawn(|| (0..20_000).for_each(|_| look()));
+        ["churn 0", "churn 1"].iter().for_each(|name| _ = threads.spawn(move || churn(name)));
+        let read = reader.join();
+        is_over.store(true, Relaxed);
+        read.unwrap();
+    });
 }
 
 #[test]

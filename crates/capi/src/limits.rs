@@ -49,11 +49,11 @@ pub fn trim(device: i32) -> Result<u64> {
 /// ```
 pub fn device_stats(device: i32) -> Result<DeviceUse> {
     let stream = default_stream(device)?;
-    let meter = stream.meter();
+    let (calls, reserved_bytes, peak_reserved_bytes) = stream.meter().read();
     Ok(DeviceUse {
-        reserved_bytes: meter.held(),
-        peak_reserved_bytes: meter.peak(),
-        device_calls: meter.calls().iter().sum(),
+        reserved_bytes,
+        peak_reserved_bytes,
+        device_calls: calls.iter().sum(),
         ..Usage::of(stream.memory_id()).read()
     })
 }

@@ -31,7 +31,8 @@ pub struct MemoryUse {
     pub mapped_pieces: u64,
     /// Pieces that were unmapped, which returned their memory to the device.
     pub unmapped_pieces: u64,
-    /// Reserved bytes now, live or idle: allocated bytes, and the bytes of all mapped pieces.
+    /// Reserved bytes now, live or idle: allocated bytes, and the bytes of all mapped pieces. Bytes that the device was asked for, and has
+    /// not provided yet, do not count.
     pub bytes: u64,
     /// The peak of reserved bytes since the process began, or since `reset_peaks`.
     pub peak_bytes: u64,
@@ -44,8 +45,7 @@ pub struct MemoryUse {
 impl MemoryUse {
     pub(crate) fn of(memory: &Memory) -> MemoryUse {
         let meter = memory.meter();
-        let [allocations, frees, mapped_pieces, unmapped_pieces] = meter.calls();
-        let (bytes, peak_bytes) = (meter.held(), meter.peak());
+        let ([allocations, frees, mapped_pieces, unmapped_pieces], bytes, peak_bytes) = meter.read();
         let [limit, soft_limit] =
             [meter.limit(), meter.soft_limit()].map(|limit| Some(limit).filter(|&bytes| bytes < u64::MAX));
         MemoryUse { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak_bytes, limit, soft_limit }

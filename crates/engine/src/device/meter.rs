@@ -1,5 +1,7 @@
 //! Counts the memory that is reserved from one device, and the calls that order its streams. Only device calls touch these counters, so
 //! they cost a warm allocation nothing.
+//!
+//! Invariant: the numbers of a [`Tally`] change together, under its lock. So each reading of them is of one moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,7 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::process::Part;
 use super::virtual_memory::Unfinished;
 use crate::base::error::Result;
+use crate::base::sync::{Mutex, lock};
 use crate::trace;
+
+/// The memory that the device has provided, and the calls that it took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::device) struct Tally {
+    allocations: u64,
+    frees: u64,
+    mapped_pieces: u64,
+    unmapped_pieces: u64,
+    bytes: u64,
+    peak: u64,
+}
 
 /// The counters of a device.
 #[derive(Debug)]
@@ -16,16 +30,14 @@ pub struct Meter {
     device: u64,
     /// The size of its pages; 0 if it has none.
     page_bytes: u64,
-    allocations: AtomicU64,
-    frees: AtomicU64,
-    mapped_pieces: AtomicU64,
-    unmapped_pieces: AtomicU64,
+    /// Locked for a few additions.
+    tally: Mutex<Tally>,
     events: AtomicU64,
     queries: AtomicU64,
     waits: AtomicU64,
-    /// The reserved bytes, as a part of the sum over all devices.
+    /// The reserved bytes, as a part of the sum over all devices. Limits need these: they include bytes that the device was asked for and
+    /// has not provided yet.
     pub(super) part: Arc<Part>,
-    pub(super) peak: AtomicU64,
     /// The limit of reserved bytes; `u64::MAX` if there is none.
     pub(super) limit: AtomicU64,
     /// The same for calls that are made softly (`quota`).
@@ -43,15 +55,11 @@ impl Meter {
         Meter {
             device,
             page_bytes,
-            allocations: zero(),
-            frees: zero(),
-            mapped_pieces: zero(),
-            unmapped_pieces: zero(),
+            tally: Mutex::default(),
             events: zero(),
             queries: zero(),
             waits: zero(),
             part: Part::of_new_device(),
-            peak: zero(),
             limit: bound(),
             soft_limit: bound(),
             ceiling: bound(),
@@ -76,8 +84,7 @@ impl Meter {
         let answer = call();
         match &answer {
             Ok(_) => {
-                self.allocations.fetch_add(1, Relaxed);
-                self.took();
+                self.took(bytes, |tally| tally.allocations += 1);
                 self.tell();
             }
             Err(error) => self.undo(bytes, error),
@@ -86,8 +93,7 @@ impl Meter {
     }
 
     pub(crate) fn freed(&self, bytes: u64) {
-        self.frees.fetch_add(1, Relaxed);
-        self.leave(bytes);
+        self.gave(bytes, |tally| tally.frees += 1);
         self.tell();
     }
 
@@ -96,25 +102,57 @@ impl Meter {
         let all = pieces.iter().sum();
         self.enter(all).map_err(|error| Unfinished { mapped: 0, error })?;
         let done = call();
-        if let Err(Unfinished { mapped, error }) = &done {
-            self.undo(pieces.iter().skip(*mapped).sum(), error);
-        }
         let mapped = done.as_ref().err().map_or(pieces.len(), |left| left.mapped.min(pieces.len()));
-        self.mapped_pieces.fetch_add(mapped as u64, Relaxed);
-        self.took();
+        let (new, missing) = pieces.split_at(mapped);
+        if let Err(Unfinished { error, .. }) = &done {
+            self.undo(missing.iter().sum(), error);
+        }
+        self.took(new.iter().sum(), |tally| tally.mapped_pieces += mapped as u64);
         self.tell();
         done
     }
 
     pub(super) fn unmapped(&self, bytes: u64) {
-        self.unmapped_pieces.fetch_add(1, Relaxed);
-        self.leave(bytes);
+        self.gave(bytes, |tally| tally.unmapped_pieces += 1);
         self.tell();
     }
 
-    /// The calls that took memory and gave it back: allocations, frees, mapped pieces and unmapped pieces.
+    /// Notes that the device provided bytes that were counted in. `count` counts the call.
+    pub(in crate::device) fn took(&self, bytes: u64, count: impl FnOnce(&mut Tally)) {
+        let mut tally = lock(&self.tally);
+        count(&mut tally);
+        tally.bytes = tally.bytes.saturating_add(bytes);
+        tally.peak = tally.peak.max(tally.bytes);
+        drop(tally);
+        self.ceiling.fetch_max(self.held(), Relaxed);
+    }
+
+    /// Counts out bytes that were returned. `count` counts the call.
+    pub(in crate::device) fn gave(&self, bytes: u64, count: impl FnOnce(&mut Tally)) {
+        let mut tally = lock(&self.tally);
+        count(&mut tally);
+        tally.bytes = tally.bytes.saturating_sub(bytes);
+        drop(tally);
+        // Counted out here last, so the bytes of the tally never exceed a limit.
+        self.leave(bytes);
+    }
+
+    /// Sets the peak to the bytes that are reserved now.
+    pub fn reset_peak(&self) {
+        let mut tally = lock(&self.tally);
+        tally.peak = tally.bytes;
+    }
+
+    /// The calls that took memory and gave it back: allocations, frees, mapped pieces and unmapped pieces. Then the reserved bytes, and their
+    /// peak. All are of one moment.
+    pub fn read(&self) -> ([u64; 4], u64, u64) {
+        let Tally { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak } = *lock(&self.tally);
+        ([allocations, frees, mapped_pieces, unmapped_pieces], bytes, peak)
+    }
+
+    /// The calls that took memory and gave it back.
     pub fn calls(&self) -> [u64; 4] {
-        [&self.allocations, &self.frees, &self.mapped_pieces, &self.unmapped_pieces].map(|calls| calls.load(Relaxed))
+        self.read().0
     }
 
     pub(crate) fn recorded(&self) {
@@ -132,5 +170,29 @@ impl Meter {
     /// How often events were recorded, events were queried, and streams were told to wait.
     pub fn orders(&self) -> [u64; 3] {
         [&self.events, &self.queries, &self.waits].map(|calls| calls.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::error::Error;
+
+    /// Another thread may read the counters while a call of the device is under way.
+    #[test]
+    fn a_reading_during_a_call_agrees_with_itself() {
+        let meter = Meter::of(0, 0);
+        let read = || {
+            let ([allocations, _, mapped, _], bytes, peak) = meter.read();
+            (allocations, mapped, bytes, peak)
+        };
+        let during = meter.allocate(100, || Ok(read()));
+        assert_eq!((during.unwrap(), read()), ((0, 0, 0, 0), (1, 0, 100, 100)));
+        let mut during = None;
+        let mapped = meter.map(&[10, 20, 30], || {
+            during = Some(read());
+            Err(Unfinished { mapped: 2, error: Error::device_failure("the device", "mapping pages", "it is lost") })
+        });
+        assert_eq!((mapped.is_err(), during, read()), (true, Some((1, 0, 100, 100)), (1, 2, 130, 130)));
     }
 }

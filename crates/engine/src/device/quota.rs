@@ -31,13 +31,6 @@ impl Meter {
         process::count_in(bytes, || enter().map_err(|held| over(limit, held, bytes)))
     }
 
-    /// Notes that the device provided the bytes that were counted in.
-    pub(super) fn took(&self) {
-        let held = self.held();
-        self.peak.fetch_max(held, Relaxed);
-        self.ceiling.fetch_max(held, Relaxed);
-    }
-
     /// Counts out bytes that the device refused, for this reason. Meanwhile the limit may have refused another request because of these
     /// bytes, so `undone` counts this.
     pub(super) fn undo(&self, bytes: u64, error: &Error) {
@@ -71,26 +64,14 @@ impl Meter {
         self.part.undone.load(Relaxed)
     }
 
-    /// Counts out bytes that were returned.
+    /// Counts out bytes that the device has no more, or never provided.
     pub(super) fn leave(&self, bytes: u64) {
         self.part.held.fetch_sub(bytes, Relaxed);
     }
 
-    /// The bytes that are reserved now.
+    /// The bytes that are reserved now, or that the device was asked for. [`Meter::read`] returns only the former.
     pub fn held(&self) -> u64 {
         self.part.held.load(Relaxed)
-    }
-
-    /// The peak of reserved bytes.
-    pub fn peak(&self) -> u64 {
-        self.peak.load(Relaxed)
-    }
-
-    /// Sets the peak to the bytes that are reserved now.
-    pub fn reset_peak(&self) {
-        self.peak.store(self.held(), Relaxed);
-        // Another thread may have reserved and noted more between the two steps.
-        self.peak.fetch_max(self.held(), Relaxed);
     }
 
     /// The limit of reserved bytes; `u64::MAX` if there is none.
@@ -164,9 +145,8 @@ mod tests {
             "{text}"
         );
         assert!(meter.enter(u64::MAX).is_err());
-        meter.took();
         meter.undo(60, &Error::device_failure("the device", "an allocation", "it is lost"));
-        assert_eq!((meter.held(), meter.peak.load(Relaxed), meter.undone(), meter.room()), (0, 60, 1, 100));
+        assert_eq!((meter.held(), meter.read().2, meter.undone(), meter.room()), (0, 0, 1, 100));
     }
 
     #[test]
@@ -184,16 +164,16 @@ mod tests {
         let meter = Meter::of(0, 0);
         let take = |bytes| {
             assert!(meter.enter(bytes).is_ok());
-            meter.took();
+            meter.took(bytes, |_| ());
         };
         take(70);
         assert!(meter.enter(10).is_ok());
         meter.undo(10, &Error::out_of_memory("the device", 10, "no memory is left"));
         assert_eq!(meter.room(), 0);
-        meter.leave(30);
+        meter.gave(30, |_| ());
         assert_eq!(meter.room(), 30);
         take(50);
-        meter.leave(40);
+        meter.gave(40, |_| ());
         assert_eq!(meter.room(), 40);
     }
 }

@@ -74,7 +74,7 @@ impl Executable {
     fn charge(&mut self, bytes: u64) -> Result<()> {
         self.memory.meter().enter(bytes)?;
         self.bytes = bytes;
-        self.memory.meter().took();
+        self.memory.meter().took(bytes, |_| ());
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        self.memory.meter().leave(self.bytes);
+        self.memory.meter().gave(self.bytes, |_| ());
         if process_exits() || super::driver::bind(&self.graph.context).is_err() {
             return;
         }
