@@ -4,7 +4,10 @@
 //! `NAMES` sets the number of names, 4,000 by default. The tests take turns, because they measure the size of the whole process.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Barrier;
+
 use gpucache::device::{Device, Host, Virtual};
+use gpucache::stats::ThreadStats;
 use gpucache::{Array, cache_scope, invalidate, stats};
 use gpucache_tests::conformance::{assert_pattern, patterned};
 use gpucache_tests::counting::{Counting, held_bytes};
@@ -105,4 +108,37 @@ fn a_name_in_use_keeps_its_statistics() {
     assert!(found.hits > 120, "what it kept served it: {found:?}");
     let last = stats(names.name(7_999)).unwrap();
     assert_eq!((last.entries, last.allocations()), (1, 2));
+}
+
+/// A thread forgets a name, and the cache of another thread takes its place in the statistics. Each thread is compared with itself.
+#[test]
+fn threads_are_compared_with_themselves_after_one_forgot_the_name() {
+    let _turn = turn();
+    let (device, name) = (Virtual::unchecked(1 << 40), Names::new(1).name(0));
+    let enter = |times| (0..times).for_each(|_| request(&device, &name));
+    let step = Barrier::new(2);
+    std::thread::scope(|threads| {
+        enter(5);
+        threads.spawn(|| {
+            enter(1);
+            (0..2).for_each(|_| _ = step.wait());
+            enter(3);
+            (0..2).for_each(|_| _ = step.wait());
+        });
+        step.wait();
+        let before = stats(&name).unwrap();
+        let _others = requests(&device, 8_000);
+        (0..2).for_each(|_| _ = step.wait());
+        let between = stats(&name).unwrap();
+        threads.spawn(|| enter(2)).join().unwrap();
+        let after = stats(&name).unwrap();
+        step.wait();
+        let entries = |threads: &[ThreadStats]| threads.iter().map(|thread| thread.stats.entries).collect::<Vec<_>>();
+        let since = after.since(&before);
+        assert_eq!((entries(&before.threads), entries(&after.threads)), (vec![5, 1], vec![4, 2]));
+        assert_eq!((entries(&since.threads), since.entries), (vec![3, 2], 5));
+        assert_eq!(entries(&after.since(&between).threads), [0, 2]);
+        let text = serde_json::to_string(&before).unwrap();
+        assert_eq!(after.since(&serde_json::from_str(&text).unwrap()), since, "also if it was written and read");
+    });
 }

@@ -118,10 +118,13 @@ pub struct ThreadStats {
     pub is_inside: bool,
     /// The statistics of the scope on the thread.
     pub stats: ScopeStats,
+    /// The number of the cache that counted, by which two readings of it are compared.
+    cache: u64,
 }
 
 impl ScopeStats {
-    /// The work of the scope since an earlier reading. Busy and idle memory, peaks and plans are those of this reading.
+    /// The work of the scope since an earlier reading, also for each thread. Busy and idle memory, peaks and plans are those of this reading.
+    /// If a thread began after the earlier reading, all of its work counts.
     ///
     /// ```
     /// use gpucache::{cache_scope, prelude::*};
@@ -137,10 +140,17 @@ impl ScopeStats {
         let mut since = self.clone();
         since.combine(earlier, u64::saturating_sub);
         since.offload = self.offload.since(&earlier.offload);
-        for (thread, earlier) in since.threads.iter_mut().zip(&earlier.threads) {
-            thread.stats = thread.stats.since(&earlier.stats);
+        for thread in &mut since.threads {
+            if let Some(earlier) = earlier.same_thread(thread) {
+                thread.stats = thread.stats.since(earlier);
+            }
         }
         since
+    }
+
+    /// The statistics of the same thread in this reading.
+    pub(super) fn same_thread(&self, thread: &ThreadStats) -> Option<&ScopeStats> {
+        self.threads.iter().find(|other| other.cache == thread.cache).map(|other| &other.stats)
     }
 
     /// All allocations since the process began: hits, recycled blocks and misses.
@@ -175,6 +185,7 @@ fn of_thread(cache: &'static Cache) -> ThreadStats {
         thread: cache.thread().map(|name| name.to_string()),
         is_inside: cache.is_entered(),
         stats: ScopeStats { reclaim: cache.reclaim(), ..ScopeStats::of(&cache.counts()) },
+        cache: cache.number(),
     }
 }
 

@@ -60,16 +60,16 @@ impl Top {
     }
 
     /// The statistics of this thread in the reading before.
-    fn before(&self, scope: &str, number: usize) -> Option<&ScopeStats> {
+    fn before(&self, scope: &str, thread: &ThreadStats) -> Option<&ScopeStats> {
         let (before, _) = self.before.as_ref()?;
         // They are sorted, so that many scopes are shown in little more time each than few.
         let place = before.scopes.binary_search_by(|other| other.name.as_str().cmp(scope)).ok()?;
-        before.scopes[place].threads.get(number).map(|thread| &thread.stats)
+        before.scopes[place].same_thread(thread)
     }
 
     fn line(&self, scope: &ScopeStats, number: usize, most: u64) -> [String; 8] {
-        let ThreadStats { thread, stats, .. } = &scope.threads[number];
-        let before = self.before(&scope.name, number).cloned().unwrap_or_default();
+        let here @ ThreadStats { thread, stats, .. } = &scope.threads[number];
+        let before = self.before(&scope.name, here).cloned().unwrap_or_default();
         let since = stats.since(&before);
         // A scope that did nothing meanwhile shows what it did before.
         let served = if since.allocations() > 0 { since.served } else { stats.served };

@@ -103,6 +103,11 @@ impl Cache {
         self.shared.counts()
     }
 
+    /// Identifies the cache while it serves one name. Its counts begin anew with the next name, and then it has another number.
+    pub fn number(&self) -> u64 {
+        self.shared.number()
+    }
+
     /// Counts an allocation of another crate.
     #[cfg(feature = "foreign")]
     #[inline]

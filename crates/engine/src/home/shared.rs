@@ -43,6 +43,14 @@ pub(crate) struct Shared {
     has_graphs: AtomicBool,
     /// Whether the owner has to reset its peaks.
     wants_reset: AtomicBool,
+    /// Identifies these counts. They get another number when they begin anew.
+    number: AtomicU64,
+}
+
+/// A number that no counts have yet.
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
 }
 
 impl Shared {
@@ -62,6 +70,7 @@ impl Shared {
             keeps_all: AtomicBool::new(false),
             has_graphs: AtomicBool::new(false),
             wants_reset: AtomicBool::new(false),
+            number: AtomicU64::new(next_number()),
         }
     }
 
@@ -160,7 +169,13 @@ impl Shared {
         #[cfg(feature = "foreign")]
         self.freed_elsewhere.store(0, Relaxed);
         self.counters.reset();
+        self.number.store(next_number(), Relaxed);
         done
+    }
+
+    /// Identifies the counts since they last began anew.
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Relaxed)
     }
 
     /// The bytes in use in the arena and in the ring.
