@@ -26,7 +26,7 @@ fn mean(ratios: &[Ratio], of: impl Fn(&Ratio) -> f64) -> f64 {
 
 #[test]
 fn plans_reserve_hardly_more_than_the_range() {
-    // A thread that ends trims all devices.
+    // A layout is improved for a limited time. Tests at the same time would leave less of it, and the figures would vary.
     let _turn = turn();
     let mut ratios = Vec::new();
     seeds::each(60, 1, |seed| ratios.push(ratio(seed, &Program::random(seed))));
