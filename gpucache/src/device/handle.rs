@@ -247,7 +247,8 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     ///
     /// An allocation waits once no idle memory serves it, before any handler of [`on_pressure`](Device::on_pressure) is called. It looks
     /// for memory at least every two milliseconds. If the other threads wait for this thread in turn, the allocation fails after the
-    /// timeout. A request for more than the whole device, or beyond the limit of its scope, does not wait.
+    /// timeout. A request for more than the whole device, or beyond the limit of its scope, does not wait. Besides, an allocation waits up
+    /// to ten seconds for work of the device if only that work keeps it from its memory.
     ///
     /// ```
     /// use std::time::Duration;

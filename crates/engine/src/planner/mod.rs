@@ -35,6 +35,7 @@
 //! | `draft` | a layout of a plan, and its later improvements |
 //! | `footprint` | how much memory an arena may take |
 //! | `curiosity` | which entries are recorded although there is a plan |
+//! | `recurring` | page moves that recur with plans, and the entries without plans that follow |
 //! | `backoff` | waits that grow, and when the planner asks for an arena again |
 //! | `effects` | the actions that the planner leaves to its caller, and its news for subscribers |
 
