@@ -12,7 +12,7 @@ use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim::{self, Releaser};
 use crate::pressure::transit::{InNeed, Transit};
-use crate::range::{Carved, Cut, DeviceRange, GatherLimit, RangeState, WaitFor};
+use crate::range::{Carved, Cut, DeviceRange, GatherLimit, Obtained, RangeState, WaitFor};
 
 /// A trim needs idle memory of more than this share of a range: two of its handles. Less is not worth device calls that the next
 /// entries may have to undo.
@@ -162,10 +162,21 @@ impl Owner {
         let is_allowed = self.allows(bytes);
         let found = if is_allowed { find_block(range, stream, bytes, most) } else { None };
         match &found {
-            Some(Carved { taken, .. }) => self.note(Fact::Taken, u64::from(taken.is_any()), bytes),
+            Some(Carved { taken, .. }) => {
+                self.note(Fact::Taken, u64::from(taken.is_any()), bytes);
+                self.note_moves(stream, bytes, *taken);
+            }
             None => self.note(if is_allowed { Fact::NoStretch } else { Fact::BeyondLimit }, 1, bytes),
         }
         found
+    }
+
+    /// Tells the planner of pages that moved for a request. In a shortage, they had to move: the range could not grow instead.
+    pub(super) fn note_moves(&self, stream: &Stream, bytes: u64, taken: Obtained) {
+        let only_moves = taken.allocations == 0 && taken.pieces > 0;
+        if only_moves && DeviceRange::of(stream).is_some_and(|range| range.occupancy().room >= bytes) {
+            self.with(|local, _| local.planner.note_moves(bytes));
+        }
     }
 
     /// Gives back memory that the arena may need: idle blocks in lists, and, if the last try failed, a ring that is mostly idle.

@@ -235,7 +235,6 @@ impl Local {
         let place = if has_list { self.lists.place_of(request, stream) } else { ListPlace::default() };
         record.set_home(door, generation, place);
         shared.counters.allocated(record.bytes(), *taken, matches!(record.origin, Origin::Device));
-        self.planner.note_taken(request.bytes as u64, *taken);
         match keeps {
             true => self.hand_out(shared, record, request),
             false => shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns),

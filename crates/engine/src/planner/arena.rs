@@ -62,7 +62,6 @@ impl Planner {
         shared.lease.begin(Leased { pieces, stream: stream.clone(), bytes });
         self.arena = Some(Arena { stream, bytes, positions, launches: 0 });
         shared.counters.installed(bytes, positions, taken);
-        self.note_taken(bytes, taken);
         self.refused = None;
         self.footprint.has_planned = true;
         self.trimming.renew(bytes, shared.counters.times_taken());

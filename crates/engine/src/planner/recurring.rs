@@ -5,7 +5,6 @@
 use super::Planner;
 use super::backoff::{Backoff, Pace};
 use crate::home::{Counter, Shared};
-use crate::range::Obtained;
 
 /// So many entries with moves for one size are too many. Of 129 recorded and generated programs, twelve stopped moving pages after 16 to 64
 /// such entries.
@@ -67,10 +66,9 @@ impl RecurringMoves {
 }
 
 impl Planner {
-    /// Notes the device calls for an arena, or for an array beside the plans.
-    pub(crate) fn note_taken(&mut self, bytes: u64, taken: Obtained) {
-        let only_moves = taken.allocations == 0 && taken.pieces > 0;
-        if only_moves && self.has_steady_plans() {
+    /// Notes that pages moved for an arena, or for an array beside the plans, although the range could have grown.
+    pub(crate) fn note_moves(&mut self, bytes: u64) {
+        if self.has_steady_plans() {
             self.recurring.note(bytes, self.entry.number);
         }
     }
