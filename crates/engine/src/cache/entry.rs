@@ -162,17 +162,16 @@ impl Owner {
         let is_allowed = self.allows(bytes);
         let found = if is_allowed { find_block(range, stream, bytes, most) } else { None };
         match &found {
-            Some(Carved { taken, .. }) => {
-                self.note(Fact::Taken, u64::from(taken.is_any()), bytes);
-                self.note_moves(stream, bytes, *taken);
-            }
+            Some(Carved { taken, .. }) => self.note_taken(stream, bytes, *taken),
             None => self.note(if is_allowed { Fact::NoStretch } else { Fact::BeyondLimit }, 1, bytes),
         }
         found
     }
 
-    /// Tells the planner of pages that moved for a request. In a shortage, they had to move: the range could not grow instead.
-    pub(super) fn note_moves(&self, stream: &Stream, bytes: u64, taken: Obtained) {
+    /// Notes the device calls for a request. Tells the planner of pages that moved. In a shortage, they had to move: the range could not grow
+    /// instead.
+    pub(super) fn note_taken(&self, stream: &Stream, bytes: u64, taken: Obtained) {
+        self.note(Fact::Taken, u64::from(taken.is_any()), bytes);
         let only_moves = taken.allocations == 0 && taken.pieces > 0;
         if only_moves && DeviceRange::of(stream).is_some_and(|range| range.occupancy().room >= bytes) {
             self.with(|local, _| local.planner.note_moves(bytes));

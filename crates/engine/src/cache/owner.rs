@@ -328,8 +328,7 @@ impl Owner {
         self.shared.devices().note(stream.memory_id());
         if supplied.taken.is_any() {
             reclaim::tick();
-            self.note(Fact::Taken, 1, request.bytes as u64);
-            self.note_moves(stream, request.bytes as u64, supplied.taken);
+            self.note_taken(stream, request.bytes as u64, supplied.taken);
         }
         self.with(|local, shared| local.adopt(shared, self.cache.door(), request, &mut supplied, keeps));
         self.note_holding();
