@@ -220,6 +220,7 @@ fn a_helper_frees_what_another_helper_waits_for() {
             1,
             Box::new(move || {
                 thread::sleep(MEANWHILE);
+                gpucache_capi::record_stream(own, handle).unwrap();
                 free(own);
             }),
         );

@@ -152,10 +152,10 @@ pub fn record_stream(address: u64, stream: usize) -> Result<()> {
         };
         Block::with_at(address, note).ok_or_else(|| unknown(address))
     };
-    match caller::mine() {
-        Some(caller) => caller.call(|inside| note(&mut inside.streams, inside.scopes.made())),
-        None => note(&mut KnownStreams::default(), 0),
-    }
+    // As for `free`: the request of another helper may wait for this block.
+    let noted =
+        caller::mine().and_then(|caller| caller.call_soon(|inside| note(&mut inside.streams, inside.scopes.made())));
+    noted.unwrap_or_else(|| note(&mut KnownStreams::default(), 0))
 }
 
 /// The address and the bytes of the allocation in which `address` lies, if there is one.

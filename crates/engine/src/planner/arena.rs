@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 
 use super::backoff::{Backoff, Pace, Refused};
 use super::effects::{Begin, Vacated};
+use super::recurring::RecurringMoves;
 use super::{NO_STREAM, Planner};
 use crate::device::Stream;
 use crate::home::Shared;
@@ -161,6 +162,7 @@ impl Planner {
 
     /// Forgets all plans. New plans are made from later entries.
     pub(super) fn forget_plans(&mut self, shared: &Shared) {
+        self.recurring.count_anew();
         self.vacate(shared);
         self.vacate_ring(shared);
         self.effects.streams.extend(self.plans.clear(&mut self.hot.cursor));
@@ -175,6 +177,7 @@ impl Planner {
         self.effects.streams.extend(self.learning.forget());
         self.escaped.waits = Backoff::default();
         self.footprint.moving = Backoff::default();
+        self.recurring = RecurringMoves::default();
         self.carry.forget_waits();
         self.refused = None;
     }

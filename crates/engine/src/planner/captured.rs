@@ -56,6 +56,7 @@ impl Planner {
     pub(crate) fn record_for_graph(&mut self, shared: &Shared) {
         shared.note_graphs();
         self.learning.curiosity.record_next();
+        self.end_pause();
         (self.is_captured, self.learning.learner.is_for_graphs) = (true, true);
     }
 
@@ -93,8 +94,6 @@ impl Planner {
     pub(crate) fn skip(&mut self) {
         self.entry.is_skipped = true;
         self.arena.iter_mut().for_each(|arena| arena.launches = arena.launches.saturating_add(1));
-        self.learning.learner.is_recording = false;
-        self.learning.is_recording = false;
-        self.learning.learner.forget_entry();
+        self.learning.stop();
     }
 }

@@ -62,6 +62,12 @@ impl Learning {
         (self.is_recording, self.notes) = (true, true);
     }
 
+    /// Records the rest of this entry no more.
+    pub(super) fn stop(&mut self) {
+        (self.learner.is_recording, self.is_recording) = (false, false);
+        self.learner.forget_entry();
+    }
+
     /// Starts or stops watching entries, from the next one on.
     pub(super) fn watch(&mut self, is_watching: bool) {
         self.is_watching = is_watching;

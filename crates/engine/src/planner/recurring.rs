@@ -9,13 +9,19 @@ use crate::home::{Counter, Shared};
 /// So many entries with moves for one size are too many. Of 129 recorded and generated programs, twelve stopped moving pages after 16 to 64
 /// such entries.
 const MOST: u32 = 64;
+/// If they are too many soon after a pause, the next try may have twice as many, up to 2^3 times: some plans need no moves once they have
+/// found their place, which may take more than 64 entries each time.
+const MOST_DOUBLINGS: u32 = 3;
 /// Two entries count together if so few lie between them. Where an order lost its plan and got another one, twelve entries lay between.
 const NEAR: u64 = 32;
 /// The sizes that are watched. With four, programs that moved pages for five sizes by turns were missed.
 const SIZES: usize = 16;
-/// The scope goes without plans for this many entries, then for eight times as many, and so on. Another try has device calls in about 80
-/// entries.
-const PACE: Pace = Pace { first: 512, factor: 8, longest: 1 << 20 };
+/// The scope goes without plans for this many entries. If moves are too many again soon, it goes without plans for eight times as many, and
+/// so on. The last tries have up to 10,000 device calls, one for each six entries of the longest wait.
+const PACE: Pace = Pace { first: 512, factor: 8, longest: 1 << 16 };
+/// Moves that are too many only after this many entries with plans are of another phase of the program. Programs whose moves never end have
+/// 64 entries with moves after 130 to 300 entries.
+const SOON: u64 = 512;
 
 /// The requests of one size for which pages moved.
 #[derive(Clone, Copy, Default)]
@@ -32,6 +38,9 @@ pub(super) struct RecurringMoves {
     sizes: [Moved; SIZES],
     are_too_many: bool,
     waits: Backoff,
+    /// The first entry after the last wait, and how often the number of entries that are too many was doubled.
+    resumed: u64,
+    doublings: u32,
 }
 
 impl RecurringMoves {
@@ -43,7 +52,7 @@ impl RecurringMoves {
         let goes_on = size.bytes == bytes && entry <= size.last.saturating_add(NEAR);
         let entries = if goes_on { size.entries.saturating_add(u32::from(entry != size.last)) } else { 1 };
         *size = Moved { bytes, last: entry, entries };
-        self.are_too_many |= entries >= MOST;
+        self.are_too_many |= entries >= MOST << self.doublings;
     }
 
     /// Whether the scope should go without plans for a while.
@@ -57,10 +66,21 @@ impl RecurringMoves {
         !self.waits.is_over(entry)
     }
 
+    /// Counts anew, for other plans.
+    pub(super) fn count_anew(&mut self) {
+        (self.sizes, self.are_too_many) = (Default::default(), false);
+    }
+
     /// Counts anew. Returns the number of entries that should go without plans.
     fn pause(&mut self, entry: u64) -> u64 {
-        (self.sizes, self.are_too_many) = (Default::default(), false);
+        self.count_anew();
+        if entry > self.resumed.saturating_add(SOON << self.doublings) {
+            (self.waits, self.doublings) = (Backoff::default(), 0);
+        } else if self.resumed > 0 {
+            self.doublings = MOST_DOUBLINGS.min(self.doublings + 1);
+        }
         self.waits.tried(entry, PACE);
+        self.resumed = entry.saturating_add(self.waits.wait());
         self.waits.wait()
     }
 }
@@ -93,18 +113,25 @@ impl Planner {
         self.trimming.note_spare(shared.counters.times_taken());
         let entries = self.recurring.pause(self.entry.number);
         self.learning.learner.rest(entries);
-        self.learning.is_recording = false;
+        self.learning.stop();
         self.plans.tell(&shared.counters);
         self.tell_stop(shared);
+    }
+
+    /// Ends a pause, since graphs need plans.
+    pub(super) fn end_pause(&mut self) {
+        if self.recurring.is_pausing(self.entry.number) {
+            self.learning.learner.wake();
+        }
+        self.recurring = RecurringMoves::default();
     }
 
     /// Publishes whether the scope records no entries, and why. A pause ends by itself, without other news.
     pub(super) fn tell_stop(&self, shared: &Shared) {
         let has_stopped = self.learning.learner.has_stopped();
         shared.counters.set(Counter::HasStopped, u64::from(has_stopped));
-        shared
-            .counters
-            .set(Counter::MovesRecur, u64::from(has_stopped && self.recurring.is_pausing(self.entry.number)));
+        let do_moves_recur = has_stopped && self.recurring.is_pausing(self.entry.number);
+        shared.counters.set(Counter::MovesRecur, u64::from(do_moves_recur));
     }
 }
 
@@ -147,6 +174,21 @@ mod tests {
                 entry += pauses.last().unwrap_or(&0);
             }
         }
-        assert_eq!(pauses, [512, 4608, 37376, 299_520]);
+        assert_eq!(pauses, [512, 4608, 37376, 65536]);
+    }
+
+    #[test]
+    fn another_phase_has_a_short_pause_again() {
+        let (mut moves, mut entry) = (RecurringMoves::default(), 0);
+        for distance in [600, 600, 0, 0, 8_000] {
+            entry += distance;
+            while !moves.are_too_many() {
+                entry += 1;
+                moves.note(9, entry);
+            }
+            let pause = moves.pause(entry);
+            assert_eq!(pause == 512, distance > 0, "after {distance} entries: {pause}");
+            entry += pause;
+        }
     }
 }
