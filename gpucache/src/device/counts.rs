@@ -44,10 +44,14 @@ pub struct MemoryUse {
 
 impl MemoryUse {
     pub(crate) fn of(memory: &Memory) -> MemoryUse {
-        let meter = memory.meter();
-        let ([allocations, frees, mapped_pieces, unmapped_pieces], bytes, peak_bytes) = meter.read();
-        let [limit, soft_limit] =
-            [meter.limit(), meter.soft_limit()].map(|limit| Some(limit).filter(|&bytes| bytes < u64::MAX));
+        MemoryUse::with(memory, memory.meter().read())
+    }
+
+    /// With these counts of the device's meter.
+    pub(crate) fn with(memory: &Memory, (calls, bytes, peak_bytes): ([u64; 4], u64, u64)) -> MemoryUse {
+        let [allocations, frees, mapped_pieces, unmapped_pieces] = calls;
+        let [limit, soft_limit] = [memory.meter().limit(), memory.meter().soft_limit()]
+            .map(|limit| Some(limit).filter(|&bytes| bytes < u64::MAX));
         MemoryUse { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak_bytes, limit, soft_limit }
     }
 

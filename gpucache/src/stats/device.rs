@@ -91,13 +91,16 @@ pub struct DeviceStats {
 
 /// The statistics of a device's memory.
 pub(crate) fn of_device(memory: &Arc<Memory>) -> DeviceStats {
-    let range = DeviceRange::known(memory).map(|range| {
-        let (reserved_bytes, block_bytes) = range.reserved_and_live();
-        let free_bytes = reserved_bytes.saturating_sub(block_bytes);
-        let longest_free_bytes = range.longest_free().min(free_bytes);
-        RangeUse { reserved_bytes, block_bytes, free_bytes, longest_free_bytes }
-    });
-    let (range, used) = (range.unwrap_or_default(), MemoryUse::of(memory));
+    let (range, used) = match DeviceRange::known(memory) {
+        Some(range) => {
+            let ([reserved_bytes, block_bytes, longest], counts) = range.read();
+            let free_bytes = reserved_bytes.saturating_sub(block_bytes);
+            let longest_free_bytes = longest.min(free_bytes);
+            let range = RangeUse { reserved_bytes, block_bytes, free_bytes, longest_free_bytes };
+            (range, MemoryUse::with(memory, counts))
+        }
+        None => (RangeUse::default(), MemoryUse::of(memory)),
+    };
     DeviceStats {
         device: memory.id(),
         kind: memory.kind(),

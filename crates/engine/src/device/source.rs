@@ -95,6 +95,11 @@ impl Source {
         Source { meter: memory.meter().clone(), provider, failure: None }
     }
 
+    /// The counters of the device.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
     /// Takes out the error that returning a chunk caused.
     pub(crate) fn take_failure(&mut self) -> Option<Error> {
         self.failure.take()

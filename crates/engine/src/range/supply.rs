@@ -139,6 +139,14 @@ impl DeviceRange {
     pub fn longest_free(&self) -> u64 {
         self.inner().range.longest_free()
     }
+
+    /// The reserved bytes, the bytes in use, the longest free stretch, and the counts of the device ([`Meter::read`](crate::device::Meter::read)). They are of one moment,
+    /// since the range asks the device for memory only under its lock.
+    pub fn read(&self) -> ([u64; 3], ([u64; 4], u64, u64)) {
+        let inner = self.inner();
+        let RangeState { reserved, live, .. } = inner.occupancy();
+        ([reserved, live, inner.range.longest_free()], inner.range.pages.meter().read())
+    }
 }
 
 /// Returns free pages of `bytes` bytes to all devices except one, or all pages that no work uses. Returns the number of bytes. A failure is
