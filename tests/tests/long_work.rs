@@ -156,7 +156,7 @@ fn memory_that_is_freed_meanwhile_serves() {
     });
 }
 
-/// An H100 maps the new memory only once the work is done.
+/// On an H100, the request was served only after the work. The cause is not known.
 #[test]
 fn a_limit_that_is_raised_meanwhile_serves() {
     alone_over(madeup::driver, 60, || {

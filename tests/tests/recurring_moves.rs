@@ -124,7 +124,7 @@ impl Drop for Program {
 }
 
 /// Runs programs. Warm ones make few device calls, and reserve hardly more than the range alone.
-fn are_calm(turns: Turns, escapes: usize) {
+fn make_few_calls(turns: Turns, escapes: usize) {
     let _turn = turn();
     let (mut programs, mut ratios, mut most) = (0_u32, 0.0, 0.0_f64);
     seeds::each(6, 1, |seed| {
@@ -141,18 +141,18 @@ fn are_calm(turns: Turns, escapes: usize) {
 
 #[test]
 fn orders_by_turns() {
-    are_calm(Turns::Orders, 6);
-    are_calm(Turns::Orders, 24);
+    make_few_calls(Turns::Orders, 6);
+    make_few_calls(Turns::Orders, 24);
 }
 
 #[test]
 fn scopes_by_turns() {
-    are_calm(Turns::Scopes, 6);
+    make_few_calls(Turns::Scopes, 6);
 }
 
 #[test]
 fn nested_scopes() {
-    are_calm(Turns::Nested, 6);
+    make_few_calls(Turns::Nested, 6);
 }
 
 /// The statistics say why such a scope goes without plans.

@@ -22,7 +22,7 @@ type Name = (i32, (u64, u64));
 
 #[derive(Default)]
 struct Pool {
-    /// Which streams it serves now; `None` if nothing is captured for it.
+    /// The streams that it serves now; `None` if nothing is captured for it.
     filter: Option<Arc<Filter>>,
     /// How many graphs have memory in it.
     graphs: usize,

@@ -122,7 +122,7 @@ pub fn free(address: u64) -> Result<()> {
     }
     let mut block = Some(block);
     let mut give_back = || captures::relaxed(|| Handle::keeping_current(|| drop(block.take())));
-    // The request of another helper may wait for this block. The block then goes back like one that a stranger drops.
+    // The request of another helper may wait for this block. The block then goes back like a block that an unrelated thread drops.
     if caller::mine().and_then(|caller| caller.call_soon(|_| give_back())).is_none() {
         give_back();
     }

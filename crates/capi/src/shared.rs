@@ -44,7 +44,7 @@ impl Drop for Busy {
     }
 }
 
-/// A request that finds memory takes less than this. One that waits for work takes longer, and may need what this thread frees.
+/// A request that finds memory takes less than this. A request that waits for work takes longer, and may need the block that this thread frees.
 const LONG: Duration = Duration::from_millis(20);
 
 /// A caller that threads can share.

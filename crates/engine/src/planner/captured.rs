@@ -23,8 +23,8 @@ pub(crate) struct Progress {
     served: u64,
     /// Whether nothing of the arena was alive.
     is_idle: bool,
-    /// What lists, rings and the range served. It is a sum of bytes and allocations, of which only changes are of interest: arrays without
-    /// bytes come from a list, and a graph does not need them.
+    /// The bytes and allocations that lists, rings and the range served, as one sum. Only its changes matter: arrays without bytes come from a
+    /// list, and a graph does not need them.
     beside: u64,
 }
 

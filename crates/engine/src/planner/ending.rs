@@ -62,7 +62,7 @@ impl Learning {
         (self.is_recording, self.notes) = (true, true);
     }
 
-    /// Records the rest of this entry no more.
+    /// Stops recording this entry.
     pub(super) fn stop(&mut self) {
         (self.learner.is_recording, self.is_recording) = (false, false);
         self.learner.forget_entry();

@@ -181,7 +181,7 @@ impl Trimming {
         self.waits.is_over(self.entries)
     }
 
-    /// Counts an entry that launches a graph, unless a look is due after it. Such an entry is counted at its end.
+    /// Counts an entry that launches a graph, unless a look is due after it. An entry with a look is counted at its end.
     pub(super) fn passes(&mut self) -> bool {
         let next = self.entries.saturating_add(1);
         let is_due = self.waits.is_over(next);
