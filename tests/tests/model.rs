@@ -283,3 +283,26 @@ proptest! {
         run.finish();
     }
 }
+
+/// The visit makes the scope plan. Within the next entry, an entry that keeps blocks by key takes an idle block at once. Blocks that
+/// other threads returned stay with them.
+#[test]
+fn a_keyed_entry_within_one_that_plans_takes_an_idle_block() {
+    let of_bytes = |bytes| (0..Key::ALL).map(Key::number).find(|key| key.bytes() == bytes).unwrap();
+    let (some, none) = (of_bytes(3), of_bytes(0));
+    let ops = [
+        Op::Elsewhere(There::Visit { name: 0, key: none }),
+        Op::Enter { name: 0, keeps: false },
+        Op::Drop { array: 0 },
+        Op::Allocate { key: some },
+        Op::Enter { name: 0, keeps: true },
+        Op::Elsewhere(There::Drop { array: 0 }),
+        Op::Allocate { key: none },
+    ];
+    let mut run = Run::new();
+    for op in ops {
+        run.step(op);
+        run.compare();
+    }
+    run.finish();
+}
