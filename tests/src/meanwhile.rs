@@ -9,6 +9,15 @@ use gpucache::{Scope, diagnose, invalidate, invalidate_all, stats, trace};
 
 use crate::play::Checked;
 
+/// Tells other threads to end when it is dropped, also in a panic. A scope of threads would otherwise wait for them for ever.
+pub struct End<'a>(pub &'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 /// Calls `play` while another thread calls `act` again and again, with a random number each time.
 ///
 /// # Panics
@@ -24,14 +33,7 @@ pub fn beside(rng: &mut Rng, act: impl Fn(u64) + Sync, play: impl FnOnce()) {
                 }
             }
         });
-        // Ends the other thread also if this one panics.
-        struct Over<'a>(&'a AtomicBool);
-        impl Drop for Over<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, SeqCst);
-            }
-        }
-        let _over = Over(&is_over);
+        let _end = End(&is_over);
         play();
     });
 }

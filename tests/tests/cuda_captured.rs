@@ -2,10 +2,13 @@
 #![cfg(feature = "cuda")]
 #![allow(clippy::panic, clippy::unwrap_used)]
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use gpucache::graph::CapturedScope;
 use gpucache::prelude::*;
 use gpucache_tests::captured::{Adds, Program};
 use gpucache_tests::gpu::{Gpu, is_made_up};
+use gpucache_tests::meanwhile::End;
 
 const LEN: usize = 4096;
 
@@ -168,8 +171,9 @@ fn threads_capture_at_once() {
     if gpu.kernels().is_none() {
         return;
     }
-    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|threads| {
+        let _end = End(&is_over);
         let programs: Vec<_> = (0..4)
             .map(|seed| {
                 let stream = gpu.new_stream();
@@ -179,7 +183,7 @@ fn threads_capture_at_once() {
             })
             .collect();
         threads.spawn(|| {
-            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            while !is_over.load(Relaxed) {
                 let array = gpu.cuda.zeros::<u32>(1 << 20).unwrap();
                 gpu.cuda.synchronize().unwrap();
                 drop(array);
@@ -187,7 +191,6 @@ fn threads_capture_at_once() {
             }
         });
         let launches: u64 = programs.into_iter().map(|program| program.join().unwrap()).sum();
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(launches > 0);
     });
 }

@@ -10,6 +10,7 @@ use gpucache::prelude::*;
 use gpucache::{Result, Scope};
 use gpucache_tests::captured::Adds;
 use gpucache_tests::gpu::Gpu;
+use gpucache_tests::meanwhile::End;
 
 const LEN: usize = 4096;
 
@@ -49,6 +50,7 @@ fn work_of_another_thread_on_the_stream_is_not_lost() {
     let (stream, is_over) = (gpu.new_stream(), AtomicBool::new(false));
     std::thread::scope(|threads| {
         let writing = threads.spawn(|| write_until(&is_over, &stream));
+        let end = End(&is_over);
         let mut scope = CapturedScope::new(&stream, "cuda attack: another thread");
         for number in 0..300 {
             if number % 10 == 0 {
@@ -61,7 +63,7 @@ fn work_of_another_thread_on_the_stream_is_not_lost() {
             });
             assert_eq!(output.unwrap().to_vec().unwrap(), vec![number + 1; LEN], "{}", scope.stats());
         }
-        is_over.store(true, Relaxed);
+        drop(end);
         assert_eq!(writing.join().unwrap(), 0);
     });
 }
@@ -184,6 +186,7 @@ fn executables_count_their_own_memory_only() {
                 other.trim();
             }
         });
+        let _end = End(is_over);
         let mut scope = CapturedScope::new(&stream, "cuda attack: bytes");
         let input = Array::full(&stream, LEN, 1u32).unwrap();
         let mut most = 0;
@@ -194,7 +197,6 @@ fn executables_count_their_own_memory_only() {
             drop(scope.run((), &input, |input| sum(input, 1)).unwrap());
             most = most.max(scope.stats().executable_bytes);
         }
-        is_over.store(true, Relaxed);
         // Two looks at a device that others use are never exact, so there is a bound.
         assert!(most <= 17 << 20, "{most}");
     });

@@ -14,6 +14,7 @@ use gpucache::{Element, Result, graph::Graph, uncached};
 use gpucache_tests::alone::alone;
 use gpucache_tests::conformance::pattern;
 use gpucache_tests::gpu::Gpu;
+use gpucache_tests::meanwhile::End;
 use gpucache_tests::process::number;
 
 use crate::Service;
@@ -167,6 +168,7 @@ fn captures_are_not_disturbed_by_other_threads() {
         let zeros = |stream: &Cuda, len| Array::<u8, _>::zeros(stream, len);
         let goes_on = || !stop.load(Relaxed);
         std::thread::scope(|threads| {
+            let _end = End(&stop);
             threads.spawn(|| {
                 for i in (0..19).cycle().take_while(|_| goes_on()) {
                     let kept = Service::Ranged.enter("beside captures 1", || zeros(&first, (1 << 20) + 4096 * i));
@@ -193,7 +195,6 @@ fn captures_are_not_disturbed_by_other_threads() {
             });
             let mut good = 0;
             capture_on(&capturing, captures, &said, &mut good);
-            stop.store(true, Relaxed);
             println!("{good} of {captures} captures were good");
             said.note(
                 "captures",
