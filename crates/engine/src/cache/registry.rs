@@ -68,7 +68,7 @@ impl NamedCaches {
     /// Gives back free pages of the devices for which `serves` holds, except what scopes are likely to need again. If `waits`,
     /// waits a moment for the work that uses the pages. Returns devices without other handles, which the caller must drop where no
     /// lock is held.
-    pub fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Arc<Memory>> {
+    pub fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Memory> {
         #[cfg(feature = "foreign")]
         GraphEnd::free_ended();
         demand::trim_to_demand(waits, serves)

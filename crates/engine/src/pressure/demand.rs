@@ -4,8 +4,6 @@
 //! Invariant: the sum has the demand that each cache reported last ([`Told`]). A cache reports when it is left and its demand has
 //! changed.
 
-use std::sync::Arc;
-
 use hashbrown::HashMap;
 
 use super::reclaim;
@@ -75,7 +73,7 @@ pub(crate) fn of(device: u64) -> u64 {
 /// Gives free pages of ranges back to their devices if `serves` holds for the device, except the memory that scopes are likely to
 /// need again. If `waits`, waits a moment for the work that uses the pages. Returns devices without other handles, which the caller
 /// must drop where no lock is held.
-pub(crate) fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Arc<Memory>> {
+pub(crate) fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Memory> {
     let wait_for = if waits { WaitFor::AnyWork } else { WaitFor::Nothing };
     let ended = range::trim_all(|device| if serves(device) { of(device) } else { u64::MAX }, wait_for);
     // Another thread may be short of the memory that was trimmed here.

@@ -144,7 +144,7 @@ fn is_worth_asking(range: &Range<Source>, bytes: u64, wait_for: WaitFor) -> bool
 ///
 /// Returns the devices that nobody else refers to any more. Their destructors may be code of the program, so the caller must drop them
 /// while it holds no lock.
-pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, wait_for: WaitFor) -> Vec<Arc<Memory>> {
+pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, wait_for: WaitFor) -> Vec<Memory> {
     let mut ended = Vec::new();
     // Not under the lock of the list, since this may take some time.
     for memory in memories() {
@@ -157,9 +157,8 @@ pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, wait_for: WaitFor) -> Vec<Arc<
         {
             range.inner().failure.get_or_insert(error);
         }
-        if Arc::strong_count(&memory) == 1 {
-            ended.push(memory);
-        }
+        // A look at the count of handles would not do: another thread may drop its handle behind that look.
+        ended.extend(Arc::into_inner(memory));
     }
     ended
 }
