@@ -135,11 +135,12 @@ fn in_turn(name: &str, varies: bool, waits_for_the_host: bool) -> impl Iterator<
 fn scopes_on_two_streams_that_take_turns_keep_to_their_own_memory() {
     let _turn = turn();
     for waits in [false, true] {
-        let without_calls = ([0; 3], 2 * 9 * WINDOW as u64);
+        // While work lags behind, a stream has no idle pages, so a scope may get no arena. The range then serves it without calls.
+        let least = if waits { 2 * 9 * WINDOW } else { 9 * WINDOW };
         let mut seen = Vec::new();
         let is_reached = in_turn(&format!("same {waits}"), false, waits).any(|window| {
             seen.push(window);
-            window == without_calls
+            window.0 == [0; 3] && window.1 >= least as u64
         });
         assert!(is_reached, "waits: {waits}; calls and planned allocations of each window: {seen:?}");
     }
