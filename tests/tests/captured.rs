@@ -171,3 +171,43 @@ fn measure() {
         println!("{len} elements: {least:.0} ns for each run without one");
     }
 }
+
+/// Runs of `step` on both streams by turns. Returns the launches of each captured scope.
+fn by_turns(name: &str, streams: [&Host; 2]) -> [u64; 2] {
+    let mut scopes = streams.map(|stream| CapturedScope::new(stream, name));
+    for number in 0..80 {
+        for (scope, stream) in scopes.iter_mut().zip(streams) {
+            let input = Array::full(stream, LEN, number).unwrap();
+            assert_eq!(scope.run((), &input, step).unwrap().to_vec().unwrap(), vec![number + 3; LEN]);
+        }
+    }
+    scopes.map(|scope| scope.stats().launches)
+}
+
+/// One thread runs two captured scopes of one name, each on its own stream. Both are launched, also if two others did so before.
+#[test]
+fn one_name_on_two_streams() {
+    let streams = [(); 3].map(|()| Host::new_stream().unwrap());
+    for two in [[0, 1], [1, 0], [1, 2]] {
+        let launches = by_turns("captured: one name", two.map(|which| &streams[which]));
+        assert!(launches.iter().all(|&launches| launches > 40), "{two:?}: {launches:?}");
+    }
+    assert!(gpucache::stats("captured: one name, stream 2").is_some());
+    assert!(gpucache::stats("captured: one name, stream 3").is_none());
+}
+
+/// Each thread has its own cache of the scope, so both streams keep the one name.
+#[test]
+fn one_name_on_two_threads() {
+    let run = || {
+        let host = Host::new_stream().unwrap();
+        let mut scope = CapturedScope::new(&host, "captured: two threads");
+        for number in 0..40 {
+            let input = Array::full(&host, LEN, number).unwrap();
+            assert_eq!(scope.run((), &input, step).unwrap().to_vec().unwrap(), vec![number + 3; LEN]);
+        }
+        assert!(scope.stats().launches > 20, "{}", scope.stats());
+    };
+    std::thread::scope(|threads| (0..2).for_each(|_| _ = threads.spawn(run)));
+    assert!(gpucache::stats("captured: two threads, stream 2").is_none());
+}

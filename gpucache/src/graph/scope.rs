@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::panic::Location;
 
+use super::beside::OnStream;
 use super::inputs::Inputs;
 use super::kept::Kept;
 use super::outputs::Outputs;
@@ -28,6 +29,8 @@ use gpucache_engine::Error;
 /// - **Memory.** All other arrays of the block have to be dropped in it. They lie in the memory of the scope's plan, which all graphs of
 ///   this name share.
 /// - **Scopes inside the block** are parts of the captured scope.
+/// - **Streams.** If one thread runs captured scopes of one name on several streams, the second stream's plans come to be those of a scope
+///   `NAME, stream 2`, and so on.
 /// - **Threads.** Use a stream for each thread. While a thread captures, work of other threads on the same stream gets an error.
 /// - **Errors.** If a capture fails, the block runs directly. So a block may run twice in a run, the first time without effect on the
 ///   device.
@@ -51,7 +54,9 @@ use gpucache_engine::Error;
 /// ```
 pub struct CapturedScope<K, D> {
     pub(super) device: D,
+    /// The scope whose plans the graphs use.
     pub(super) name: String,
+    place: OnStream,
     /// The scope of outputs outside of all scopes.
     pub(super) outputs: String,
     pub(super) site: &'static Location<'static>,
@@ -79,6 +84,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         CapturedScope {
             device: device.clone(),
             name: name.to_owned(),
+            place: OnStream::new(name, device.stream_handle().id()),
             outputs: format!("{name}, outputs"),
             site: Location::caller(),
             kept: Kept::new(),
@@ -285,7 +291,13 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
     {
         let known = self.kept.of(key);
-        Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats).direct(known, inputs, block)
+        let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
+        let done = run.direct(known, inputs, block);
+        if let Some(own) = self.place.own_scope(&self.stats) {
+            self.outputs = format!("{own}, outputs");
+            self.name = own;
+        }
+        done
     }
 
     /// Drops the graph of `key`, and all that is known of the key. Returns whether the key was known.
