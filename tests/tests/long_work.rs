@@ -256,3 +256,41 @@ fn a_capture_meanwhile_goes_on() {
         capturing.join().unwrap();
     });
 }
+
+/// As [`behind_work`], on streams of the host. Their work is `closure`.
+fn behind_closure(closure: impl FnOnce() + Send + 'static) -> (Host, Host, Array<u8, Host>) {
+    let [main, background] = [(); 2].map(|()| Host::new_stream().unwrap());
+    main.set_limit(6 * MIB as u64).unwrap();
+    let [first, between, last] = [2, 2, 2].map(|count| on_host(&background, count * MIB).unwrap());
+    background.launch((), move |()| closure()).unwrap();
+    drop((first, last));
+    (main, background, between)
+}
+
+fn on_host(device: &Host, bytes: usize) -> Result<Array<u8, Host>> {
+    scope!("long work: host", recycle = "range", { device.zeros(bytes) })
+}
+
+#[test]
+fn long_work_of_the_host_is_waited_for() {
+    alone(60, || {
+        let (main, _background, _between) = behind_closure(|| thread::sleep(LONG));
+        assert_eq!(on_host(&main, 4 * MIB).unwrap().to_vec().unwrap()[0], 0);
+    });
+}
+
+/// Work of the host may wait for the thread that allocates. That thread gets an error late, but only once.
+#[test]
+fn work_that_waits_for_the_caller_delays_one_error() {
+    alone(60, || {
+        let (open, gate) = channel::<()>();
+        let (main, background, _between) = behind_closure(move || assert!(gate.recv().is_err()));
+        assert!(on_host(&main, 4 * MIB).unwrap_err().is_out_of_memory());
+        let start = Instant::now();
+        assert!(on_host(&main, 4 * MIB).unwrap_err().is_out_of_memory());
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+        drop(open);
+        background.synchronize().unwrap();
+        on_host(&main, 4 * MIB).unwrap();
+    });
+}

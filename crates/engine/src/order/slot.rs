@@ -294,11 +294,10 @@ impl StreamSlot {
         is_unfinished.then_some(self.used)
     }
 
-    /// As [`pending`](StreamSlot::pending), also if a short wait was in vain before. A wait for it may take long, but does not have to last for
-    /// ever: nobody captures the stream, and its work takes no lock of the caller.
+    /// As [`pending`](StreamSlot::pending), also if a short wait was in vain before. A wait for it may take long. Captured work does not run
+    /// at all. A closure may wait for the caller, but most take a while only.
     pub(super) fn under_way(&self) -> Option<Epoch> {
-        let has_end = |stream: &Arc<dyn Backend>| !stream.is_capturing() && !stream.runs_closures();
-        self.unfinished().filter(|_| self.is_complete(self.outlasted) && self.stream.as_ref().is_some_and(has_end))
+        self.unfinished().filter(|_| self.is_complete(self.outlasted) && !self.is_capturing())
     }
 
     /// Notes that a request waited for this epoch in vain.
