@@ -1,7 +1,7 @@
 /* gpucache for C: memory of a scope as an address, with a stream as a raw handle.
  *
- * Each function returns a status: GPUCACHE_OK, or the reason of a failure, for which gpucache_last_error has a message. Functions may be
- * called from any thread. Compare gpucache_abi_version with GPUCACHE_ABI_VERSION before the first call.
+ * Each function that can fail returns a status: GPUCACHE_OK, or the reason of a failure, for which gpucache_last_error has a message.
+ * Functions may be called from any thread. Do not cancel a thread (pthread_cancel) while it is inside a call: that ends the process. Compare gpucache_abi_version with GPUCACHE_ABI_VERSION before the first call.
  *
  * This file is made from the crate gpucache-capi: do not edit it. */
 
@@ -20,7 +20,7 @@
 // No memory is left on the device, or within a limit.
 #define GPUCACHE_OUT_OF_MEMORY 1
 
-// An argument is no valid one: a null pointer, or a text that is no UTF-8.
+// An argument is no valid one: a null pointer, a text that is no UTF-8, or one that is no limit.
 #define GPUCACHE_INVALID_ARGUMENT 2
 
 // Something does not exist or does not work here: a driver, a device, a stream, an allocation at this address, an open entry.
@@ -141,7 +141,8 @@ int32_t gpucache_enter_uncached(uint64_t *entry);
 // Ends an entry that this thread began. Entries may end in any order.
 int32_t gpucache_leave(uint64_t entry);
 
-// Sets whether allocations outside of all scopes come from a scope named `auto` (1, as at first) or belong to no scope (0).
+// Sets whether allocations outside of all scopes come from a scope named `auto` (1, as at first) or belong to no scope (0). Each thread
+// follows with its next allocation.
 void gpucache_set_auto_scope(bool is_on);
 
 // Sets whether threads of PyTorch that run a backward pass use the scope of the thread that waits for them. They do at first.

@@ -78,15 +78,20 @@ fn own() -> Option<&'static SharedCaller> {
 thread_local! {
     /// What the end of the thread gives back.
     static OWNED: Cell<Option<&'static SharedCaller>> = const { Cell::new(None) };
+    /// Whether the thread has entered a scope in the name of another thread's caller.
+    static HAS_ENTERED: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Drop for End {
     fn drop(&mut self) {
         WORKS.set(Works::ForNobody);
-        let Some(caller) = OWNED.take() else { return };
         if exits_with_thread() {
             return;
         }
+        if HAS_ENTERED.get() {
+            helpers::inside().into_iter().for_each(leave_all_of_thread);
+        }
+        let Some(caller) = OWNED.take() else { return };
         helpers::ended(caller);
         caller.call(|inside| {
             inside.scopes.close();
@@ -137,6 +142,10 @@ pub fn enter_uncached() -> Result<u64> {
 
 fn open(name: Option<&str>) -> Result<u64> {
     let caller = mine().ok_or_else(ending)?;
+    if !is_own() {
+        HAS_ENTERED.set(true);
+        END.try_with(|_| ()).map_err(|_| ending())?;
+    }
     Ok(caller.call(|inside| {
         let entry = inside.scopes.enter(name);
         if inside.scopes.count() == 1 {
@@ -177,6 +186,16 @@ fn end(caller: &'static SharedCaller, entry: u64) -> bool {
         }
         was_open
     })
+}
+
+/// Ends what this thread began in the name of a caller.
+fn leave_all_of_thread(caller: &'static SharedCaller) {
+    caller.call(|inside| {
+        inside.scopes.leave_all_of_thread();
+        if inside.scopes.count() == 0 {
+            helpers::left(caller);
+        }
+    });
 }
 
 /// Frees the memory of a scope on all threads, or of all scopes, as [`gpucache::invalidate`] does. Returns the bytes that it frees.

@@ -11,6 +11,7 @@ use gpucache_engine::device::Handle;
 use parking_lot::Mutex;
 
 use crate::captures;
+use crate::devices::default_stream;
 use crate::request::request;
 use crate::streams::in_capture;
 
@@ -38,7 +39,7 @@ static ENDED: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
 /// counts as a graph, which ends by [`pool_release`].
 ///
 /// # Errors
-/// If the pool serves already.
+/// If the pool serves already, or if there is no such device.
 ///
 /// ```
 /// gpucache_capi::pool_begin(-1, (1, 0), Box::new(|_stream| true))?;
@@ -49,6 +50,7 @@ static ENDED: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn pool_begin(device: i32, id: (u64, u64), filter: Filter) -> Result<()> {
+    Handle::in_relaxed_capture(|| Handle::keeping_current(|| default_stream(device)))?;
     let mut pools = POOLS.lock();
     if !pools.iter().any(|(name, _)| *name == (device, id)) {
         pools.push(((device, id), Pool::default()));

@@ -17,8 +17,8 @@ const AUTO: &str = "auto";
 static IS_AUTO: AtomicBool = AtomicBool::new(true);
 
 /// Sets whether allocations outside of all scopes come from a scope named `auto`, which each thread enters with its first allocation and
-/// leaves when it ends. The engine finds the loops in it, and plans their iterations. This is on at first. A thread that is inside stays
-/// inside.
+/// leaves when it ends. The engine finds the loops in it, and plans their iterations. This is on at first. Each thread follows with its next
+/// allocation outside of other scopes.
 ///
 /// ```
 /// gpucache_capi::set_auto_scope(true);
@@ -42,8 +42,20 @@ pub(crate) struct Scopes {
 
 struct OpenEntry {
     number: u64,
+    /// The thread that began it. A thread that helps with a backward pass begins entries in the name of another thread's caller.
+    thread: usize,
     /// `None` outside of all scopes. The number is the one by which the cache knows the entry.
     inside: Option<(Current, usize)>,
+}
+
+thread_local! {
+    // Has no destructor, so its address identifies the thread until the very end.
+    static MARK: u8 = const { 0 };
+}
+
+/// A number that no other living thread has.
+fn thread() -> usize {
+    MARK.with(|mark| std::ptr::from_ref(mark) as usize)
 }
 
 struct Known {
@@ -77,12 +89,19 @@ impl Scopes {
         number
     }
 
-    /// Enters the scope `auto` if the caller is in no scope.
+    /// Enters the scope `auto` if the caller is in no scope. Leaves it if it was switched off since.
     #[inline]
-    pub(crate) fn enter_auto(&mut self) {
-        if self.entries.is_empty() && IS_AUTO.load(Relaxed) {
-            self.push(0, Some(AUTO));
-            self.is_auto = true;
+    pub(crate) fn follow_auto(&mut self) {
+        match IS_AUTO.load(Relaxed) {
+            true if self.entries.is_empty() => {
+                self.push(0, Some(AUTO));
+                self.is_auto = true;
+            }
+            false if self.is_auto && self.entries.len() == 1 => {
+                self.is_auto = false;
+                self.end(0);
+            }
+            _ => {}
         }
     }
 
@@ -96,14 +115,27 @@ impl Scopes {
             (Current { cache, terms }, entry)
         });
         self.made += 1;
-        self.entries.push(OpenEntry { number, inside });
+        self.entries.push(OpenEntry { number, thread: thread(), inside });
         self.serve();
     }
 
-    /// Ends the entry of this number. Returns whether it was open.
+    /// Ends the entry of this number, which this thread began. Returns whether it was open.
     pub(crate) fn leave(&mut self, number: u64) -> bool {
-        let found = self.entries.iter().rposition(|entry| entry.number == number && number > 0);
-        let Some(entry) = found.map(|place| self.entries.remove(place)) else { return false };
+        let is_it = |entry: &OpenEntry| entry.number == number && number > 0 && entry.thread == thread();
+        let found = self.entries.iter().rposition(is_it);
+        found.into_iter().for_each(|place| self.end(place));
+        found.is_some()
+    }
+
+    /// Ends all entries that this thread began.
+    pub(crate) fn leave_all_of_thread(&mut self) {
+        while let Some(place) = self.entries.iter().rposition(|entry| entry.number > 0 && entry.thread == thread()) {
+            self.end(place);
+        }
+    }
+
+    fn end(&mut self, place: usize) {
+        let entry = self.entries.remove(place);
         self.serve();
         if let Some((Current { cache, .. }, entry)) = entry.inside {
             cache.leave(entry);
@@ -111,7 +143,6 @@ impl Scopes {
                 cache.note_left();
             }
         }
-        true
     }
 
     /// Leaves all scopes, and gives their caches to the next callers.

@@ -52,7 +52,7 @@ pub fn allocate(bytes: usize, device: i32, stream: usize) -> Result<u64> {
 
 #[inline]
 fn take(inside: &mut Inside, bytes: usize, device: i32, handle: usize) -> Result<Block> {
-    inside.scopes.enter_auto();
+    inside.scopes.follow_auto();
     let entry = inside.scopes.made();
     let stream = inside.streams.find(device, handle, entry)?;
     match Block::planned(stream, &[bytes], bytes) {

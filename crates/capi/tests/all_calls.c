@@ -42,13 +42,15 @@ static void allocations(void) {
   CHECK(gpucache_free(first) == GPUCACHE_OK && gpucache_free(second) == GPUCACHE_OK);
   CHECK(gpucache_free(second) == GPUCACHE_UNAVAILABLE);
   CHECK(strstr(gpucache_last_error(), "nothing is allocated there") != NULL);
-  CHECK(gpucache_base_address(second, &base, &bytes) == GPUCACHE_INVALID_ARGUMENT);
+  CHECK(gpucache_base_address(second, &base, &bytes) == GPUCACHE_UNAVAILABLE);
   CHECK(gpucache_record_stream(first, NULL) == GPUCACHE_UNAVAILABLE);
   void *none = &none;
   CHECK(gpucache_allocate(0, HOST, NULL, &none) == GPUCACHE_OK && none == NULL);
   CHECK(gpucache_free(NULL) == GPUCACHE_OK);
   CHECK(gpucache_allocate(1, HOST, NULL, NULL) == GPUCACHE_INVALID_ARGUMENT);
   CHECK(gpucache_allocate(1, -2, NULL, &none) == GPUCACHE_UNAVAILABLE);
+  CHECK(strstr(gpucache_last_error(), "::") == NULL); /* no advice about Rust code */
+  if (gpucache_allocate(1, 77, NULL, &none) != GPUCACHE_OK) CHECK(strstr(gpucache_last_error(), "::") == NULL);
   CHECK(gpucache_allocate((size_t)1 << 62, HOST, NULL, &none) == GPUCACHE_OUT_OF_MEMORY);
 }
 
@@ -77,7 +79,8 @@ static void scopes(void) {
   CHECK(gpucache_report(NULL, &report) == GPUCACHE_OK && strstr(report, "inner") != NULL);
   gpucache_string_free(report);
   gpucache_string_free(NULL);
-  CHECK(gpucache_report("nobody", &report) == GPUCACHE_INVALID_ARGUMENT);
+  CHECK(gpucache_report("nobody", &report) == GPUCACHE_UNAVAILABLE && strstr(gpucache_last_error(), "nobody") != NULL);
+  CHECK(gpucache_report("step", NULL) == GPUCACHE_INVALID_ARGUMENT);
   CHECK(gpucache_report("\xff", &report) == GPUCACHE_INVALID_ARGUMENT);
   CHECK(gpucache_invalidate("step", &bytes) == GPUCACHE_OK && bytes >= 4096);
   CHECK(gpucache_invalidate(NULL, NULL) == GPUCACHE_OK);
@@ -98,7 +101,7 @@ static void limits(void) {
   CHECK(strstr(gpucache_last_error(), "limit") != NULL && used().out_of_memory > 0);
   CHECK(gpucache_set_limit(HOST, "none") == GPUCACHE_OK);
   CHECK(gpucache_free(memory(2 << 20)) == GPUCACHE_OK);
-  CHECK(gpucache_set_limit(HOST, "much") == GPUCACHE_UNAVAILABLE && gpucache_set_limit(HOST, NULL) == GPUCACHE_INVALID_ARGUMENT);
+  CHECK(gpucache_set_limit(HOST, "much") == GPUCACHE_INVALID_ARGUMENT && gpucache_set_limit(HOST, NULL) == GPUCACHE_INVALID_ARGUMENT);
   CHECK(gpucache_reset_peaks(HOST) == GPUCACHE_OK && used().peak_allocated_bytes == used().allocated_bytes);
   CHECK(gpucache_device_stats(HOST, NULL) == GPUCACHE_INVALID_ARGUMENT);
 }
@@ -126,6 +129,7 @@ static void pools(void) {
   CHECK(gpucache_pool_release(HOST, 1, 2) == GPUCACHE_OK && gpucache_free(kept) == GPUCACHE_OK);
   CHECK(gpucache_pool_release(HOST, 1, 2) == GPUCACHE_UNAVAILABLE && gpucache_pool_end(HOST, 1, 2) == GPUCACHE_UNAVAILABLE);
   CHECK(gpucache_pool_begin(HOST, 1, 2, NULL, &asked, drop) == GPUCACHE_INVALID_ARGUMENT && dropped == 2);
+  CHECK(gpucache_pool_begin(-77, 1, 2, serves, &asked, drop) == GPUCACHE_UNAVAILABLE && dropped == 3);
 }
 
 static void *free_elsewhere(void *address) {

@@ -72,3 +72,22 @@ fn a_helper_does_not_work_for_a_thread_that_has_ended() {
     helper.leave();
     assert_eq!(gpucache::stats("of a helper").unwrap().allocations(), 1);
 }
+
+/// What a helper entered ends with the helper's thread, and a helper cannot end what the thread that it works for entered.
+#[test]
+fn a_helper_ends_its_own_scopes_and_no_others() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let allocations = |name| gpucache::stats(name).map_or(0, |stats| stats.allocations());
+    let step = enter("step of its own").unwrap();
+    let helps = move || {
+        assert!(leave(step).is_err());
+        enter("never left").unwrap();
+        free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
+    };
+    Builder::new().name("pt_autograd_0".into()).spawn(helps).unwrap().join().unwrap();
+    assert_eq!(allocations("never left"), 1);
+    free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
+    leave(step).unwrap();
+    free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
+    assert_eq!((allocations("never left"), allocations("step of its own")), (1, 1));
+}

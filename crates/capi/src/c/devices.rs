@@ -2,6 +2,8 @@
 
 use std::ffi::c_char;
 
+use gpucache::Limit;
+
 use super::scopes::text;
 use super::status::{status, wrong};
 use crate::{DeviceUse, device_stats, reset_peaks, set_limit, trim};
@@ -28,9 +30,12 @@ pub unsafe extern "C" fn gpucache_trim(device: i32, bytes: *mut u64) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpucache_set_limit(device: i32, limit: *const c_char) -> i32 {
     // SAFETY: by the contract above, `limit` is null or a text.
-    match unsafe { text(limit) } {
-        Some(limit) => status(|| set_limit(device, limit)),
-        None => wrong("gpucache_set_limit: `limit` is no UTF-8 text: pass one such as \"20GiB\""),
+    let Some(limit) = (unsafe { text(limit) }) else {
+        return wrong("gpucache_set_limit: `limit` is no UTF-8 text: pass one such as \"20GiB\"");
+    };
+    match limit.parse::<Limit>() {
+        Ok(_) => status(|| set_limit(device, limit)),
+        Err(error) => wrong(&format!("gpucache_set_limit: {error}")),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::ffi::c_void;
 
+use gpucache::Error;
+
 use super::status::{status, wrong};
 use crate::{allocate, base_address, free, record_stream, stream_ends};
 
@@ -59,17 +61,20 @@ pub unsafe extern "C" fn gpucache_base_address(
     base: *mut *mut c_void,
     bytes: *mut usize,
 ) -> i32 {
-    let Some((found, length)) = base_address(address as u64) else {
-        return wrong("gpucache_base_address: nothing is allocated at this address");
-    };
     // SAFETY: by the contract above there is room behind each pointer that is not null.
-    unsafe {
-        if let Some(base) = base.as_mut() {
-            *base = found as *mut c_void;
-        }
-        if let Some(bytes) = bytes.as_mut() {
-            *bytes = length;
-        }
-    }
-    super::GPUCACHE_OK
+    let (base, bytes) = unsafe { (base.as_mut(), bytes.as_mut()) };
+    status(|| {
+        let (found, length) = base_address(address as u64).ok_or_else(|| nothing_at(address))?;
+        base.into_iter().for_each(|base| *base = found as *mut c_void);
+        bytes.into_iter().for_each(|bytes| *bytes = length);
+        Ok(())
+    })
+}
+
+fn nothing_at(address: *const c_void) -> Error {
+    Error::unavailable(
+        format_args!("the address {address:p}"),
+        "it lies in no allocation of gpucache that is in use",
+        "pass an address that gpucache_allocate returned and nobody has freed, or one behind it in the same allocation",
+    )
 }

@@ -2,7 +2,9 @@
 
 use std::ffi::{CStr, CString, c_char};
 
-use super::status::{GPUCACHE_OK, status, wrong};
+use gpucache::{Error, Result};
+
+use super::status::{status, wrong};
 use crate::{enter, enter_uncached, invalidate, leave, set_auto_scope, set_backward_helps};
 
 /// The text behind a pointer; `None` if it is null or no UTF-8.
@@ -47,7 +49,8 @@ pub extern "C" fn gpucache_leave(entry: u64) -> i32 {
     status(|| leave(entry))
 }
 
-/// Sets whether allocations outside of all scopes come from a scope named `auto` (1, as at first) or belong to no scope (0).
+/// Sets whether allocations outside of all scopes come from a scope named `auto` (1, as at first) or belong to no scope (0). Each thread
+/// follows with its next allocation.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_set_auto_scope(is_on: bool) {
     set_auto_scope(is_on);
@@ -89,20 +92,31 @@ pub unsafe extern "C" fn gpucache_report(name: *const c_char, report: *mut *mut 
     if found.is_none() && !name.is_null() {
         return wrong("gpucache_report: `name` is no UTF-8 text");
     }
-    let told = match found {
-        None => Some(gpucache::stats::process().to_string()),
+    match report {
+        Some(report) => status(|| told(found).map(|told| *report = told.into_raw())),
+        None => wrong("gpucache_report: `report` is null: pass room for the result"),
+    }
+}
+
+/// The report of a scope, or of the process.
+fn told(name: Option<&str>) -> Result<CString> {
+    let told = match name {
+        None => gpucache::stats::process().to_string(),
         Some(name) => {
-            gpucache::stats(name).zip(gpucache::diagnose(name)).map(|(stats, found)| format!("{stats}\n{found}"))
+            let found = gpucache::stats(name).zip(gpucache::diagnose(name));
+            found.map(|(stats, found)| format!("{stats}\n{found}")).ok_or_else(|| no_scope(name))?
         }
     };
-    match (told.and_then(|told| CString::new(told).ok()), report) {
-        (Some(told), Some(report)) => {
-            *report = told.into_raw();
-            GPUCACHE_OK
-        }
-        (None, _) => wrong("gpucache_report: no scope has this name"),
-        (_, None) => wrong("gpucache_report: `report` is null: pass room for the result"),
-    }
+    // A name of a scope that Rust code made may contain a zero.
+    Ok(CString::new(told.replace('\0', " ")).unwrap_or_default())
+}
+
+fn no_scope(name: &str) -> Error {
+    Error::unavailable(
+        format_args!("the scope `{name}`"),
+        "no thread has entered a scope of this name, or it was forgotten since",
+        "pass a name that gpucache_enter got, or null for the whole process",
+    )
 }
 
 /// Frees a text that `gpucache_report` wrote. Null is ignored.

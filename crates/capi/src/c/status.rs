@@ -10,7 +10,7 @@ use gpucache::{Error, Result};
 pub const GPUCACHE_OK: i32 = 0;
 /// No memory is left on the device, or within a limit.
 pub const GPUCACHE_OUT_OF_MEMORY: i32 = 1;
-/// An argument is no valid one: a null pointer, or a text that is no UTF-8.
+/// An argument is no valid one: a null pointer, a text that is no UTF-8, or one that is no limit.
 pub const GPUCACHE_INVALID_ARGUMENT: i32 = 2;
 /// Something does not exist or does not work here: a driver, a device, a stream, an allocation at this address, an open entry.
 pub const GPUCACHE_UNAVAILABLE: i32 = 3;
@@ -69,9 +69,13 @@ pub(super) fn status(call: impl FnOnce() -> Result<()>) -> i32 {
     }
 }
 
+/// How errors of the engine say that a program can work on the host.
+const HOST_IN_RUST: &str = "work on `Host::new()`";
+const HOST_IN_C: &str = "pass device -1, which is the host";
+
 #[cold]
 fn failed(error: &Error) -> i32 {
-    keep(error.to_string());
+    keep(error.to_string().replace(HOST_IN_RUST, HOST_IN_C));
     match () {
         () if error.is_out_of_memory() => GPUCACHE_OUT_OF_MEMORY,
         () if error.is_unavailable() => GPUCACHE_UNAVAILABLE,
