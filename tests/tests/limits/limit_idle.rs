@@ -3,7 +3,7 @@
 
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
-use gpucache::{Result, cache_scope};
+use gpucache::{Result, Scope, cache_scope};
 use gpucache_tests::turn;
 
 const PAGE: usize = 2 << 20;
@@ -62,4 +62,19 @@ fn only_what_is_idle_counts() {
     assert!(other.memory().bytes as usize >= 8 * PAGE);
     drop(alive);
     ["kept, keyed", "kept, range", "kept alive"].iter().for_each(|name| _ = invalidate(name));
+}
+
+/// An array of an inner scope is dropped in an outer one, which serves nothing itself. When the outer one is left, its memory is idle.
+#[test]
+fn memory_of_inner_scopes_is_idle_when_the_outer_one_is_left() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 40);
+    device.set_idle_limit("4MiB").unwrap();
+    for entry in 0..20 {
+        Scope::new("idle limit: outer").run(|| {
+            drop(Scope::new("idle limit: inner").run(|| device.zeros::<u8>(64 << 20).unwrap()));
+        });
+        assert!(device.memory().bytes <= 4 << 20, "entry {entry}: {}", device.stats());
+    }
+    device.set_idle_limit(u64::MAX).unwrap();
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
+use super::backend::copies::Copies;
 use super::kind::DeviceKind;
 use super::meter::Meter;
 use super::unknown::UnknownWork;
@@ -54,6 +55,8 @@ pub struct Memory {
     attached: OnceLock<Box<dyn Any + Send + Sync>>,
     /// The host's memory for arrays that leave the device.
     host_side: OnceLock<Arc<Memory>>,
+    /// Queues for copies to the host's memory that no copy stream uses now.
+    idle_copies: Mutex<Vec<Copies>>,
     /// Work on unknown streams; `None` if this crate is told of every use.
     unknown_work: Option<Arc<dyn UnknownWork>>,
 }
@@ -116,6 +119,17 @@ impl Memory {
         self.host_side.get()
     }
 
+    /// A queue for copies to the host's memory that was used before.
+    pub(super) fn take_idle_copies(&self) -> Option<Copies> {
+        lock(&self.idle_copies).pop()
+    }
+
+    /// Keeps a queue for copies that is not used any more. Its earlier work may go on. On the host each queue has a thread, so programs that
+    /// make a placed array again and again would start threads faster than they end.
+    pub(super) fn keep_idle_copies(&self, copies: Copies) {
+        lock(&self.idle_copies).push(copies);
+    }
+
     /// Memory of this machine: of these pages, or of chunks without them.
     pub(super) fn of_machine(pages: Option<Arc<dyn VirtualMemory>>) -> Memory {
         Memory::limited(Memory {
@@ -158,6 +172,7 @@ impl Memory {
             range: OnceLock::new(),
             attached: OnceLock::new(),
             host_side: OnceLock::new(),
+            idle_copies: Mutex::default(),
             unknown_work: None,
         }
     }

@@ -179,21 +179,20 @@ fn idle_limit(memory: &Memory) -> Option<u64> {
     account(memory, |account| account.idle_limit)
 }
 
-/// Notes that the thread left the outermost entry of a scope. `serves` says which devices the scope serves.
+/// Notes that the thread left the outermost entry of a scope. It may have dropped arrays of other scopes in it, so all devices count.
 #[inline]
-pub(crate) fn left(serves: impl Fn(u64) -> bool) {
+pub(crate) fn left() {
     if IS_LIMITED.load(Relaxed) {
-        give_back(serves);
+        give_back();
     }
 }
 
 #[cold]
-fn give_back(serves: impl Fn(u64) -> bool) {
+fn give_back() {
     for memory in Memory::every() {
         let device = memory.id();
         if let Some(bytes) = idle_limit(&memory)
             && let Some(range) = DeviceRange::known(&memory)
-            && serves(device)
         {
             let most = || reclaim::busy(device).saturating_add(bytes);
             // A failure is the device's own, and the next call meets it as well.

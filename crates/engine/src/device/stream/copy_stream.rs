@@ -18,22 +18,34 @@ pub struct CopyStream {
     pub(crate) device: Stream,
     /// The stream over the host's memory, or over the memory of the other device.
     pub host: Stream,
+    /// The queue, if the device gets it back.
+    queue: Option<Copies>,
 }
 
 impl CopyStream {
-    /// A new queue for copies between the memory of `stream` and `host`; `None` if the device has no such queues.
+    /// A queue for copies between the memory of `stream` and `host`, its own host side; `None` if the device has no such queues. It may be one
+    /// that another copy stream has used.
     ///
     /// # Errors
     /// The answer of the device.
     pub fn new(stream: &Stream, host: &Arc<Memory>) -> Result<Option<CopyStream>> {
-        Ok(stream.0.backend.copies()?.map(|copies| CopyStream::over(stream, copies, host)))
+        let copies = match stream.memory().take_idle_copies() {
+            None => stream.0.backend.copies()?,
+            idle => idle,
+        };
+        Ok(copies.map(|copies| {
+            let queue = Copies { device: copies.device.clone(), host: copies.host.clone() };
+            let mut over = CopyStream::over(stream, copies, host);
+            over.queue = Some(queue);
+            over
+        }))
     }
 
     /// A queue whose two sides are the memory of `stream` and `other`.
     pub(in crate::device) fn over(stream: &Stream, copies: Copies, other: &Arc<Memory>) -> CopyStream {
         let device = Stream::over(stream.memory().clone(), copies.device, None);
         let host = Stream::over(other.clone(), copies.host, Some(device.id()));
-        CopyStream { device, host }
+        CopyStream { device, host, queue: None }
     }
 
     /// Returns [`Backend::pageable_bytes`](crate::device::Backend::pageable_bytes) of the host's memory.
@@ -50,5 +62,13 @@ impl CopyStream {
         [&self.device, &self.host].into_iter().find(has).ok_or_else(|| {
             Error::unavailable("a copy to the host", "the memory is another device's", "copy by `Array::to_device`")
         })
+    }
+}
+
+impl Drop for CopyStream {
+    fn drop(&mut self) {
+        if let Some(copies) = self.queue.take() {
+            self.device.memory().keep_idle_copies(copies);
+        }
     }
 }
