@@ -19,15 +19,16 @@ const SIZES: usize = 16;
 /// The scope goes without plans for this many entries. If moves are too many again soon, it goes without plans for eight times as many, and
 /// so on. The last tries have up to 10,000 device calls, one for each six entries of the longest wait.
 const PACE: Pace = Pace { first: 512, factor: 8, longest: 1 << 16 };
-/// Moves that are too many only after this many entries with plans are of another phase of the program. Programs whose moves never end have
-/// 64 entries with moves after 130 to 300 entries.
+/// Moves that begin only after this many entries with plans are of another phase of the program. Moves that never end begin at once, or
+/// within some hundred entries.
 const SOON: u64 = 512;
 
 /// The requests of one size for which pages moved.
 #[derive(Clone, Copy, Default)]
 struct Moved {
     bytes: u64,
-    /// The last entry with such a request, and the number of these entries.
+    /// The first and the last entry with such a request, and the number of these entries.
+    first: u64,
     last: u64,
     entries: u32,
 }
@@ -37,6 +38,8 @@ struct Moved {
 pub(super) struct RecurringMoves {
     sizes: [Moved; SIZES],
     are_too_many: bool,
+    /// The first of the entries that are too many.
+    began: u64,
     waits: Backoff,
     /// The first entry after the last wait, and how often the number of entries that are too many was doubled.
     resumed: u64,
@@ -51,8 +54,11 @@ impl RecurringMoves {
         let size = &mut self.sizes[place.unwrap_or_else(oldest)];
         let goes_on = size.bytes == bytes && entry <= size.last.saturating_add(NEAR);
         let entries = if goes_on { size.entries.saturating_add(u32::from(entry != size.last)) } else { 1 };
-        *size = Moved { bytes, last: entry, entries };
-        self.are_too_many |= entries >= MOST << self.doublings;
+        let first = if goes_on { size.first } else { entry };
+        *size = Moved { bytes, first, last: entry, entries };
+        if entries >= MOST << self.doublings {
+            (self.are_too_many, self.began) = (true, first);
+        }
     }
 
     /// Whether the scope should go without plans for a while.
@@ -74,7 +80,7 @@ impl RecurringMoves {
     /// Counts anew. Returns the number of entries that should go without plans.
     fn pause(&mut self, entry: u64) -> u64 {
         self.count_anew();
-        if entry > self.resumed.saturating_add(SOON << self.doublings) {
+        if self.began > self.resumed.saturating_add(SOON << self.doublings) {
             (self.waits, self.doublings) = (Backoff::default(), 0);
         } else if self.resumed > 0 {
             self.doublings = MOST_DOUBLINGS.min(self.doublings + 1);
@@ -175,6 +181,21 @@ mod tests {
             }
         }
         assert_eq!(pauses, [512, 4608, 37376, 65536]);
+    }
+
+    /// Moves in one of many entries are too many only after thousands of entries. They are of the same phase all the same.
+    #[test]
+    fn rare_moves_that_never_end_have_longer_pauses_too() {
+        let (mut moves, mut entry, mut pauses) = (RecurringMoves::default(), 0, Vec::new());
+        while pauses.len() < 3 {
+            entry += 20;
+            moves.note(9, entry);
+            if moves.are_too_many() {
+                pauses.push(moves.pause(entry));
+                entry += pauses.last().unwrap_or(&0);
+            }
+        }
+        assert_eq!(pauses, [512, 4608, 37376]);
     }
 
     #[test]
