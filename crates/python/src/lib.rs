@@ -33,7 +33,7 @@ mod _gpucache {
     #[pymodule_export]
     use crate::scopes::{enter, enter_uncached, invalidate, leave, scope_names, set_auto_scope, set_backward_helps};
     #[pymodule_export]
-    use crate::stats::{diagnose, process_stats, process_text, reset_scope_peaks, scope_stats, scope_text};
+    use crate::stats::{diagnose, process_stats, reset_scope_peaks, scope_stats, scope_text};
     #[pymodule_export]
     use crate::torch::{torch_find_error, torch_functions, torch_set_limit, torch_used_devices};
     #[pymodule_export]

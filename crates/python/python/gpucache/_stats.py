@@ -40,21 +40,33 @@ def stats(name: str | None = None) -> Stats | None:
     Of a scope: ``entries``, ``hits``, ``recycled``, ``misses``, ``busy_bytes``, ``idle_bytes``, ``high_water_bytes``,
     ``served``, ``plan`` and more. Of the process: ``devices`` and ``scopes``.
 
+    Each of ``devices`` has a ``device``, the number that the functions of this package take: -1 is the host, and a number from
+    0 is a GPU. ``trace_device`` is its number in the files of traces. ``device`` is ``None`` for a device of Rust code, which
+    no function takes.
+
     >>> import gpucache
     >>> with gpucache.scope("stats_example"):
     ...     buffer = gpucache.allocate(4096, device=-1)
     >>> stats = gpucache.stats("stats_example")
     >>> stats.entries, stats.busy_bytes, stats["hits"] + stats["recycled"] + stats["misses"]
     (1, 4096, 1)
+    >>> -1 in [used.device for used in gpucache.stats().devices]
+    True
     """
     if name is None:
-        return _parsed(_gpucache.process_stats(), _gpucache.process_text())
+        fields, table, numbers = _gpucache.process_stats()
+        process = _parsed(fields, table)
+        for used, number in zip(process.devices, numbers, strict=True):
+            used.update(device=number, trace_device=used.device)
+        return process
     data = _gpucache.scope_stats(name)
     return None if data is None else _parsed(data, _gpucache.scope_text(name))
 
 
 def device_stats(device: int = 0) -> Stats:
     """The memory of one device, -1 for the host. Only memory that Python's libraries allocate by gpucache counts as allocated.
+
+    The numbers of devices are those in :func:`stats` and :func:`report`.
 
     >>> import gpucache
     >>> before = gpucache.device_stats(-1)
@@ -84,13 +96,13 @@ def reset_peaks(device: int | None = None, *, scope: str | None = None) -> None:
 
 
 def report() -> str:
-    """The statistics of all devices and scopes, as a table for people.
+    """The statistics of all devices and scopes, as a table for people. Devices have the numbers of :func:`stats`.
 
     >>> import gpucache
     >>> print(gpucache.report())  # doctest: +ELLIPSIS
     device...
     """
-    return _gpucache.process_text()
+    return _gpucache.process_stats()[1]
 
 
 def diagnose(name: str) -> Stats | None:
