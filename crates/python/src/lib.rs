@@ -27,8 +27,8 @@ mod trace;
 mod _gpucache {
     #[pymodule_export]
     use crate::memory::{
-        Owned, allocate, base_address, device_stats, free, pool_begin, pool_end, pool_release, record_stream,
-        reset_peaks, set_limit, trim,
+        Owned, allocate, base_address, check_limit, device_stats, free, pool_begin, pool_end, pool_release,
+        record_stream, reset_peaks, set_limit, trim,
     };
     #[pymodule_export]
     use crate::scopes::{enter, enter_uncached, invalidate, leave, scope_names, set_auto_scope, set_backward_helps};

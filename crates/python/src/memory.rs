@@ -3,7 +3,7 @@
 use gpucache::__private::start_from_environment;
 use pyo3::prelude::*;
 
-use crate::errors::{apart, failed};
+use crate::errors::{apart, failed, raised};
 
 /// Allocates memory for a stream, and returns its address.
 #[pyfunction]
@@ -37,6 +37,12 @@ pub(crate) fn base_address(py: Python<'_>, address: u64) -> Option<(u64, usize)>
 #[pyfunction]
 pub(crate) fn trim(py: Python<'_>, device: i32) -> PyResult<u64> {
     apart(py, || gpucache_capi::trim(device))
+}
+
+/// Checks the text of a limit, and changes nothing.
+#[pyfunction]
+pub(crate) fn check_limit(limit: &str) -> PyResult<()> {
+    limit.parse::<gpucache::Limit>().map(drop).map_err(raised)
 }
 
 /// Limits the memory of a device.

@@ -41,6 +41,30 @@ except ImportError as error:
 """, doubles=True) == "True\n"
 
 
+def test_install_checks_all_arguments_before_it_changes_anything(program):
+    assert program(BEGIN + """
+from gpucache import _gpucache
+limits = []
+_gpucache.torch_set_limit = limits.append
+for wrong in ({"auto_scope": "no"}, {"auto_scope": 0}, {"backward": "other"}, {"limit": "a lot"}, {"limit": []}, {"limit": 10**5000}):
+    try:
+        gpucache.torch.install(**{"limit": "1GiB", **wrong})
+    except (TypeError, ValueError, gpucache.Error) as error:
+        print(type(error).__name__, next(name for name in wrong if name in str(error)))
+    assert not gpucache.torch.is_installed() and torch.state.allocator is None and limits == []
+torch.state.is_initialized = True
+try:
+    gpucache.torch.install(limit="1GiB")
+except gpucache.Error:
+    assert limits == []
+torch.state.is_initialized = False
+gpucache.torch.install(limit="1GiB")
+assert gpucache.torch.is_installed() and limits == ["1GiB"]
+""", doubles=True) == (
+        "TypeError auto_scope\nTypeError auto_scope\nValueError backward\nError limit\nTypeError limit\nValueError limit\n"
+    )
+
+
 def test_the_functions_allocate_and_free(program):
     program(BEGIN + """
 gpucache.torch.install(limit="1TiB")

@@ -33,9 +33,8 @@ import importlib as _importlib
 from typing import Any as _Any
 
 from ._errors import Error, NotSupportedError, OutOfMemoryError
-from ._gpucache import set_auto_scope
 from ._memory import allocate, base_address, invalidate, record_stream, set_limit, trim
-from ._scopes import scope, uncached
+from ._scopes import scope, set_auto_scope, uncached
 from ._stats import Stats, device_stats, diagnose, report, reset_peaks, scopes, stats
 from ._trace import page, snapshot, trace
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import SupportsIndex
+
 from . import _arguments, _gpucache
 from ._gpucache import Owned
 
@@ -67,10 +69,10 @@ def invalidate(name: str | None = None) -> int:
     >>> gpucache.invalidate("phase")
     4096
     """
-    return _gpucache.invalidate(name)
+    return _gpucache.invalidate(None if name is None else _arguments.scope_name(name))
 
 
-def set_limit(limit: str | int | float | None, *, device: int = 0) -> None:
+def set_limit(limit: str | SupportsIndex | float | None, *, device: int = 0) -> None:
     """Limits how much memory the process reserves on a device: ``"20GiB"``, ``"80%"``, bytes, a share as a float, or ``None``.
 
     >>> import gpucache

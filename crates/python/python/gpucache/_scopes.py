@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _gpucache
+from . import _arguments, _gpucache
 from ._errors import Error
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class scope(_Entered):  # noqa: N801
             )
         if not name:
             raise ValueError('the name of a scope is empty: write gpucache.scope("train_step")')
-        self.name = name
+        self.name = _arguments.scope_name(name)
 
     def _enter(self) -> int:
         return _gpucache.enter(self.name)
@@ -181,6 +181,16 @@ class _Uncached(_Entered):
 
     def __repr__(self) -> str:
         return "uncached()"
+
+
+def set_auto_scope(is_on: bool) -> None:
+    """Sets whether allocations outside of all scopes come from the scope "auto", which finds loops by itself. It does at first.
+
+    >>> import gpucache
+    >>> gpucache.set_auto_scope(False)
+    >>> gpucache.set_auto_scope(True)
+    """
+    _gpucache.set_auto_scope(_arguments.flag(is_on, "is_on", "allocations outside of all scopes come from the scope `auto`"))
 
 
 def uncached() -> _Uncached:

@@ -59,7 +59,7 @@ def stats(name: str | None = None) -> Stats | None:
         for used, number in zip(process.devices, numbers, strict=True):
             used.update(device=number, trace_device=used.device)
         return process
-    data = _gpucache.scope_stats(name)
+    data = _gpucache.scope_stats(_arguments.scope_name(name))
     return None if data is None else _parsed(data, _gpucache.scope_text(name))
 
 
@@ -89,9 +89,10 @@ def reset_peaks(device: int | None = None, *, scope: str | None = None) -> None:
     True
     """
     number = None if device is None else _arguments.device(device)
-    if scope is not None:
-        _gpucache.reset_scope_peaks(scope)
-    if number is not None or scope is None:
+    name = None if scope is None else _arguments.scope_name(scope, "scope")
+    if name is not None:
+        _gpucache.reset_scope_peaks(name)
+    if number is not None or name is None:
         _gpucache.reset_peaks(number or 0)
 
 
@@ -117,7 +118,7 @@ def diagnose(name: str) -> Stats | None:
     >>> gpucache.diagnose("diagnosed").is_early
     True
     """
-    data = _gpucache.diagnose(name)
+    data = _gpucache.diagnose(_arguments.scope_name(name))
     if data is None:
         return None
     found = _parsed(data, None)

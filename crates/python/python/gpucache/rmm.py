@@ -14,7 +14,7 @@ from typing import Any
 
 import rmm
 
-from . import _gpucache
+from . import _arguments, _gpucache
 
 __all__ = ["resource"]
 
@@ -31,9 +31,10 @@ def _handle(stream: Any) -> int:
 
 def resource(device: int = 0) -> rmm.mr.DeviceMemoryResource:
     """A memory resource for one device, for ``rmm.mr.set_per_device_resource`` or ``rmm.mr.set_current_device_resource``."""
+    number = _arguments.device(device)
 
     def allocate(bytes: int, stream: Any) -> int:
-        return _gpucache.allocate(bytes, device, _handle(stream))
+        return _gpucache.allocate(bytes, number, _handle(stream))
 
     def deallocate(address: int, bytes: int, stream: Any) -> None:
         if address:

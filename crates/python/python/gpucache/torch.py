@@ -22,7 +22,7 @@ import os
 import pathlib
 import warnings
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 import torch
 
@@ -44,7 +44,7 @@ _OLDEST = (2, 6)
 
 def install(
     *,
-    limit: str | int | float | None = None,
+    limit: str | SupportsIndex | float | None = None,
     backward: Literal["shared", "caller", "apart"] = "shared",
     auto_scope: bool = True,
 ) -> None:
@@ -60,21 +60,25 @@ def install(
 
     Raises :class:`gpucache.Error` if CUDA is already initialised; :func:`pool` still works then.
     """
+    # All checks come before the first change.
     if backward not in ("shared", "caller", "apart"):
         raise ValueError(f'backward is "shared", "caller" or "apart", not {backward!r}')
+    serves_all = _arguments.flag(auto_scope, "auto_scope", "allocations outside of all scopes come from the scope `auto`")
     text = _arguments.limit(limit)
-    # First, as it checks the text.
-    _gpucache.torch_set_limit(text)
+    _gpucache.check_limit(text)
+    allocator = None
     if not is_installed():
         _check()
         allocator = _allocator()
+    _gpucache.torch_set_limit(text)
+    if allocator is not None:
         torch.cuda.memory.change_current_allocator(allocator)
         _alive.append(allocator)
         statistics.patch(_patches)
         refuse.patch(_patches)
     for device in _gpucache.torch_used_devices():
         _gpucache.set_limit(device, text)
-    _gpucache.set_auto_scope(auto_scope)
+    _gpucache.set_auto_scope(serves_all)
     _set_backward(backward)
 
 
