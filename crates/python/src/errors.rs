@@ -1,5 +1,8 @@
 //! Exceptions: `gpucache.Error`, and `gpucache.OutOfMemoryError` below it. The text is that of the error.
 
+use std::io;
+use std::path::Path;
+
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -14,21 +17,27 @@ pub(crate) fn raised(error: gpucache::Error) -> PyErr {
     of_class(name, error.to_string().replace(HOST_IN_RUST, HOST_IN_PYTHON))
 }
 
-/// The exception for a failure that is no error of gpucache, such as one of a file.
+/// The exception for a failure that is no error of gpucache, such as the damaged line of a file.
 #[cold]
 pub(crate) fn failed(text: impl std::fmt::Display) -> PyErr {
     of_class("Error", text.to_string())
 }
 
-/// The exception for a file that could not be read: `OSError`, or the class below it that Python has for the system's error.
+/// The exception for a file that is no trace, or could not be read.
 #[cold]
 pub(crate) fn unreadable(error: gpucache_report::Error) -> PyErr {
     let gpucache_report::Error::Unreadable { path, source } = &error else { return failed(error) };
-    let Some(number) = source.raw_os_error() else { return failed(error) };
+    of_file(path, source)
+}
+
+/// The exception for a file that could not be read or written: `OSError`, or the class below it that Python has for the system's error.
+#[cold]
+pub(crate) fn of_file(path: &Path, source: &io::Error) -> PyErr {
+    let Some(number) = source.raw_os_error() else { return failed(format_args!("{}: {source}", path.display())) };
     // Python writes the number and the path around the text, as for its own `open`.
     let text = source.to_string();
     let text = text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text).to_owned();
-    PyOSError::new_err((number, text, path.clone().into_os_string()))
+    PyOSError::new_err((number, text, path.as_os_str().to_owned()))
 }
 
 fn of_class(name: &str, text: String) -> PyErr {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use gpucache_report::{Op, page, perfetto, snapshot};
 use pyo3::prelude::*;
 
-use crate::errors::{failed, unreadable};
+use crate::errors::{failed, of_file, unreadable};
 
 /// Starts a trace that keeps up to so many events.
 #[pyfunction]
@@ -106,5 +106,5 @@ fn to_file(
         write(&mut file)?;
         file.flush()
     });
-    written.map_err(|error| failed(format_args!("{}: {error}", path.display())))
+    written.map_err(|error| of_file(&path, &error))
 }

@@ -1,5 +1,7 @@
 """Statistics, diagnosis and traces."""
 
+import errno
+import os
 import pickle
 
 import pytest
@@ -67,8 +69,8 @@ def test_traces_in_wrong_use(tmp_path):
     with gpucache.trace(events=1) as run:
         steps("lost")
     assert run.lost > 0
-    with pytest.raises(gpucache.Error, match="folder"):
-        run.page(tmp_path / "no folder" / "page.html")
+    with pytest.raises(TypeError, match="name is the title of the page.*pass a str"):
+        run.page(tmp_path / "page.html", None)
 
 
 def test_a_process_has_one_trace_at_a_time():
@@ -130,3 +132,46 @@ def test_a_device_has_the_number_that_functions_take():
         heads, line = table.splitlines()
         assert line.startswith("-1 (host) ") and len(line) == len(heads) and "10 (host)" in scopes
     assert held.bytes == 1 << 20
+
+
+def test_a_file_that_cannot_be_written_is_an_error_of_the_system(tmp_path):
+    with gpucache.trace() as run:
+        steps("written", 1)
+    path = tmp_path / "no folder" / "run"
+    for write in (run.page, run.snapshot, run.perfetto, run.csv):
+        with pytest.raises(FileNotFoundError) as failure:
+            write(path)
+        assert str(failure.value) == f"[Errno 2] No such file or directory: {str(path)!r}"
+        with pytest.raises(IsADirectoryError):
+            write(tmp_path)
+        with pytest.raises(OSError, match="No space left") as failure:
+            write("/dev/full")
+        assert failure.value.errno == errno.ENOSPC and failure.value.filename == "/dev/full"
+
+
+def test_paths_are_those_of_open(tmp_path):
+    with gpucache.trace() as run:
+        steps("paths", 1)
+    # The second name is no text in UTF-8.
+    for path in (bytes(tmp_path / "run.csv"), bytes(tmp_path) + b"/\xff.csv"):
+        run.csv(path)
+        assert len(gpucache.trace.read(path)) == len(gpucache.trace.read(os.fsdecode(path))) == len(run)
+    calls = [
+        ("path", gpucache.trace.read), ("path", run.page), ("path", run.snapshot), ("path", run.perfetto), ("path", run.csv),
+        ("run", lambda path: gpucache.page(path, tmp_path / "page.html")), ("run", lambda path: gpucache.snapshot(path, tmp_path / "file")),
+        ("path", lambda path: gpucache.page(run, path)), ("path", lambda path: gpucache.snapshot(run, path)),
+    ]
+    for name, call in calls:
+        for wrong in (5, None, [], 0.5):
+            with pytest.raises(TypeError, match=f"{name} is the path of a file, and .* is none: pass a str, bytes or os.PathLike"):
+                call(wrong)
+        for wrong in ("a\0b", b"a\0b"):
+            with pytest.raises(ValueError, match=rf"{name} is the path of a file, and b?'a\\x00b' has a null character"):
+                call(wrong)
+
+
+def test_a_trace_leaves_out_frees_of_blocks_from_before():
+    held = gpucache.allocate(4096, device=-1)
+    with gpucache.trace() as run:
+        del held
+    assert (run.allocations, run.frees) == (0, 0) and "from before the trace" in gpucache.trace.__doc__

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from . import _arguments, _gpucache
+from ._arguments import Path
 from ._errors import Error
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 #: A step of a training has some thousand events of about 50 bytes each.
 _EVENTS = 1_000_000
-
-Path = str | os.PathLike[str]
 
 
 class _Process:
@@ -46,9 +44,12 @@ _process = _Process()
 
 
 class trace:  # noqa: N801
-    """Records each allocation and free of a block, in all threads.
+    """Records each allocation of a block and its free, in all threads.
 
-    ``events`` is the most that each thread keeps; the trace counts the others in ``lost``. A process has one trace at a time.
+    The trace leaves out blocks from before the trace, and their frees.
+
+    ``events`` is the most that each thread keeps; the trace counts the others in ``lost``. A process has one trace at a time. A
+    file that cannot be written is an ``OSError``.
 
     >>> import gpucache, tempfile, pathlib
     >>> with gpucache.trace() as run:
@@ -71,9 +72,7 @@ class trace:  # noqa: N801
     @staticmethod
     def read(path: Path) -> trace:
         """Reads a file that ``GPUCACHE_TRACE`` or :meth:`csv` wrote. A file that cannot be read is an ``OSError``."""
-        read = trace()
-        read._run = _gpucache.trace_read(os.fspath(path))
-        return read
+        return _read(_arguments.path(path))
 
     def start(self) -> None:
         """Begins the trace. It ends with :meth:`stop`. While another trace is on, this is an error."""
@@ -117,26 +116,32 @@ class trace:  # noqa: N801
 
     def page(self, path: Path, name: str = "gpucache") -> None:
         """Writes a page for a browser: memory over time, each block at its address, what a lower limit would mean."""
-        self._ended.write_page(os.fspath(path), name)
+        self._ended.write_page(_arguments.path(path), _arguments.text(name, "name", "the title of the page"))
 
     def snapshot(self, path: Path) -> None:
         """Writes a snapshot for PyTorch's viewer, pytorch.org/memory_viz."""
-        self._ended.write_snapshot(os.fspath(path))
+        self._ended.write_snapshot(_arguments.path(path))
 
     def perfetto(self, path: Path) -> None:
         """Writes a file for ui.perfetto.dev."""
-        self._ended.write_perfetto(os.fspath(path))
+        self._ended.write_perfetto(_arguments.path(path))
 
     def csv(self, path: Path) -> None:
         """Writes all events as text."""
-        self._ended.write_csv(os.fspath(path))
+        self._ended.write_csv(_arguments.path(path))
+
+
+def _read(path: str) -> trace:
+    read = trace()
+    read._run = _gpucache.trace_read(path)
+    return read
 
 
 def page(run: trace | Path, path: Path) -> None:
     """Writes the page of a trace, or of the file of a trace."""
-    (run if isinstance(run, trace) else trace.read(run)).page(path)
+    (run if isinstance(run, trace) else _read(_arguments.path(run, "run"))).page(path)
 
 
 def snapshot(run: trace | Path, path: Path) -> None:
     """Writes the snapshot of a trace, or of the file of a trace, for pytorch.org/memory_viz."""
-    (run if isinstance(run, trace) else trace.read(run)).snapshot(path)
+    (run if isinstance(run, trace) else _read(_arguments.path(run, "run"))).snapshot(path)
