@@ -97,8 +97,8 @@ pub(crate) fn pool_release(py: Python<'_>, device: i32, id: (u64, u64)) -> PyRes
     apart(py, || gpucache_capi::pool_release(device, id))
 }
 
-/// Memory that is freed with its Python object.
-#[pyclass(frozen, weakref)]
+/// Memory that is freed with its Python object, as `gpucache.allocate` returns it.
+#[pyclass(frozen, weakref, module = "gpucache")]
 pub(crate) struct Owned {
     /// The address of the memory.
     #[pyo3(get)]

@@ -29,7 +29,7 @@ pub(crate) fn trace_read(py: Python<'_>, path: PathBuf) -> PyResult<Run> {
 }
 
 /// The events of a trace.
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "gpucache._gpucache")]
 pub(crate) struct Run {
     run: gpucache_report::Run,
     /// `None` if it comes from a file.

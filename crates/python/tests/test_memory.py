@@ -26,6 +26,11 @@ def test_memory_goes_back_with_its_object():
     assert gpucache.device_stats(-1).allocated_bytes == before
 
 
+def test_the_class_of_memory_is_where_it_says():
+    owned = type(gpucache.allocate(16, device=-1))
+    assert (owned.__module__, owned) == ("gpucache", gpucache.Owned) and gpucache._gpucache.Run.__module__ == "gpucache._gpucache"
+
+
 def test_no_bytes_need_no_memory():
     assert gpucache.allocate(0, device=-1).address == 0
     _gpucache.free(0)

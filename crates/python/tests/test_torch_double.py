@@ -32,13 +32,24 @@ def test_modules_for_libraries_are_imported_at_their_first_use(program):
     assert program("""
 import sys, gpucache
 sys.modules["rmm"] = None  # as if it were not installed
-assert "torch" not in sys.modules and not hasattr(gpucache, "jax")
+assert "torch" not in sys.modules and not hasattr(gpucache, "jax") and not hasattr(gpucache, "rmm")
 gpucache.torch.install
 try:
     gpucache.rmm
-except ImportError as error:
-    print("rmm" in str(error))
-""", doubles=True) == "True\n"
+except AttributeError as error:
+    print(error)
+try:
+    import gpucache.rmm
+except ModuleNotFoundError as error:
+    print(error.name)
+try:
+    from gpucache import rmm
+except ModuleNotFoundError as error:
+    print(error.name)
+""", doubles=True) == (
+        "module 'gpucache' has no attribute 'rmm' here, since a module that it needs is not installed: import of rmm halted; None in "
+        "sys.modules. Install that module first\nrmm\nrmm\n"
+    )
 
 
 def test_install_checks_all_arguments_before_it_changes_anything(program):

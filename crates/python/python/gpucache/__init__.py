@@ -33,6 +33,7 @@ import importlib as _importlib
 from typing import Any as _Any
 
 from ._errors import Error, NotSupportedError, OutOfMemoryError
+from ._gpucache import Owned
 from ._memory import allocate, base_address, invalidate, record_stream, set_limit, trim
 from ._scopes import scope, set_auto_scope, uncached
 from ._stats import Stats, device_stats, diagnose, report, reset_peaks, scopes, stats
@@ -42,6 +43,7 @@ __all__ = [
     "Error",
     "NotSupportedError",
     "OutOfMemoryError",
+    "Owned",
     "Stats",
     "allocate",
     "base_address",
@@ -72,7 +74,14 @@ _FOR_LIBRARIES = ("cupy", "numba", "rmm", "torch", "warp")
 
 def __getattr__(name: str) -> _Any:
     if name in _FOR_LIBRARIES:
-        return _importlib.import_module(f"{__name__}.{name}")
+        try:
+            return _importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            # So that hasattr() is False. `import gpucache.torch` raises the error itself.
+            raise AttributeError(
+                f"module {__name__!r} has no attribute {name!r} here, since a module that it needs is not installed: {error}. Install that "
+                "module first"
+            ) from error
     if name == "__version__":
         return _importlib.import_module("importlib.metadata").version("gpucache")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,6 +4,8 @@ from typing import final
 
 @final
 class Owned:
+    """Memory that is freed with its Python object, as gpucache.allocate() returns it."""
+
     address: int
     bytes: int
     def __new__(cls, bytes: int, device: int, stream: int = 0) -> Owned: ...
