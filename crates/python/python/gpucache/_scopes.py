@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import threading
+import types
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -65,34 +66,51 @@ class _Entered:
 
     def __call__(self, function: _F) -> _F:
         """Makes each call of a function an entry. Generators and coroutines are inside only while they run."""
+        if isinstance(function, staticmethod | classmethod):
+            return type(function)(self(function.__func__))
         if not callable(function):
-            raise TypeError(f"{self!r} decorates functions, and {function!r} is none: use `with` for a block")
+            raise TypeError(
+                f"{self!r} decorates functions, and {function!r} is none: use `with` for a block, and write this decorator below "
+                "others such as @property"
+            )
         if inspect.isclass(function):
             raise TypeError(f"{self!r} decorates functions, and {function!r} is a class: decorate its methods")
-        if inspect.isasyncgenfunction(function):
+        if _is(inspect.isasyncgenfunction, function):
             raise TypeError(
-                f"{self!r} cannot decorate the asynchronous generator {function.__qualname__}: "
+                f"{self!r} cannot decorate the asynchronous generator {getattr(function, '__qualname__', function)}: "
                 "decorate the functions that it calls"
             )
         return _wrapped(self, function)  # type: ignore[return-value]
 
 
+def _is(kind: Callable[[Any], bool], function: Any) -> bool:
+    """Whether calls of a function or of an object are of this kind, such as coroutines."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return kind(function) or (not inspect.isroutine(function) and kind(type(function).__call__))
+
+
+def _is_old_coroutine(function: Any) -> bool:
+    """Whether it is a generator with ``@types.coroutine``, which `await` takes."""
+    code = getattr(function, "__code__", None)
+    return isinstance(code, types.CodeType) and bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
+
 
 def _wrapped(inside: _Entered, function: Callable[..., Any]) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(function):
+    if _is(inspect.iscoroutinefunction, function):
 
         @functools.wraps(function)
         async def of_coroutine(*args: Any, **kwargs: Any) -> Any:
             return await _Steps(inside, function(*args, **kwargs).__await__())
 
         return of_coroutine
-    if inspect.isgeneratorfunction(function):
+    if _is(inspect.isgeneratorfunction, function):
 
         @functools.wraps(function)
         def of_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
             return (yield from _steps(inside, function(*args, **kwargs)))
 
-        return of_generator
+        return types.coroutine(of_generator) if _is(_is_old_coroutine, function) else of_generator
 
     @functools.wraps(function)
     def of_function(*args: Any, **kwargs: Any) -> Any:
@@ -155,7 +173,7 @@ class scope(_Entered):  # noqa: N801
     4096
 
     A decorated generator or coroutine is inside the scope while it runs, and outside while it waits. Each such step counts
-    as an entry.
+    as an entry. A function that only returns a coroutine is inside for its call, and not while the coroutine runs.
     """
 
     def __init__(self, name: str) -> None:
