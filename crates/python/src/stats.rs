@@ -1,7 +1,6 @@
 //! Statistics and diagnosis. The data is JSON, which the Python files turn into objects.
 
 use gpucache::device::DeviceKind;
-use gpucache::stats::ProcessStats;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
@@ -20,14 +19,14 @@ pub(crate) fn scope_text(py: Python<'_>, name: &str) -> Option<String> {
     py.detach(|| gpucache::stats(name).map(|stats| stats.to_string()))
 }
 
-/// The statistics of all devices and scopes as JSON and as a text, and the numbers of the devices in Python. The text has these numbers
-/// already; the JSON has those of traces.
+/// The statistics of all devices and scopes as JSON and as a text, and the numbers of the devices in Python. JSON and text have those of
+/// traces.
 #[pyfunction]
 pub(crate) fn process_stats(py: Python<'_>) -> PyResult<(String, String, Vec<Option<i64>>)> {
     let told = py.detach(|| {
         let stats = gpucache::stats::process();
         let numbers = stats.devices.iter().map(|device| number(device.kind)).collect();
-        serde_json::to_string(&stats).map(|fields| (fields, text(stats), numbers))
+        serde_json::to_string(&stats).map(|fields| (fields, stats.to_string(), numbers))
     });
     told.map_err(failed)
 }
@@ -39,14 +38,6 @@ fn number(kind: DeviceKind) -> Option<i64> {
         DeviceKind::Cuda(ordinal) => i64::try_from(ordinal).ok(),
         _ => None,
     }
-}
-
-fn text(mut stats: ProcessStats) -> String {
-    for device in &mut stats.devices {
-        // The field has no sign, so the host gets another number that is as wide.
-        device.device = number(device.kind).map_or(device.device, |number| number.try_into().unwrap_or(10));
-    }
-    stats.to_string().replacen("\n10 (host)", "\n-1 (host)", 1)
 }
 
 /// Has the peak of a scope begin anew. Returns whether there is a scope of this name.

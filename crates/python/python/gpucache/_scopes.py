@@ -174,6 +174,9 @@ class scope(_Entered):  # noqa: N801
 
     A decorated generator or coroutine is inside the scope while it runs, and outside while it waits. Each such step counts
     as an entry. A function that only returns a coroutine is inside for its call, and not while the coroutine runs.
+
+    Scopes belong to threads, not to tasks. If a task waits (``await``) inside a ``with`` block, all tasks that run on this
+    thread meanwhile are inside too. Decorate the coroutine instead, or end the block before each ``await``.
     """
 
     def __init__(self, name: str) -> None:

@@ -66,7 +66,7 @@ def stats(name: str | None = None) -> Stats | None:
 def device_stats(device: int = 0) -> Stats:
     """The memory of one device, -1 for the host. Only memory that Python's libraries allocate by gpucache counts as allocated.
 
-    The numbers of devices are those in :func:`stats` and :func:`report`.
+    The numbers of devices are those in :func:`stats`.
 
     >>> import gpucache
     >>> before = gpucache.device_stats(-1)
@@ -97,7 +97,9 @@ def reset_peaks(device: int | None = None, *, scope: str | None = None) -> None:
 
 
 def report() -> str:
-    """The statistics of all devices and scopes, as a table for people. Devices have the numbers of :func:`stats`.
+    """The statistics of all devices and scopes, as a table for people.
+
+    Devices are numbered in the order of their first use, as in traces (``trace_device`` in :func:`stats`).
 
     >>> import gpucache
     >>> print(gpucache.report())  # doctest: +ELLIPSIS
