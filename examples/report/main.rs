@@ -88,6 +88,7 @@ fn report(Options { trace, outputs }: &Options) -> Result<(), Box<dyn std::error
                 );
             }
             write(&run, &name, path, format).map_err(|error| format!("{}: {error}", path.display()))?;
+            eprintln!("report: wrote {}", path.display());
         }
     }
     Ok(())
