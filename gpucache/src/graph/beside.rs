@@ -1,8 +1,8 @@
 //! Captured scopes of one name on several streams.
 //!
 //! The plans of a scope lie on one stream. So captured scopes of one name that work on several streams take the plans from each other, if
-//! one thread runs them, and none of them gets a graph. The first one keeps the scope of its name. Each other one takes a scope of its own
-//! once its runs go without plans. On several threads, each thread has a cache of the scope, and nobody needs another scope.
+//! one thread runs them, and captures give no graphs. The first one keeps the scope of its name. Each other one takes a scope of its own
+//! after some captures without a graph. On several threads, each thread has a cache of the scope, and nobody needs another scope.
 
 use hashbrown::HashMap;
 
