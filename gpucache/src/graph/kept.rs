@@ -149,12 +149,10 @@ impl<K: Hash + Eq + Clone> Kept<K> {
 
     /// Drops graphs of other keys, so that there is room for one of `key`. Returns how many.
     pub(super) fn make_room(&mut self, key: &K) -> u64 {
-        let mut dropped = 0;
-        while self.graphs() + usize::from(!self.has_graph(key)) > self.most_graphs || self.bytes() > self.most_bytes {
-            if !self.drop_oldest(Some(key)) {
-                break;
-            }
-            dropped += 1;
+        let (mut graphs, mut bytes, mut dropped) = (self.graphs() + usize::from(!self.has_graph(key)), self.bytes(), 0);
+        while graphs > self.most_graphs || bytes > self.most_bytes {
+            let Some(freed) = self.drop_oldest(key) else { break };
+            (graphs, bytes, dropped) = (graphs - 1, bytes.saturating_sub(freed), dropped + 1);
         }
         dropped
     }
@@ -163,11 +161,11 @@ impl<K: Hash + Eq + Clone> Kept<K> {
         self.keys.get(key).is_some_and(|known| known.launchable.is_some())
     }
 
-    /// Drops the graph that was used least recently, but not that of `except`.
-    pub(super) fn drop_oldest(&mut self, except: Option<&K>) -> bool {
-        let others = self.keys.iter_mut().filter(|(key, known)| known.launchable.is_some() && Some(*key) != except);
-        let oldest = others.min_by_key(|(_, known)| known.used);
-        oldest.map(|(_, known)| known.launchable = None).is_some()
+    /// Drops the graph that was used least recently, but not that of `except`. Returns its bytes.
+    fn drop_oldest(&mut self, except: &K) -> Option<u64> {
+        let others = self.keys.iter_mut().filter(|(key, known)| known.launchable.is_some() && *key != except);
+        let (_, oldest) = others.min_by_key(|(_, known)| known.used)?;
+        oldest.launchable.take().map(|launchable| launchable.graph.bytes())
     }
 
     pub(super) fn remove(&mut self, key: &K) -> bool {
