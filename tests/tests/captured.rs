@@ -172,28 +172,49 @@ fn measure() {
     }
 }
 
-/// Runs of `step` on both streams by turns. Returns the launches of each captured scope.
-fn by_turns(name: &str, streams: [&Host; 2]) -> [u64; 2] {
+/// Runs `step` on the first stream `share` times for each run on the second one. Returns the launches of each captured scope.
+fn by_turns(name: &str, streams: [&Host; 2], share: usize) -> [u64; 2] {
     let mut scopes = streams.map(|stream| CapturedScope::new(stream, name));
-    for number in 0..80 {
-        for (scope, stream) in scopes.iter_mut().zip(streams) {
+    for number in 0..100 {
+        for (which, stream) in std::iter::repeat_n((0, streams[0]), share).chain([(1, streams[1])]) {
             let input = Array::full(stream, LEN, number).unwrap();
-            assert_eq!(scope.run((), &input, step).unwrap().to_vec().unwrap(), vec![number + 3; LEN]);
+            assert_eq!(scopes[which].run((), &input, step).unwrap().to_vec().unwrap(), vec![number + 3; LEN]);
         }
     }
     scopes.map(|scope| scope.stats().launches)
 }
 
-/// One thread runs two captured scopes of one name, each on its own stream. Both are launched, also if two others did so before.
+/// One thread runs two captured scopes of one name, each on its own stream. Both are launched, however often each one runs.
 #[test]
 fn one_name_on_two_streams() {
-    let streams = [(); 3].map(|()| Host::new_stream().unwrap());
-    for two in [[0, 1], [1, 0], [1, 2]] {
-        let launches = by_turns("captured: one name", two.map(|which| &streams[which]));
-        assert!(launches.iter().all(|&launches| launches > 40), "{two:?}: {launches:?}");
+    let streams = [(); 2].map(|()| Host::new_stream().unwrap());
+    for share in [1, 2, 3, 4, 8] {
+        for two in [[0, 1], [1, 0]] {
+            let name = format!("captured: one name, {share} {two:?}");
+            let launches = by_turns(&name, two.map(|which| &streams[which]), share);
+            assert!(launches[0] > 50 * share as u64 && launches[1] > 50, "{share} {two:?}: {launches:?}");
+        }
     }
-    assert!(gpucache::stats("captured: one name, stream 2").is_some());
-    assert!(gpucache::stats("captured: one name, stream 3").is_none());
+}
+
+/// A stream for each request works beside one that stays. Only the first request takes plans away.
+#[test]
+fn one_name_on_streams_that_come_and_go() {
+    let stays = Host::new_stream().unwrap();
+    let mut scope = CapturedScope::new(&stays, "captured: comes and goes");
+    let mut launches = Vec::new();
+    for _ in 0..6 {
+        let (before, stream) = (scope.stats().launches, Host::new_stream().unwrap());
+        let mut request = CapturedScope::new(&stream, "captured: comes and goes");
+        for number in 0..40 {
+            for (scope, stream) in [(&mut scope, &stays), (&mut request, &stream)] {
+                let input = Array::full(stream, LEN, number).unwrap();
+                assert_eq!(scope.run((), &input, step).unwrap().to_vec().unwrap(), vec![number + 3; LEN]);
+            }
+        }
+        launches.push((scope.stats().launches - before, request.stats().launches));
+    }
+    assert!(launches[1..].iter().all(|(stays, comes)| *stays >= 39 && *comes > 20), "{launches:?}");
 }
 
 /// Each thread has its own cache of the scope, so both streams keep the one name.

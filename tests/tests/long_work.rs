@@ -294,3 +294,23 @@ fn work_that_waits_for_the_caller_delays_one_error() {
         on_host(&main, 4 * MIB).unwrap();
     });
 }
+
+/// Work of a host's stream that allocates does not wait for its own end.
+#[test]
+fn work_of_the_host_does_not_wait_for_itself() {
+    alone(60, || {
+        let (tell, told) = channel();
+        let (open, gate) = channel::<()>();
+        let (given, device) = channel::<Host>();
+        let (main, _background, _between) = behind_closure(move || {
+            let (device, _) = (device.recv().unwrap(), gate.recv());
+            let start = Instant::now();
+            let answer = on_host(&device, 4 * MIB).map(drop);
+            tell.send((start.elapsed(), answer)).unwrap();
+        });
+        given.send(main).unwrap();
+        drop(open);
+        let (took, answer) = told.recv().unwrap();
+        assert!(answer.unwrap_err().is_out_of_memory() && took < SOON, "{took:?}");
+    });
+}

@@ -1,11 +1,12 @@
 //! Captured scopes of one name on several streams.
 //!
 //! The plans of a scope lie on one stream. So captured scopes of one name that work on several streams take the plans from each other, if
-//! one thread runs them, and captures give no graphs. The first one keeps the scope of its name. Each other one takes a scope of its own
-//! after some captures without a graph. On several threads, each thread has a cache of the scope, and nobody needs another scope.
+//! one thread runs them, and some of them get no graphs. Those take a scope of their own. On several threads, each thread has a cache of the
+//! scope, and nobody needs another scope.
 
 use hashbrown::HashMap;
 
+use super::kept::Tries;
 use super::stats::GraphStats;
 use gpucache_engine::base::sync::{LazyLock, Mutex, lock};
 
@@ -13,15 +14,18 @@ use gpucache_engine::base::sync::{LazyLock, Mutex, lock};
 struct Place {
     stream: u64,
     scopes: usize,
+    /// Whether a captured scope in this place took a scope of its own. Later ones take it at once.
+    is_apart: bool,
 }
 
+/// By name. A name is forgotten with its last captured scope.
 static PLACES: LazyLock<Mutex<HashMap<String, Vec<Place>>>> = LazyLock::new(Mutex::default);
 
 /// The place of a captured scope among those of its name, until it is dropped.
 pub(super) struct OnStream {
     name: String,
     place: usize,
-    has_own_scope: bool,
+    is_apart: bool,
 }
 
 /// So many captures without a graph show that something takes the plans away. Fewer may come of a block that changes in its first runs.
@@ -35,21 +39,29 @@ impl OnStream {
         let free = || places.iter().position(|place| place.scopes == 0);
         let place = found.or_else(free).unwrap_or(places.len());
         if place == places.len() {
-            places.push(Place { stream, scopes: 0 });
+            places.push(Place { stream, scopes: 0, is_apart: false });
         }
-        places[place] = Place { stream, scopes: places[place].scopes + 1 };
-        OnStream { name: name.to_owned(), place, has_own_scope: false }
+        let Place { scopes, is_apart, .. } = places[place];
+        places[place] = Place { stream, scopes: scopes + 1, is_apart };
+        OnStream { name: name.to_owned(), place, is_apart }
     }
 
-    /// The name of the scope that the captured scope takes now, if it has none of its own and needs one.
-    pub(super) fn own_scope(&mut self, stats: &GraphStats) -> Option<String> {
-        if self.place == 0 || self.has_own_scope || stats.refused < MANY_REFUSALS {
-            return None;
+    /// The scope whose plans the graphs use.
+    pub(super) fn scope(&self) -> String {
+        if self.is_apart { format!("{}, stream {}", self.name, self.place + 1) } else { self.name.clone() }
+    }
+
+    /// Takes a scope of its own if the captured scope needs one. Returns whether it does so now.
+    pub(super) fn part(&mut self, stats: &GraphStats, tries: &Tries) -> bool {
+        if self.is_apart || (stats.refused < MANY_REFUSALS && !tries.are_hopeless()) {
+            return false;
         }
-        let all = lock(&PLACES);
-        let mut others = all.get(&self.name)?.iter().enumerate().filter(|(place, _)| *place != self.place);
-        self.has_own_scope = others.any(|(_, place)| place.scopes > 0);
-        self.has_own_scope.then(|| format!("{}, stream {}", self.name, self.place + 1))
+        let mut all = lock(&PLACES);
+        let Some(places) = all.get_mut(&self.name) else { return false };
+        let mut others = places.iter().enumerate().filter(|(place, _)| *place != self.place);
+        self.is_apart = others.any(|(_, other)| other.scopes > 0 && !other.is_apart);
+        places[self.place].is_apart |= self.is_apart;
+        self.is_apart
     }
 }
 

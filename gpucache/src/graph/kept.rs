@@ -86,6 +86,11 @@ impl Tries {
         self.unplanned == UNPLANNED
     }
 
+    /// Whether the plan has not served the block for twice as long.
+    pub(super) fn are_hopeless(&self) -> bool {
+        self.unplanned >= 2 * UNPLANNED
+    }
+
     /// Notes a capture that gave no graph. The next one follows after twice as many runs.
     pub(super) fn note_failure(&mut self) {
         self.wait = (1u32 << self.failed.min(30)).min(LONGEST_WAIT);

@@ -29,8 +29,8 @@ use gpucache_engine::Error;
 /// - **Memory.** All other arrays of the block have to be dropped in it. They lie in the memory of the scope's plan, which all graphs of
 ///   this name share.
 /// - **Scopes inside the block** are parts of the captured scope.
-/// - **Streams.** If one thread runs captured scopes of one name on several streams, the second stream's plans come to be those of a scope
-///   `NAME, stream 2`, and so on.
+/// - **Streams.** If one thread runs captured scopes of one name on several streams, all but one come to use scopes of their own, such as
+///   `NAME, stream 2`.
 /// - **Threads.** Use a stream for each thread. While a thread captures, work of other threads on the same stream gets an error.
 /// - **Errors.** If a capture fails, the block runs directly. So a block may run twice in a run, the first time without effect on the
 ///   device.
@@ -81,11 +81,13 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     /// ```
     #[track_caller]
     pub fn new(device: &D, name: &str) -> CapturedScope<K, D> {
+        let place = OnStream::new(name, device.stream_handle().id());
+        let name = place.scope();
         CapturedScope {
             device: device.clone(),
-            name: name.to_owned(),
-            place: OnStream::new(name, device.stream_handle().id()),
             outputs: format!("{name}, outputs"),
+            name,
+            place,
             site: Location::caller(),
             kept: Kept::new(),
             stats: GraphStats::default(),
@@ -293,9 +295,9 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         let known = self.kept.of(key);
         let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
         let done = run.direct(known, inputs, block);
-        if let Some(own) = self.place.own_scope(&self.stats) {
-            self.outputs = format!("{own}, outputs");
-            self.name = own;
+        if self.place.part(&self.stats, &self.kept.of(key).tries) {
+            self.name = self.place.scope();
+            self.outputs = format!("{}, outputs", self.name);
         }
         done
     }

@@ -8,7 +8,8 @@ pub(super) const DROP_SOMETHING: &str = "drop arrays or work in smaller pieces, 
 
 /// The advice for a request of so many bytes. `capacity` is what the bound allows, if that is known.
 pub(super) fn advice(bytes: u64, capacity: Option<u64>, bound: Bound, shortage: Option<&Shortage>) -> String {
-    let raise = raise(bound);
+    // Nobody can raise what is no limit: the largest number of bytes.
+    let raise = raise(bound).filter(|_| capacity != Some(u64::MAX));
     if capacity.is_some_and(|all| all < bytes) {
         let (check, smaller) = ("check the shape", "work in smaller pieces");
         return listed(

@@ -17,6 +17,8 @@ pub(crate) struct PerThread {
     pub(crate) is_soft: Cell<bool>,
     /// Whether calls of the program's pressure handlers are suppressed now (`pressure/handlers`).
     pub(crate) is_in_handler: Cell<bool>,
+    /// Whether the thread does the work of a stream of the host (`device/host/queue`).
+    pub(crate) does_host_work: Cell<bool>,
     /// Whether the thread put work on a stream that was not captured, while some stream was (`device/stream/capture`).
     pub(crate) has_other_work: Cell<bool>,
     #[cfg(feature = "cuda")]
@@ -59,6 +61,7 @@ thread_local! {
             paused: Cell::new(0),
             is_soft: Cell::new(false),
             is_in_handler: Cell::new(false),
+            does_host_work: Cell::new(false),
             has_other_work: Cell::new(false),
             #[cfg(feature = "cuda")]
             cuda: CudaCalls { is_own: Cell::new(false), keeps_current: Cell::new(false), current_before: Cell::new(None) },

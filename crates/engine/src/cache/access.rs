@@ -115,7 +115,7 @@ impl Block {
         // Times only the copy, and not the waits of the copy stream before it.
         let copy = || from.copy(&copy_stream.device, self.address());
         let (copied, span) = if is_timed { Span::around(&copy_stream.device, copy) } else { (copy(), None) };
-        copied?;
+        copied.inspect_err(|_| copy_stream.note_failure())?;
         self.set_outcome(other.outcome());
         if self.stream().queue() == copy_stream.device.queue() {
             self.note_write();

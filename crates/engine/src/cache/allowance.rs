@@ -75,9 +75,7 @@ impl Owner {
         self.shared.reclaim().failed += 1;
         let held = self.shared.counters.get(Counter::HeldBytes);
         let detail = format!("{} of at most {} are reserved by the scope on this thread", Bytes(held), Bytes(limit));
-        let error = Error::out_of_memory("the scope", request.bytes, detail);
-        // Without a limit, a scope holds as many bytes as can be counted.
-        let error = if limit == u64::MAX { error } else { error.of_limit(limit, Bound::Scope) };
+        let error = Error::out_of_memory("the scope", request.bytes, detail).of_limit(limit, Bound::Scope);
         let holder: &'static dyn Holder = **self;
         Err(Asked { stream, bytes, dims: request.dims, holder: Some(holder) }.refused(error))
     }

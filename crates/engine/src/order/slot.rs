@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use super::epochs::{Epoch, EpochState, Epochs};
 use crate::base::error::Result;
-use crate::base::per_thread::ENDING;
+use crate::base::per_thread::{ENDING, THREAD};
 use crate::device::{Backend, Event, Meter, Stream};
 
 #[derive(Default)]
@@ -295,9 +295,12 @@ impl StreamSlot {
     }
 
     /// As [`pending`](StreamSlot::pending), also if a short wait was in vain before. A wait for it may take long. Captured work does not run
-    /// at all. A closure may wait for the caller, but most take a while only.
+    /// at all. A closure may wait for the caller, but most take a while only. Closures of one stream may wait for those of another one, so a
+    /// caller that runs in a closure waits for none.
     pub(super) fn under_way(&self) -> Option<Epoch> {
-        self.unfinished().filter(|_| self.is_complete(self.outlasted) && !self.is_capturing())
+        let in_closure = THREAD.with(|thread| thread.does_host_work.get());
+        let has_end = |stream: &Arc<dyn Backend>| !(stream.is_capturing() || in_closure && stream.runs_closures());
+        self.unfinished().filter(|_| self.is_complete(self.outlasted) && self.stream.as_ref().is_some_and(has_end))
     }
 
     /// Notes that a request waited for this epoch in vain.

@@ -192,6 +192,7 @@ fn give_back() {
     for memory in Memory::every() {
         let device = memory.id();
         if let Some(bytes) = idle_limit(&memory)
+            && memory.meter().held() > bytes
             && let Some(range) = DeviceRange::known(&memory)
         {
             let most = || reclaim::busy(device).saturating_add(bytes);

@@ -15,6 +15,7 @@ use std::thread::{Builder, ThreadId, current};
 
 use crate::base::error::{Error, Result, panic_text};
 use crate::base::held::assert_nothing_held;
+use crate::base::per_thread::THREAD;
 use crate::base::sync::{Condvar, Mutex, OnceLock, lock};
 use crate::device::stream::WeakStream;
 
@@ -81,6 +82,7 @@ impl HostQueue {
 
 impl Progress {
     fn work(&self, pieces: &Receiver<Work>) {
+        THREAD.with(|thread| thread.does_host_work.set(true));
         pieces.iter().for_each(|piece| self.run(piece));
     }
 

@@ -5,6 +5,7 @@
 //! of both blocks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::Stream;
 use crate::base::error::{Error, Result};
@@ -20,6 +21,8 @@ pub struct CopyStream {
     pub host: Stream,
     /// The queue, if the device gets it back.
     queue: Option<Copies>,
+    /// Whether a copy failed. Such a queue is not used again.
+    has_failed: AtomicBool,
 }
 
 impl CopyStream {
@@ -45,12 +48,17 @@ impl CopyStream {
     pub(in crate::device) fn over(stream: &Stream, copies: Copies, other: &Arc<Memory>) -> CopyStream {
         let device = Stream::over(stream.memory().clone(), copies.device, None);
         let host = Stream::over(other.clone(), copies.host, Some(device.id()));
-        CopyStream { device, host, queue: None }
+        CopyStream { device, host, queue: None, has_failed: AtomicBool::new(false) }
     }
 
     /// Returns [`Backend::pageable_bytes`](crate::device::Backend::pageable_bytes) of the host's memory.
     pub fn pageable_bytes(&self) -> u64 {
         self.host.0.backend.pageable_bytes()
+    }
+
+    /// Notes that a copy failed.
+    pub(crate) fn note_failure(&self) {
+        self.has_failed.store(true, Relaxed);
     }
 
     /// The stream of this queue that is over the memory of `stream`.
@@ -67,8 +75,36 @@ impl CopyStream {
 
 impl Drop for CopyStream {
     fn drop(&mut self) {
-        if let Some(copies) = self.queue.take() {
+        if let Some(copies) = self.queue.take()
+            && !*self.has_failed.get_mut()
+        {
             self.device.memory().keep_idle_copies(copies);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Virtual;
+
+    #[test]
+    fn a_queue_is_used_again_unless_a_copy_failed() {
+        let device = Virtual::new(1 << 20);
+        let stream = device.stream_handle();
+        let host = stream.memory().host_side().clone();
+        let new = || CopyStream::new(stream, &host).ok().flatten();
+        let queue = |copies: &Option<CopyStream>| copies.as_ref().map(|copies| copies.device.0.backend.clone());
+        let first = new();
+        let known = queue(&first);
+        let is_known = |copies: &Option<CopyStream>| {
+            known.iter().zip(queue(copies)).any(|(known, queue)| Arc::ptr_eq(known, &queue))
+        };
+        drop(first);
+        let again = new();
+        assert!(is_known(&again));
+        again.iter().for_each(CopyStream::note_failure);
+        drop(again);
+        assert!(!is_known(&new()));
     }
 }
