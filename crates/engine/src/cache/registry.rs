@@ -21,7 +21,7 @@ use crate::base::sync::{LazyLock, Mutex, lock};
 use crate::device::GraphEnd;
 use crate::device::Memory;
 use crate::home::Counts;
-use crate::pressure::{ReclaimStats, demand};
+use crate::pressure::{ReclaimStats, demand, reclaim};
 use crate::trace;
 
 /// The caches of one name.
@@ -112,7 +112,10 @@ impl NamedCaches {
         }
         let cache = threads.orphans.pop().unwrap_or_else(|| {
             let unused = lock(&UNUSED).pop();
-            let cache = unused.unwrap_or_else(Cache::leak);
+            let cache = unused.unwrap_or_else(|| {
+                reclaim::expect_another();
+                Cache::leak()
+            });
             cache.rename(&self.name, site);
             threads.caches.push(cache);
             cache

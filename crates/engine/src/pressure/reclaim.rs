@@ -10,7 +10,7 @@
 
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::lease::{self, Lease, Leased};
 use super::steps::ReclaimStats;
@@ -102,7 +102,19 @@ pub(crate) trait Holder: Sync {
 /// entry needs.
 const LITTLE_MORE: u64 = 32;
 
+/// The holders with memory, and how many holders there are.
 static HOLDERS: Mutex<Vec<&'static dyn Holder>> = Mutex::new(Vec::new());
+static ALL: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes room in the list for another holder. A warm scope may be taken out of the list and registered again, which must take no memory of the
+/// heap.
+#[cold]
+pub(crate) fn expect_another() {
+    let mut holders = lock(&HOLDERS);
+    let all = ALL.fetch_add(1, Relaxed) + 1;
+    let missing = all.saturating_sub(holders.len());
+    holders.reserve(missing);
+}
 
 /// Registers a holder, which has memory from now on.
 #[cold]
@@ -258,7 +270,17 @@ pub(crate) fn count_release(bytes: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::chosen;
+    use super::*;
+
+    /// Each registration finds room, however many holders there are.
+    #[test]
+    fn the_list_has_room_for_all_holders() {
+        for _ in 0..100 {
+            expect_another();
+            let holders = lock(&HOLDERS);
+            assert!(holders.capacity() >= ALL.load(Relaxed));
+        }
+    }
 
     #[test]
     fn as_few_blocks_go_as_will_do() {
