@@ -1,7 +1,8 @@
 /* gpucache for C: memory of a scope as an address, with a stream as a raw handle.
  *
  * Each function that can fail returns a status: GPUCACHE_OK, or the reason of a failure, for which gpucache_last_error has a message.
- * Functions may be called from any thread. Do not cancel a thread (pthread_cancel) while it is inside a call: that ends the process. Compare gpucache_abi_version with GPUCACHE_ABI_VERSION before the first call.
+ * Functions may be called from any thread. Do not cancel a thread (pthread_cancel) while it is inside a call: that ends the process.
+ * Compare gpucache_abi_version with GPUCACHE_ABI_VERSION before the first call.
  *
  * This file is made from the crate gpucache-capi: do not edit it. */
 

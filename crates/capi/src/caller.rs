@@ -76,7 +76,7 @@ fn own() -> Option<&'static SharedCaller> {
 }
 
 thread_local! {
-    /// What the end of the thread gives back.
+    /// The caller that the end of the thread gives back.
     static OWNED: Cell<Option<&'static SharedCaller>> = const { Cell::new(None) };
     /// Whether the thread has entered a scope in the name of another thread's caller.
     static HAS_ENTERED: Cell<bool> = const { Cell::new(false) };
@@ -188,7 +188,7 @@ fn end(caller: &'static SharedCaller, entry: u64) -> bool {
     })
 }
 
-/// Ends what this thread began in the name of a caller.
+/// Ends the entries that this thread began in the name of a caller.
 fn leave_all_of_thread(caller: &'static SharedCaller) {
     caller.call(|inside| {
         inside.scopes.leave_all_of_thread();

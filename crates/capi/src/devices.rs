@@ -21,3 +21,13 @@ pub(crate) fn default_stream(device: i32) -> Result<Stream> {
     forks::watch();
     Ok(found)
 }
+
+/// The message of an error. `on_host` says how to work on the host, in place of the engine's advice, which is Rust code.
+///
+/// ```
+/// let error = gpucache_capi::set_limit(-1, "a lot").unwrap_err();
+/// assert_eq!(gpucache_capi::message(&error, "pass device=-1"), error.to_string()); // it has no such advice
+/// ```
+pub fn message(error: &Error, on_host: &str) -> String {
+    error.to_string().replace("work on `Host::new()`", on_host)
+}

@@ -73,7 +73,7 @@ fn a_helper_does_not_work_for_a_thread_that_has_ended() {
     assert_eq!(gpucache::stats("of a helper").unwrap().allocations(), 1);
 }
 
-/// What a helper entered ends with the helper's thread, and a helper cannot end what the thread that it works for entered.
+/// Entries of a helper end with its thread. A helper cannot end those of the thread that it works for.
 #[test]
 fn a_helper_ends_its_own_scopes_and_no_others() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,15 +6,11 @@ use std::path::Path;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-/// How errors of the engine say that a program can work on the host.
-const HOST_IN_RUST: &str = "work on `Host::new()`";
-const HOST_IN_PYTHON: &str = "pass device=-1";
-
 /// The exception for an error.
 #[cold]
 pub(crate) fn raised(error: gpucache::Error) -> PyErr {
     let name = if error.is_out_of_memory() { "OutOfMemoryError" } else { "Error" };
-    of_class(name, error.to_string().replace(HOST_IN_RUST, HOST_IN_PYTHON))
+    of_class(name, gpucache_capi::message(&error, "pass device=-1"))
 }
 
 /// The exception for a failure that is no error of gpucache, such as the damaged line of a file.

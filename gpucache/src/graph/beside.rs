@@ -52,7 +52,7 @@ impl OnStream {
     }
 
     /// Takes a scope of its own if the captured scope needs one. Returns whether it does so now.
-    pub(super) fn part(&mut self, stats: &GraphStats, tries: &Tries) -> bool {
+    pub(super) fn take_own_scope(&mut self, stats: &GraphStats, tries: &Tries) -> bool {
         if self.is_apart || (stats.refused < MANY_REFUSALS && !tries.are_hopeless()) {
             return false;
         }

@@ -86,7 +86,7 @@ impl Tries {
         self.unplanned == UNPLANNED
     }
 
-    /// Whether the plan has not served the block for twice as long.
+    /// Whether twice as many direct runs in a row went without the plan, so that there will be no graph.
     pub(super) fn are_hopeless(&self) -> bool {
         self.unplanned >= 2 * UNPLANNED
     }

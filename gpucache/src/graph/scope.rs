@@ -295,7 +295,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         let known = self.kept.of(key);
         let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
         let done = run.direct(known, inputs, block);
-        if self.place.part(&self.stats, &self.kept.of(key).tries) {
+        if self.place.take_own_scope(&self.stats, &self.kept.of(key).tries) {
             self.name = self.place.scope();
             self.outputs = format!("{}, outputs", self.name);
         }

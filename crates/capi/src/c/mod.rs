@@ -1,7 +1,7 @@
 //! The functions for C. `include/gpucache.h` declares them; a test compares the two.
 //!
-//! Each function that can fail returns a status, and writes results through pointers. If a call fails, [`gpucache_last_error`] has the message. No function
-//! unwinds into C. All functions may be called from any thread, also while the thread or the process ends.
+//! Each function that can fail returns a status, and writes results through pointers. If a call fails, [`gpucache_last_error`] has the
+//! message. No function unwinds into C. All functions may be called from any thread, also while the thread or the process ends.
 //!
 //! | file | functions |
 //! |---|---|

@@ -6,6 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gpucache::{Error, Result};
 
+use crate::message;
+
 /// The call did what it says.
 pub const GPUCACHE_OK: i32 = 0;
 /// No memory is left on the device, or within a limit.
@@ -69,13 +71,9 @@ pub(super) fn status(call: impl FnOnce() -> Result<()>) -> i32 {
     }
 }
 
-/// How errors of the engine say that a program can work on the host.
-const HOST_IN_RUST: &str = "work on `Host::new()`";
-const HOST_IN_C: &str = "pass device -1, which is the host";
-
 #[cold]
 fn failed(error: &Error) -> i32 {
-    keep(error.to_string().replace(HOST_IN_RUST, HOST_IN_C));
+    keep(message(error, "pass device -1, which is the host"));
     match () {
         () if error.is_out_of_memory() => GPUCACHE_OUT_OF_MEMORY,
         () if error.is_unavailable() => GPUCACHE_UNAVAILABLE,

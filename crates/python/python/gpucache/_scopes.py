@@ -207,6 +207,8 @@ class _Uncached(_Entered):
 def set_auto_scope(is_on: bool) -> None:
     """Sets whether allocations outside of all scopes come from the scope "auto", which finds loops by itself. It does at first.
 
+    Each thread follows with its next allocation.
+
     >>> import gpucache
     >>> gpucache.set_auto_scope(False)
     >>> gpucache.set_auto_scope(True)

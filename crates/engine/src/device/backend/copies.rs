@@ -15,7 +15,7 @@ use super::Backend;
 /// // All memory of this backend is the host's, and all its work is done at once.
 /// let copies = Copies { device: Arc::new(Plain), host: Arc::new(Plain) };
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Copies {
     /// Works on the device's memory, and copies between the two sides.
     pub device: Arc<dyn Backend>,

@@ -21,7 +21,7 @@ pub struct CopyStream {
     pub host: Stream,
     /// The queue, if the device gets it back.
     queue: Option<Copies>,
-    /// Whether a copy failed. Such a queue is not used again.
+    /// Whether a copy failed. The queue is then not used again.
     has_failed: AtomicBool,
 }
 
@@ -37,9 +37,8 @@ impl CopyStream {
             idle => idle,
         };
         Ok(copies.map(|copies| {
-            let queue = Copies { device: copies.device.clone(), host: copies.host.clone() };
-            let mut over = CopyStream::over(stream, copies, host);
-            over.queue = Some(queue);
+            let mut over = CopyStream::over(stream, copies.clone(), host);
+            over.queue = Some(copies);
             over
         }))
     }
