@@ -36,7 +36,8 @@ struct Moved {
 /// Counts the entries in which pages moved for requests of the same size.
 #[derive(Default)]
 pub(super) struct RecurringMoves {
-    sizes: [Moved; SIZES],
+    /// Boxed, so that it lies apart from the rest: few entries touch it.
+    sizes: Box<[Moved; SIZES]>,
     are_too_many: bool,
     /// The first of the entries that are too many.
     began: u64,
@@ -74,7 +75,8 @@ impl RecurringMoves {
 
     /// Counts anew, for other plans.
     pub(super) fn count_anew(&mut self) {
-        (self.sizes, self.are_too_many) = (Default::default(), false);
+        *self.sizes = Default::default();
+        self.are_too_many = false;
     }
 
     /// Counts anew. Returns the number of entries that should go without plans.
@@ -135,6 +137,13 @@ impl Planner {
     /// Publishes whether the scope records no entries, and why. A pause ends by itself, without other news.
     pub(super) fn tell_stop(&self, shared: &Shared) {
         let has_stopped = self.learning.learner.has_stopped();
+        if has_stopped || shared.counters.get(Counter::HasStopped) != 0 {
+            self.tell_pause(shared, has_stopped);
+        }
+    }
+
+    #[cold]
+    fn tell_pause(&self, shared: &Shared, has_stopped: bool) {
         shared.counters.set(Counter::HasStopped, u64::from(has_stopped));
         let do_moves_recur = has_stopped && self.recurring.is_pausing(self.entry.number);
         shared.counters.set(Counter::MovesRecur, u64::from(do_moves_recur));
