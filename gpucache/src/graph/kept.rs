@@ -46,6 +46,8 @@ pub(super) struct Tries {
     is_unused: bool,
     /// Direct runs in a row that the plan did not serve.
     unplanned: u32,
+    /// Graphs that failed at a launch, or lost their executables in a shortage.
+    lost: u32,
 }
 
 /// A graph with all that it depends on.
@@ -102,6 +104,13 @@ impl Tries {
         (self.wait, self.is_unused) = (0, true);
     }
 
+    /// Notes that the graph failed, or lost its executable in a shortage. The next capture follows after twice as many runs as after the last
+    /// such loss: allocations that need the memory may come again and again.
+    pub(super) fn note_loss(&mut self) {
+        self.wait = (1u32 << self.lost.min(30)).min(LONGEST_WAIT);
+        self.lost += 1;
+    }
+
     #[inline]
     pub(super) fn note_launch(&mut self) {
         (self.failed, self.is_unused) = (0, false);
@@ -144,16 +153,23 @@ impl<K: Hash + Eq + Clone> Kept<K> {
     }
 
     pub(super) fn graphs(&self) -> usize {
-        self.keys.values().filter(|known| known.launchable.is_some()).count()
+        self.all_bytes().count()
     }
 
     /// The memory of the device that the graphs take, beside that of their arrays.
     pub(super) fn bytes(&self) -> u64 {
-        self.keys.values().filter_map(|known| known.launchable.as_ref()).map(|known| known.graph.bytes()).sum()
+        self.all_bytes().sum()
+    }
+
+    /// The memory of each graph that has its executable.
+    fn all_bytes(&self) -> impl Iterator<Item = u64> {
+        self.keys.values().filter_map(|known| known.launchable.as_ref()?.graph.bytes())
     }
 
     /// Drops graphs of other keys, so that there is room for one of `key`. Returns how many.
     pub(super) fn make_room(&mut self, key: &K) -> u64 {
+        // Graphs that lost their executables in a shortage take no room.
+        self.keys.values_mut().for_each(|known| _ = known.launchable.take_if(|lost| lost.graph.bytes().is_none()));
         let (mut graphs, mut bytes, mut dropped) = (self.graphs() + usize::from(!self.has_graph(key)), self.bytes(), 0);
         while graphs > self.most_graphs || bytes > self.most_bytes {
             let Some(freed) = self.drop_oldest(key) else { break };
@@ -170,7 +186,7 @@ impl<K: Hash + Eq + Clone> Kept<K> {
     fn drop_oldest(&mut self, except: &K) -> Option<u64> {
         let others = self.keys.iter_mut().filter(|(key, known)| known.launchable.is_some() && *key != except);
         let (_, oldest) = others.min_by_key(|(_, known)| known.used)?;
-        oldest.launchable.take().map(|launchable| launchable.graph.bytes())
+        oldest.launchable.take().map(|launchable| launchable.graph.bytes().unwrap_or(0))
     }
 
     pub(super) fn remove(&mut self, key: &K) -> bool {

@@ -39,6 +39,7 @@ impl<D: Device> Run<'_, D> {
             Ok(launched) => self.expect(launched?, inputs, &mut outputs),
             Err(_) => {
                 *place = None;
+                known.tries.note_loss();
                 return None;
             }
         }

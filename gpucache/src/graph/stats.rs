@@ -21,7 +21,8 @@ use std::fmt;
 pub struct GraphStats {
     /// Graphs that exist now.
     pub graphs: usize,
-    /// Bytes of the device that these graphs take, beside the memory of their arrays. They count under the limits of the device.
+    /// Bytes of the device that these graphs take, beside the memory of their arrays. They count under the limits of the device. An
+    /// allocation that finds no other memory takes them away ([`ReclaimStep::Graphs`](crate::stats::ReclaimStep::Graphs)).
     pub executable_bytes: u64,
     /// Runs that launched a graph and did not run the block.
     pub launches: u64,

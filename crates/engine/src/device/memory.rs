@@ -10,6 +10,7 @@ use super::kind::DeviceKind;
 use super::meter::Meter;
 use super::unknown::UnknownWork;
 use super::virtual_memory::VirtualMemory;
+use super::yielding::Yielding;
 use super::{machine, process, quota};
 use crate::base::error::{Error, Result};
 use crate::base::limit::Limit;
@@ -57,6 +58,8 @@ pub struct Memory {
     host_side: OnceLock<Arc<Memory>>,
     /// Queues for copies to the host's memory that no copy stream uses now.
     idle_copies: Mutex<Vec<Copies>>,
+    /// Graphs whose executables take memory of the device.
+    graphs: Yielding,
     /// Work on unknown streams; `None` if this crate is told of every use.
     unknown_work: Option<Arc<dyn UnknownWork>>,
 }
@@ -173,6 +176,7 @@ impl Memory {
             attached: OnceLock::new(),
             host_side: OnceLock::new(),
             idle_copies: Mutex::default(),
+            graphs: Yielding::default(),
             unknown_work: None,
         }
     }
@@ -200,6 +204,16 @@ impl Memory {
             known.retain(|other| other.strong_count() > 0);
             known.push(Arc::downgrade(self));
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(super) fn graphs(&self) -> &Yielding {
+        &self.graphs
+    }
+
+    /// Takes the executables of graphs away, as [`Yielding::give_way`] does.
+    pub(crate) fn drop_graphs(&self, bytes: u64) -> u64 {
+        self.graphs.give_way(bytes)
     }
 
     /// The same memory, for a device on which other code may launch work without telling this crate.

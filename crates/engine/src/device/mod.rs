@@ -27,6 +27,7 @@ mod stream;
 mod unknown;
 mod virtual_device;
 mod virtual_memory;
+mod yielding;
 
 #[cfg(feature = "cuda")]
 mod cuda;

@@ -9,9 +9,10 @@
 //! 2. Holders give idle memory back, one after the other ([`reclaim::by_age`]).
 //! 3. The stream, and then the thread, waits for other work.
 //! 4. Arrays move to host memory ([`Memory::on_spill`](crate::device::Memory::on_spill)).
-//! 5. Arenas of threads that are inside their scopes are taken away, if nothing in them is alive ([`reclaim::revoke`]).
-//! 6. The request waits for other threads.
-//! 7. The program gives something up ([`handlers`]).
+//! 5. Graphs of captured scopes lose their executables.
+//! 6. Arenas of threads that are inside their scopes are taken away, if nothing in them is alive ([`reclaim::revoke`]).
+//! 7. The request waits for other threads.
+//! 8. The program gives something up ([`handlers`]).
 //!
 //! All steps are arms of one `match` in `serve`. A returned failure is true: if memory was on its way meanwhile ([`transit`]), the
 //! request is made again.
@@ -21,6 +22,7 @@
 //! | `steps` | the reclaim steps, and how often each served a request |
 //! | `request` | what a request asks for, and how; the error of a request that no step served |
 //! | `serve` | the action of each step; the wait for long work after all steps (`serve/outlast`) |
+//! | `calls` | calls of other libraries that take memory of the device |
 //! | `seen` | whether memory was freed since the last attempt of a request |
 //! | `reclaim` | the holders of memory, by age, and how they give idle memory back |
 //! | `handlers` | the handlers of the program: [`Memory::on_pressure`](crate::device::Memory::on_pressure) |
@@ -40,6 +42,8 @@ pub(crate) mod serve;
 pub(crate) mod transit;
 
 mod barrier;
+#[cfg(feature = "cuda")]
+mod calls;
 mod seen;
 mod steps;
 

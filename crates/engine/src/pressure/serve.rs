@@ -20,8 +20,6 @@ use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::{self, TARGET};
-#[cfg(feature = "cuda")]
-use crate::device::Stream;
 use crate::device::{process, softly};
 use crate::range::{DeviceRange, WaitFor, await_elsewhere, devices_but, give_back_elsewhere};
 
@@ -47,7 +45,7 @@ const WHILE_OTHERS_WORK: [ReclaimStep; 6] = [
     ReclaimStep::Arenas,
 ];
 /// The steps that are taken again after a handler ran.
-const AFTER_HANDLER: &[ReclaimStep] = ReclaimStep::ALL.split_at(7).0;
+const AFTER_HANDLER: &[ReclaimStep] = ReclaimStep::ALL.split_at(8).0;
 
 /// Makes a request that may find no memory, and takes the reclaim steps until it is served. A request that nothing can serve fails
 /// at once, and takes memory from nobody. `frees` is the range's count of frees before the request; 0 if the count is unknown,
@@ -75,38 +73,6 @@ pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A:
 /// As [`insist`], for a call that asks the device itself.
 pub(crate) fn insist_on_call<M>(asked: Asked<'_>, call: impl Fn() -> Result<M>) -> Result<M> {
     insist(asked, 0, &Call { stream: asked.stream, bytes: asked.bytes, call })
-}
-
-#[cfg(feature = "cuda")]
-impl Stream {
-    /// Makes a call by which another library takes `bytes` bytes of the device for an array of this shape. The bytes count for the device
-    /// and its limits, and the reclaim steps are taken if the call finds no memory. [`uncount`](Stream::uncount) ends that.
-    ///
-    /// # Errors
-    /// That of the call, and [`is_out_of_memory`](Error::is_out_of_memory) beyond a limit.
-    #[doc(hidden)]
-    pub fn count_call<M>(&self, bytes: u64, dims: &[usize], call: impl Fn() -> Result<M>) -> Result<M> {
-        let asked = Asked { stream: self, bytes, dims, holder: None };
-        insist_on_call(asked, || self.meter().allocate(bytes, &call))
-    }
-
-    /// Notes that the bytes of a counted call were given back.
-    #[doc(hidden)]
-    pub fn uncount(&self, bytes: u64) {
-        self.meter().freed(bytes);
-    }
-}
-
-#[cfg(feature = "foreign")]
-impl Stream {
-    /// Repeats a call of another crate for `bytes` bytes, which found no memory, until the call succeeds. Each reclaim step gives
-    /// memory back to the driver. Returns whether the call succeeded.
-    #[doc(hidden)]
-    pub fn retry_call(&self, bytes: usize, succeeds: &dyn Fn() -> bool) -> bool {
-        let short = || Error::out_of_memory("the driver's pool", bytes, "no memory is left");
-        let asked = Asked { stream: self, bytes: bytes as u64, dims: &[bytes], holder: None };
-        insist_on_call(asked, || if succeeds() { Ok(()) } else { Err(short()) }).is_ok()
-    }
 }
 
 /// If a request exceeds the device's limit, its error names that limit, even if the limit of the process was met first.
@@ -222,6 +188,7 @@ impl<A: Ask> Reclaim<'_, A> {
             ReclaimStep::OtherStreams => self.retry(WaitFor::Nothing, DeviceRange::of(stream).is_some()),
             ReclaimStep::PendingWork => self.retry(WaitFor::AnyWork, false),
             ReclaimStep::Offload => self.spill(),
+            ReclaimStep::Graphs => self.drop_graphs(),
             ReclaimStep::Arenas => self.revoke(),
             ReclaimStep::OtherThreads => self.wait(),
             ReclaimStep::Handlers => self.call_handlers(),
@@ -328,6 +295,13 @@ impl<A: Ask> Reclaim<'_, A> {
             }
             bytes = bytes.saturating_mul(2);
         }
+    }
+
+    /// Takes the executables of graphs away, if they have all the memory that is missing. Those that were not launched lately go first.
+    fn drop_graphs(&mut self) -> Result<Option<A::Memory>> {
+        let freed = self.asked.stream.memory().drop_graphs(self.missing());
+        self.freed(ReclaimStep::Graphs, freed);
+        if freed > 0 { self.retry(WaitFor::Nothing, true) } else { Ok(None) }
     }
 
     /// Makes the request again after arenas were taken away, and whenever others gave memory back, until the memory suffices.

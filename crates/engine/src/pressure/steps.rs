@@ -15,7 +15,7 @@ use crate::base::amounts::{Bytes, Count, total};
 ///
 /// let names: Vec<_> = ReclaimStep::ALL.iter().map(|step| step.name()).collect();
 /// let first = ["move pages", "release other scopes", "release own scope", "reuse across streams", "wait for work"];
-/// let last = ["offload arrays", "take arenas", "wait for threads", "call handlers"];
+/// let last = ["offload arrays", "drop graphs", "take arenas", "wait for threads", "call handlers"];
 /// assert_eq!(names, [&first[..], &last[..]].concat());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +34,9 @@ pub enum ReclaimStep {
     PendingWork,
     /// Moves arrays in use that can be offloaded (`Placed`) to host memory, the least recently used first.
     Offload,
+    /// Takes the executables of captured scopes' graphs away, if they have enough memory: first those that were not launched lately. Such a
+    /// block runs directly, and is captured again later.
+    Graphs,
     /// Takes the arenas of scopes that other threads are inside of, if nothing in them is alive.
     Arenas,
     /// Waits for other threads to drop arrays, for at most the allocation timeout.
@@ -46,15 +49,16 @@ impl ReclaimStep {
     /// All steps, in their order.
     ///
     /// ```
-    /// assert_eq!(gpucache::stats::ReclaimStep::ALL.len(), 9);
+    /// assert_eq!(gpucache::stats::ReclaimStep::ALL.len(), 10);
     /// ```
-    pub const ALL: [ReclaimStep; 9] = [
+    pub const ALL: [ReclaimStep; 10] = [
         ReclaimStep::Pages,
         ReclaimStep::OtherScopes,
         ReclaimStep::OwnScope,
         ReclaimStep::OtherStreams,
         ReclaimStep::PendingWork,
         ReclaimStep::Offload,
+        ReclaimStep::Graphs,
         ReclaimStep::Arenas,
         ReclaimStep::OtherThreads,
         ReclaimStep::Handlers,
@@ -73,6 +77,7 @@ impl ReclaimStep {
             ReclaimStep::OtherStreams => "reuse across streams",
             ReclaimStep::PendingWork => "wait for work",
             ReclaimStep::Offload => "offload arrays",
+            ReclaimStep::Graphs => "drop graphs",
             ReclaimStep::Arenas => "take arenas",
             ReclaimStep::OtherThreads => "wait for threads",
             ReclaimStep::Handlers => "call handlers",

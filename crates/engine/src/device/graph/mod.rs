@@ -2,18 +2,19 @@
 //!
 //! [`Capture::begin`] begins to capture a stream, and [`Capture::end`] returns the captured work. The caller looks at its addresses
 //! ([`Captured::words`]) and decides. [`Captured::into_graph`] makes a [`LaunchableGraph`] of it, which is launched any number of times. Its
-//! addresses can be replaced before a launch.
+//! addresses can be replaced before a launch. In a shortage of memory it may lose its executable (`launchable`).
 //!
 //! On CUDA the driver captures: nothing runs before the first launch (`cuda/graph`). For any other device this crate lists the operations
 //! and runs each of them as usual (`listed`).
 #![allow(unsafe_code)]
 
+mod launchable;
 mod listed;
 pub(super) mod word;
 
-use std::any::Any;
 use std::sync::Arc;
 
+pub use self::launchable::LaunchableGraph;
 use self::listed::ListedWork;
 pub use self::word::Word;
 use self::word::uncapturable;
@@ -158,82 +159,17 @@ impl Captured {
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if the device or a limit has no memory for it; a failure of the driver.
     pub fn into_graph(self, previous: Option<LaunchableGraph>) -> Result<LaunchableGraph> {
-        let Captured { stream, work } = self;
-        let work = match work {
+        match self.work {
             #[cfg(feature = "cuda")]
             CapturedWork::Driver(graph) => {
                 let previous = previous.and_then(LaunchableGraph::into_executable);
-                Work::Driver(Executable::of(graph, &stream, previous)?)
+                let executable = Executable::of(graph, &self.stream, previous)?;
+                Ok(LaunchableGraph::of_executable(self.stream, executable))
             }
             CapturedWork::Listed(work) => {
                 drop(previous);
-                Work::Listed(work)
+                Ok(LaunchableGraph::of_list(self.stream, work))
             }
-        };
-        Ok(LaunchableGraph { stream, work })
-    }
-}
-
-/// Work that can be launched any number of times.
-pub struct LaunchableGraph {
-    stream: Stream,
-    work: Work,
-}
-
-enum Work {
-    #[cfg(feature = "cuda")]
-    Driver(Executable),
-    Listed(ListedWork),
-}
-
-impl LaunchableGraph {
-    /// Replaces words, by their places in [`Captured::words`], for all later launches.
-    ///
-    /// # Errors
-    /// A failure of the driver. The graph may then have some of the new words.
-    pub fn set(&mut self, words: &[(usize, u64)]) -> Result<()> {
-        match &mut self.work {
-            #[cfg(feature = "cuda")]
-            Work::Driver(executable) => executable.set(words),
-            Work::Listed(work) => {
-                work.set(words);
-                Ok(())
-            }
-        }
-    }
-
-    /// Puts the work on the stream once more. Functions of the host get `context` too.
-    ///
-    /// # Errors
-    /// A failure of the driver. A listed operation that failed ends the launch.
-    ///
-    /// # Safety
-    /// The memory at all addresses of the work is the caller's, and is used only in the stream's order until the work is done. Written
-    /// memory is used by nobody else.
-    #[inline]
-    pub unsafe fn launch(&self, context: &dyn Any) -> Result<()> {
-        match &self.work {
-            #[cfg(feature = "cuda")]
-            Work::Driver(executable) => executable.launch(&self.stream),
-            // SAFETY: the caller promises the same about all addresses of the work.
-            Work::Listed(work) => unsafe { work.launch(&self.stream, context) },
-        }
-    }
-
-    /// The memory of the device that the graph itself takes, beside that of its arrays.
-    pub fn bytes(&self) -> u64 {
-        match &self.work {
-            #[cfg(feature = "cuda")]
-            Work::Driver(executable) => executable.bytes(),
-            Work::Listed(_) => 0,
-        }
-    }
-
-    #[cfg(feature = "cuda")]
-    fn into_executable(self) -> Option<Executable> {
-        match self.work {
-            Work::Driver(executable) => Some(executable),
-            Work::Listed(_) => None,
         }
     }
 }

@@ -1,0 +1,152 @@
+//! Graphs that can be launched. In a shortage of memory, [`Memory::drop_graphs`](crate::device::Memory::drop_graphs) takes their executables
+//! away.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+#[cfg(feature = "cuda")]
+use std::sync::{Arc, atomic::AtomicBool, atomic::Ordering::Relaxed};
+
+use super::listed::ListedWork;
+use crate::base::error::Result;
+#[cfg(feature = "cuda")]
+use crate::base::{
+    error::Error,
+    sync::{Mutex, lock},
+};
+use crate::device::stream::Stream;
+#[cfg(feature = "cuda")]
+use crate::device::{cuda::graph::Executable, stream::capture::relaxed, yielding::Yields};
+
+/// Work that can be launched any number of times.
+pub struct LaunchableGraph {
+    stream: Stream,
+    work: Work,
+}
+
+enum Work {
+    #[cfg(feature = "cuda")]
+    Driver(Arc<LaunchedByDriver>),
+    Listed(ListedWork),
+}
+
+impl LaunchableGraph {
+    #[cfg(feature = "cuda")]
+    pub(super) fn of_executable(stream: Stream, executable: Executable) -> LaunchableGraph {
+        let bytes = executable.bytes();
+        let graph = Arc::new(LaunchedByDriver {
+            executable: Mutex::new(Some(executable)),
+            bytes,
+            is_launched: AtomicBool::new(true),
+        });
+        stream.memory().graphs().add(&graph);
+        LaunchableGraph { stream, work: Work::Driver(graph) }
+    }
+
+    pub(super) fn of_list(stream: Stream, work: ListedWork) -> LaunchableGraph {
+        LaunchableGraph { stream, work: Work::Listed(work) }
+    }
+
+    /// Replaces words, by their places in [`Captured::words`](super::Captured::words), for all later launches.
+    ///
+    /// # Errors
+    /// A failure of the driver: the graph may then have some of the new words.
+    /// [`is_unavailable`](crate::Error::is_unavailable) if the graph lost its executable.
+    pub fn set(&mut self, words: &[(usize, u64)]) -> Result<()> {
+        match &mut self.work {
+            #[cfg(feature = "cuda")]
+            Work::Driver(graph) => graph.with(|executable| executable.set(words)),
+            Work::Listed(work) => {
+                work.set(words);
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts the work on the stream once more. Functions of the host get `context` too.
+    ///
+    /// # Errors
+    /// As for [`set`](LaunchableGraph::set). A listed operation that failed ends the launch.
+    ///
+    /// # Safety
+    /// The memory at all addresses of the work is the caller's, and is used only in the stream's order until the work is done. Written
+    /// memory is used by nobody else.
+    #[inline]
+    pub unsafe fn launch(&self, context: &dyn Any) -> Result<()> {
+        match &self.work {
+            #[cfg(feature = "cuda")]
+            Work::Driver(graph) => graph.with(|executable| executable.launch(&self.stream)),
+            // SAFETY: the caller promises the same about all addresses of the work.
+            Work::Listed(work) => unsafe { work.launch(&self.stream, context) },
+        }
+    }
+
+    /// The memory of the device that the graph itself takes, beside that of its arrays. `None` if the graph lost its executable, so that it
+    /// cannot be launched any more.
+    pub fn bytes(&self) -> Option<u64> {
+        match &self.work {
+            #[cfg(feature = "cuda")]
+            Work::Driver(graph) => lock(&graph.executable).as_ref().map(|_| graph.bytes),
+            Work::Listed(_) => Some(0),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(super) fn into_executable(self) -> Option<Executable> {
+        match self.work {
+            Work::Driver(graph) => lock(&graph.executable).take(),
+            Work::Listed(_) => None,
+        }
+    }
+}
+
+/// An executable that gives way in a shortage of memory.
+#[cfg(feature = "cuda")]
+pub(in crate::device) struct LaunchedByDriver {
+    /// Locked by each launch. A shortage does not wait for it, and passes over a graph that is being launched.
+    executable: Mutex<Option<Executable>>,
+    bytes: u64,
+    /// Whether it was launched since the last shortage.
+    is_launched: AtomicBool,
+}
+
+#[cfg(feature = "cuda")]
+impl LaunchedByDriver {
+    #[inline]
+    fn with(&self, act: impl FnOnce(&mut Executable) -> Result<()>) -> Result<()> {
+        // Other threads rarely write it, so it mostly costs a load.
+        if !self.is_launched.load(Relaxed) {
+            self.is_launched.store(true, Relaxed);
+        }
+        lock(&self.executable).as_mut().map_or_else(|| Err(lost()), act)
+    }
+}
+
+#[cfg(feature = "cuda")]
+#[cold]
+fn lost() -> Error {
+    Error::unavailable(
+        "a graph",
+        "an allocation took the memory of its executable in a shortage",
+        "capture the work again, or free other memory first",
+    )
+}
+
+#[cfg(feature = "cuda")]
+impl Yields for LaunchedByDriver {
+    fn bytes(&self) -> u64 {
+        let has_executable = self.executable.try_lock().is_ok_and(|executable| executable.is_some());
+        if has_executable { self.bytes } else { 0 }
+    }
+
+    fn was_used(&self) -> bool {
+        self.is_launched.swap(false, Relaxed)
+    }
+
+    fn give_way(&self) -> u64 {
+        let taken = self.executable.try_lock().ok().and_then(|mut executable| executable.take());
+        let bytes = taken.as_ref().map_or(0, Executable::bytes);
+        // Another thread may capture a graph in the driver's global mode.
+        relaxed(|| drop(taken));
+        bytes
+    }
+}
