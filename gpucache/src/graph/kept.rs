@@ -108,7 +108,7 @@ impl Tries {
     /// such loss: allocations that need the memory may come again and again.
     pub(super) fn note_loss(&mut self) {
         self.wait = (1u32 << self.lost.min(30)).min(LONGEST_WAIT);
-        self.lost += 1;
+        self.lost = self.lost.saturating_add(1);
     }
 
     #[inline]
@@ -168,14 +168,22 @@ impl<K: Hash + Eq + Clone> Kept<K> {
 
     /// Drops graphs of other keys, so that there is room for one of `key`. Returns how many.
     pub(super) fn make_room(&mut self, key: &K) -> u64 {
-        // Graphs that lost their executables in a shortage take no room.
-        self.keys.values_mut().for_each(|known| _ = known.launchable.take_if(|lost| lost.graph.bytes().is_none()));
+        self.forget_lost();
         let (mut graphs, mut bytes, mut dropped) = (self.graphs() + usize::from(!self.has_graph(key)), self.bytes(), 0);
         while graphs > self.most_graphs || bytes > self.most_bytes {
             let Some(freed) = self.drop_oldest(key) else { break };
             (graphs, bytes, dropped) = (graphs - 1, bytes.saturating_sub(freed), dropped + 1);
         }
         dropped
+    }
+
+    /// Forgets the graphs that lost their executables in a shortage.
+    fn forget_lost(&mut self) {
+        for known in self.keys.values_mut() {
+            if known.launchable.take_if(|graph| graph.graph.bytes().is_none()).is_some() {
+                known.tries.note_loss();
+            }
+        }
     }
 
     fn has_graph(&self, key: &K) -> bool {

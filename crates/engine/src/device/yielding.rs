@@ -1,6 +1,8 @@
 //! Memory beside the range whose owners can do without it: the executables of graphs. In a shortage they give way.
 
-use std::sync::{Arc, Weak};
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
+use std::sync::Weak;
 
 use crate::base::amounts::total;
 use crate::base::sync::{Mutex, lock};
