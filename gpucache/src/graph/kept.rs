@@ -46,8 +46,10 @@ pub(super) struct Tries {
     is_unused: bool,
     /// Direct runs in a row that the plan did not serve.
     unplanned: u32,
-    /// Graphs that failed at a launch, or lost their executables in a shortage.
+    /// Graphs that failed at a launch, or lost their executables in a shortage. Many launches make up for one.
     lost: u32,
+    /// Launches since the last loss, or since `lost` became smaller.
+    launches: u32,
 }
 
 /// A graph with all that it depends on.
@@ -107,13 +109,28 @@ impl Tries {
     /// Notes that the graph failed, or lost its executable in a shortage. The next capture follows after twice as many runs as after the last
     /// such loss: allocations that need the memory may come again and again.
     pub(super) fn note_loss(&mut self) {
-        self.wait = (1u32 << self.lost.min(30)).min(LONGEST_WAIT);
-        self.lost = self.lost.saturating_add(1);
+        self.wait = self.wait_after_loss();
+        (self.lost, self.launches, self.is_unused) = (self.lost.saturating_add(1), 0, false);
+    }
+
+    fn wait_after_loss(&self) -> u32 {
+        (1u32 << self.lost.min(30)).min(LONGEST_WAIT)
     }
 
     #[inline]
     pub(super) fn note_launch(&mut self) {
         (self.failed, self.is_unused) = (0, false);
+        if self.lost > 0 {
+            self.note_launch_after_loss();
+        }
+    }
+
+    /// Forgets a loss after as many launches as the next loss would cost.
+    fn note_launch_after_loss(&mut self) {
+        self.launches += 1;
+        if self.launches >= self.wait_after_loss() {
+            (self.lost, self.launches) = (self.lost - 1, 0);
+        }
     }
 }
 
@@ -168,7 +185,6 @@ impl<K: Hash + Eq + Clone> Kept<K> {
 
     /// Drops graphs of other keys, so that there is room for one of `key`. Returns how many.
     pub(super) fn make_room(&mut self, key: &K) -> u64 {
-        self.forget_lost();
         let (mut graphs, mut bytes, mut dropped) = (self.graphs() + usize::from(!self.has_graph(key)), self.bytes(), 0);
         while graphs > self.most_graphs || bytes > self.most_bytes {
             let Some(freed) = self.drop_oldest(key) else { break };
@@ -177,13 +193,16 @@ impl<K: Hash + Eq + Clone> Kept<K> {
         dropped
     }
 
-    /// Forgets the graphs that lost their executables in a shortage.
-    fn forget_lost(&mut self) {
+    /// Forgets the graphs that lost their executables in a shortage. Returns how many.
+    pub(super) fn forget_lost(&mut self) -> u64 {
+        let mut lost = 0;
         for known in self.keys.values_mut() {
-            if known.launchable.take_if(|graph| graph.graph.bytes().is_none()).is_some() {
+            if known.launchable.take_if(|launchable| launchable.graph.bytes().is_none()).is_some() {
                 known.tries.note_loss();
+                lost += 1;
             }
         }
+        lost
     }
 
     fn has_graph(&self, key: &K) -> bool {

@@ -37,9 +37,11 @@ impl<D: Device> Run<'_, D> {
         let is_moved = !are_same || !launchable.has_outputs(seen);
         match self.launch_on(launchable, seen, is_moved, changes) {
             Ok(launched) => self.expect(launched?, inputs, &mut outputs),
-            Err(_) => {
+            Err(error) => {
                 *place = None;
                 known.tries.note_loss();
+                self.stats.lost += 1;
+                self.stats.last_refusal = Some(error.to_string());
                 return None;
             }
         }

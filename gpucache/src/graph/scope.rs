@@ -273,6 +273,8 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     {
         let captures = self.kept.of(key).tries.is_due();
         if captures {
+            // They take no room.
+            self.stats.lost += self.kept.forget_lost();
             self.stats.evicted += self.kept.make_room(key);
         }
         let known = self.kept.of(key);

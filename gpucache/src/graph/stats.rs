@@ -36,6 +36,9 @@ pub struct GraphStats {
     /// Graphs that were dropped to keep to [`max_graphs`](super::CapturedScope::max_graphs) and
     /// [`max_bytes`](super::CapturedScope::max_bytes).
     pub evicted: u64,
+    /// Graphs that failed at a launch, mostly because an allocation took the memory of their executables in a shortage. The block runs
+    /// directly then, and is captured again after one run, or after more if its key loses its graph again and again.
+    pub lost: u64,
     /// Captures that gave no graph.
     pub refused: u64,
     /// Why the last capture gave no graph, why a block is not captured, or why the graph of a key did not serve a run of it.
@@ -44,10 +47,23 @@ pub struct GraphStats {
 
 impl fmt::Display for GraphStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let GraphStats { graphs, executable_bytes, launches, captures, direct, moved, evicted, refused, last_refusal } =
-            self;
+        let GraphStats {
+            graphs,
+            executable_bytes,
+            launches,
+            captures,
+            direct,
+            moved,
+            evicted,
+            lost,
+            refused,
+            last_refusal,
+        } = self;
         write!(f, "{launches} launches ({moved} with moved arrays), {captures} captures, {direct} direct runs; ")?;
-        write!(f, "{graphs} graphs of {executable_bytes} bytes, {evicted} evicted; {refused} captures refused")?;
+        write!(
+            f,
+            "{graphs} graphs of {executable_bytes} bytes, {evicted} evicted, {lost} lost; {refused} captures refused"
+        )?;
         last_refusal.iter().try_for_each(|why| write!(f, ", last: {why}"))
     }
 }

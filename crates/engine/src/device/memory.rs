@@ -211,6 +211,11 @@ impl Memory {
         &self.graphs
     }
 
+    /// The bytes that executables of graphs have now.
+    pub(crate) fn graph_bytes(&self) -> u64 {
+        self.graphs.bytes()
+    }
+
     /// Takes the executables of graphs away, as [`Yielding::give_way`] does.
     pub(crate) fn drop_graphs(&self, bytes: u64) -> u64 {
         self.graphs.give_way(bytes)

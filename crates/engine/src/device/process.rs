@@ -67,7 +67,7 @@ fn over(limit: u64, held: u64, bytes: u64) -> Error {
 }
 
 /// How many more bytes the process may reserve.
-pub(super) fn room() -> u64 {
+pub(crate) fn room() -> u64 {
     match limit() {
         u64::MAX => u64::MAX,
         limit => limit.saturating_sub(held()),

@@ -32,7 +32,7 @@ pub struct Pressure<'a> {
     pub shape: &'a [usize],
     /// The innermost scope of the allocation, if there is one.
     pub scope: Option<Arc<str>>,
-    /// The bytes that scopes have given back so far.
+    /// The bytes that scopes have given back so far, or that executables of graphs had.
     pub freed_bytes: u64,
 }
 

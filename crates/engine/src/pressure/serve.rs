@@ -4,6 +4,7 @@
 //! A returned failure is true. The request is made again if memory was given back since its last attempt, or was on its way and
 //! could not be found. So, at the end, there was a moment at which all the missing memory was in use.
 
+mod graphs;
 mod outlast;
 
 use std::time::{Duration, Instant};
@@ -36,12 +37,13 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 const IDLE_ALONE: &[ReclaimStep] = ReclaimStep::ALL.split_at(3).0;
 /// The steps that are taken again while the request waits for other threads. It does not wait for work then, since that may take
 /// longer.
-const WHILE_OTHERS_WORK: [ReclaimStep; 6] = [
+const WHILE_OTHERS_WORK: [ReclaimStep; 7] = [
     ReclaimStep::Pages,
     ReclaimStep::OtherScopes,
     ReclaimStep::OwnScope,
     ReclaimStep::OtherStreams,
     ReclaimStep::Offload,
+    ReclaimStep::Graphs,
     ReclaimStep::Arenas,
 ];
 /// The steps that are taken again after a handler ran.
@@ -189,7 +191,11 @@ impl<A: Ask> Reclaim<'_, A> {
             ReclaimStep::PendingWork => self.retry(WaitFor::AnyWork, false),
             ReclaimStep::Offload => self.spill(),
             ReclaimStep::Graphs => self.drop_graphs(),
-            ReclaimStep::Arenas => self.revoke(),
+            ReclaimStep::Arenas => match self.revoke()? {
+                // What the arenas had may suffice together with what graphs have.
+                None => self.drop_graphs(),
+                served => Ok(served),
+            },
             ReclaimStep::OtherThreads => self.wait(),
             ReclaimStep::Handlers => self.call_handlers(),
         }
@@ -295,13 +301,6 @@ impl<A: Ask> Reclaim<'_, A> {
             }
             bytes = bytes.saturating_mul(2);
         }
-    }
-
-    /// Takes the executables of graphs away, if they have all the memory that is missing. Those that were not launched lately go first.
-    fn drop_graphs(&mut self) -> Result<Option<A::Memory>> {
-        let freed = self.asked.stream.memory().drop_graphs(self.missing());
-        self.freed(ReclaimStep::Graphs, freed);
-        if freed > 0 { self.retry(WaitFor::Nothing, true) } else { Ok(None) }
     }
 
     /// Makes the request again after arenas were taken away, and whenever others gave memory back, until the memory suffices.

@@ -104,7 +104,7 @@ pub struct StepUse {
     pub tried: u64,
     /// How many of them this step served.
     pub served: u64,
-    /// The bytes that scopes gave back to the device's range in this step.
+    /// The bytes that scopes gave back to the device's range in this step, or that executables of graphs had.
     pub freed_bytes: u64,
 }
 

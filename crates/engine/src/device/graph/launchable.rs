@@ -4,7 +4,7 @@
 
 use std::any::Any;
 #[cfg(feature = "cuda")]
-use std::sync::{Arc, atomic::AtomicBool, atomic::Ordering::Relaxed};
+use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed};
 
 use super::listed::ListedWork;
 use crate::base::error::Result;
@@ -15,7 +15,7 @@ use crate::base::{
 };
 use crate::device::stream::Stream;
 #[cfg(feature = "cuda")]
-use crate::device::{cuda::graph::Executable, stream::capture::relaxed, yielding::Yields};
+use crate::device::{cuda::graph::Executable, yielding::Yields};
 
 /// Work that can be launched any number of times.
 pub struct LaunchableGraph {
@@ -33,11 +33,8 @@ impl LaunchableGraph {
     #[cfg(feature = "cuda")]
     pub(super) fn of_executable(stream: Stream, executable: Executable) -> LaunchableGraph {
         let bytes = executable.bytes();
-        let graph = Arc::new(LaunchedByDriver {
-            executable: Mutex::new(Some(executable)),
-            bytes,
-            is_launched: AtomicBool::new(true),
-        });
+        let graph =
+            Arc::new(LaunchedByDriver { executable: Mutex::new(Some(executable)), bytes, launches: AtomicU64::new(1) });
         stream.memory().graphs().add(&graph);
         LaunchableGraph { stream, work: Work::Driver(graph) }
     }
@@ -105,18 +102,16 @@ pub(in crate::device) struct LaunchedByDriver {
     /// Locked by each launch. A shortage does not wait for it, and passes over a graph that is being launched.
     executable: Mutex<Option<Executable>>,
     bytes: u64,
-    /// Whether it was launched since the last shortage.
-    is_launched: AtomicBool,
+    /// Its launches. Those before a shortage count half, and so on.
+    launches: AtomicU64,
 }
 
 #[cfg(feature = "cuda")]
 impl LaunchedByDriver {
     #[inline]
     fn with(&self, act: impl FnOnce(&mut Executable) -> Result<()>) -> Result<()> {
-        // Other threads rarely write it, so it mostly costs a load.
-        if !self.is_launched.load(Relaxed) {
-            self.is_launched.store(true, Relaxed);
-        }
+        // A shortage on another thread may undo this, which does no harm.
+        self.launches.store(self.launches.load(Relaxed).saturating_add(1), Relaxed);
         lock(&self.executable).as_mut().map_or_else(|| Err(lost()), act)
     }
 }
@@ -138,15 +133,14 @@ impl Yields for LaunchedByDriver {
         if has_executable { self.bytes } else { 0 }
     }
 
-    fn was_used(&self) -> bool {
-        self.is_launched.swap(false, Relaxed)
+    fn recent_uses(&self) -> u64 {
+        let launches = self.launches.load(Relaxed);
+        self.launches.store(launches / 2, Relaxed);
+        launches
     }
 
     fn give_way(&self) -> u64 {
         let taken = self.executable.try_lock().ok().and_then(|mut executable| executable.take());
-        let bytes = taken.as_ref().map_or(0, Executable::bytes);
-        // Another thread may capture a graph in the driver's global mode.
-        relaxed(|| drop(taken));
-        bytes
+        taken.as_ref().map_or(0, Executable::bytes)
     }
 }

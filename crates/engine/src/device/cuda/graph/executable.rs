@@ -13,6 +13,7 @@ use crate::base::sync::{Mutex, lock};
 use crate::device::cuda::errors::failure;
 use crate::device::cuda::memory::CudaMemory;
 use crate::device::cuda::own_calls::own_call;
+use crate::device::cuda::relaxed::relaxed;
 use crate::device::stream::Stream;
 use crate::device::{exit::process_exits, memory::Memory};
 
@@ -138,18 +139,28 @@ impl Executable {
     }
 }
 
-impl Drop for Executable {
-    fn drop(&mut self) {
-        self.memory.meter().gave(self.bytes, |_| ());
-        if process_exits() || super::driver::bind(&self.graph.context).is_err() {
+impl Executable {
+    fn destroy(&self) {
+        if super::driver::bind(&self.graph.context).is_err() {
             return;
         }
         let _one = lock(&ONE);
         // A failure means that the context is lost, and every later call reports that too.
-        // SAFETY: the executable is alive, and only this drop destroys it. Launches that are queued go on.
+        // SAFETY: the executable is alive, and only its drop destroys it. Launches that are queued go on.
         let _ = unsafe { (self.graph.calls.destroy_executable)(self.handle) };
         // SAFETY: the device is that of the context.
         let _ = unsafe { (self.graph.calls.trim)(self.graph.context.cu_device()) };
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        if !process_exits() {
+            // Another thread may capture a graph in the driver's global mode.
+            relaxed(|| self.destroy());
+        }
+        // Last, so that nobody is told of room that is not there yet.
+        self.memory.meter().gave(self.bytes, |_| ());
     }
 }
 
