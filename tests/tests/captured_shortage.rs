@@ -12,9 +12,10 @@ use gpucache::device::set_process_limit;
 use gpucache::graph::CapturedScope;
 use gpucache::prelude::*;
 use gpucache::stats::ReclaimStep;
-use gpucache::{Limit, Result, Scope};
+use gpucache::{Limit, Recycle, Result, Scope};
 use gpucache_tests::captured::Adds;
 use gpucache_tests::gpu::{Gpu, is_made_up};
+use gpucache_tests::madeup;
 use gpucache_tests::meanwhile::End;
 
 const LEN: usize = 4096;
@@ -148,6 +149,55 @@ fn gaps_do_not_count() {
     let array = bed.stream.zeros::<u8>(2 * MIB);
     assert!(array.is_ok(), "{}", array.unwrap_err());
     drop(odd);
+}
+
+/// A request that idle memory in half-used pages does not help, or that the driver refuses for its own reasons, fails without them.
+#[test]
+fn graphs_that_do_not_suffice_stay() {
+    let Some(bed) = Bed::new("in vain") else { return };
+    let before = bed.bytes();
+    let _inside = Scope::new("captured shortage: in vain").enter();
+    let arrays: Vec<_> = (0..32).map(|_| bed.stream.zeros::<u8>(MIB).unwrap()).collect();
+    let odd: Vec<_> = arrays.into_iter().enumerate().filter_map(|(at, array)| (at % 2 == 0).then_some(array)).collect();
+    bed.settle();
+    bed.leave(0);
+    for mib in [20, 12, 6] {
+        assert!(bed.stream.zeros::<u8>(mib * MIB).is_err());
+    }
+    bed.stream.set_limit(Limit::NONE).unwrap();
+    madeup::fail(c"cuMemCreate", 0, u64::MAX, 2);
+    let refused = bed.stream.zeros::<u8>(100 * MIB);
+    madeup::fail(c"cuMemCreate", 0, 0, 2);
+    assert!(refused.is_err());
+    assert_eq!(bed.bytes(), before, "{}", bed.scope.stats());
+    drop(odd);
+}
+
+/// The memory is free once long work is done. The request waits for it, and graphs would not help.
+#[test]
+fn graphs_stay_while_a_request_waits_for_work() {
+    let Some(bed) = Bed::new("work") else { return };
+    let (gpu, before) = (Gpu::get().unwrap(), bed.bytes());
+    let background = gpu.new_stream();
+    let ranged = |stream: &Cuda, mib: usize| {
+        Scope::new("captured shortage: work").recycle(Recycle::Range).run(|| stream.zeros::<u8>(mib * MIB)).unwrap()
+    };
+    let [first, _between, last] = [16, 2, 16].map(|mib| ranged(&background, mib));
+    bed.settle();
+    bed.leave(0);
+    gpu.kernels().unwrap().hold(background.stream(), 1_000_000);
+    drop((first, last));
+    drop(ranged(&bed.stream, 32));
+    assert_eq!(bed.bytes(), before, "{}", bed.scope.stats());
+}
+
+/// A capture of the program itself reserves memory for its arrays.
+#[test]
+fn a_capture_is_served() {
+    let Some(bed) = Bed::new("capture") else { return };
+    bed.leave(0);
+    let graph = bed.stream.capture(|| bed.stream.zeros::<u8>(2 * MIB));
+    assert!(graph.is_ok(), "{}", graph.unwrap_err());
 }
 
 #[test]

@@ -280,6 +280,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         let known = self.kept.of(key);
         let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
         if captures && let Some(done) = run.capture(known, inputs, block, &mut self.seen) {
+            self.stats.lost += self.kept.forget_lost();
             self.stats.evicted += self.kept.make_room(key);
             return done;
         }

@@ -36,7 +36,7 @@ pub struct GraphStats {
     /// Graphs that were dropped to keep to [`max_graphs`](super::CapturedScope::max_graphs) and
     /// [`max_bytes`](super::CapturedScope::max_bytes).
     pub evicted: u64,
-    /// Graphs that failed at a launch, mostly because an allocation took the memory of their executables in a shortage. The block runs
+    /// Graphs that lost their executables, since an allocation took their memory in a shortage, or that failed at a launch. The block runs
     /// directly then, and is captured again after one run, or after more if its key loses its graph again and again.
     pub lost: u64,
     /// Captures that gave no graph.

@@ -68,6 +68,10 @@ impl Ask for FromRange<'_> {
     fn ask_for_free(&self) -> Result<Option<Carved>> {
         self.range.move_pages(self.stream, self.bytes)
     }
+
+    fn needs(&self) -> u64 {
+        self.range.needs(self.bytes)
+    }
 }
 
 /// Memory straight from the device.

@@ -49,8 +49,12 @@ impl Meter {
 
     /// How many more bytes can be reserved, by the limits and by the device's last refusal.
     pub(super) fn room(&self) -> u64 {
-        let room = self.most().min(self.ceiling.load(Relaxed)).saturating_sub(self.held());
-        room.min(process::room())
+        self.room_of_device().min(process::room())
+    }
+
+    /// The same, without the limit of the process.
+    pub(crate) fn room_of_device(&self) -> u64 {
+        self.most().min(self.ceiling.load(Relaxed)).saturating_sub(self.held())
     }
 
     /// The error for a request of more bytes than the whole limit.

@@ -17,6 +17,9 @@ pub(crate) trait Ask {
 
     /// Makes the call with the memory that is free now. As few pages as possible move for it. `None` if that is not enough.
     fn ask_for_free(&self) -> Result<Option<Self::Memory>>;
+
+    /// How many bytes the device must give for it, besides the memory that is free. 0 if it waits for work alone.
+    fn needs(&self) -> u64;
 }
 
 /// The requested memory, and who requests it.
@@ -50,6 +53,10 @@ impl<M, F: Fn() -> Result<M>> Ask for Call<'_, F> {
             Err(error) if error.is_out_of_memory() => Ok(None),
             answer => answer.map(Some),
         }
+    }
+
+    fn needs(&self) -> u64 {
+        self.bytes
     }
 }
 

@@ -111,6 +111,18 @@ impl<P: Pages> Range<P> {
         free.any(|span| counts(span.tag)) || in_exchange().is_some()
     }
 
+    /// How many bytes the device must map for a block of `bytes`, besides those that free memory can be exchanged for, if no work used
+    /// memory that `counts` by its tag. 0 if there would be such a block without.
+    pub(super) fn needs(&self, bytes: u64, counts: impl Fn(Tag) -> bool) -> u64 {
+        let lacking = self.rounded(bytes).and_then(|rounded| self.lacking(rounded, &counts));
+        match lacking {
+            Some((missing, window)) if !self.could_gather(bytes, &counts) => {
+                missing.saturating_sub(bytes_of(self.idle_outside(window, &counts)))
+            }
+            _ => 0,
+        }
+    }
+
     /// The handles to unmap so that a block of `bytes` can be mapped within `limit`, in order of address.
     fn in_exchange(
         &self,

@@ -24,6 +24,11 @@ impl DeviceRange {
         self.inner().range.could_gather(bytes, |tag| !tag.is_reserved())
     }
 
+    /// How many bytes the device must map to serve `bytes` bytes, if all work were done. 0 if the range could serve them as it is.
+    pub(crate) fn needs(&self, bytes: u64) -> u64 {
+        self.inner().range.needs(bytes, |tag| !tag.is_reserved())
+    }
+
     /// The work that may use free memory now, without work that somebody waited for in vain.
     ///
     /// # Errors

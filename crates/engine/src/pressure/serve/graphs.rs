@@ -2,59 +2,78 @@
 
 use std::sync::Arc;
 
-use super::{LEAST, Reclaim};
+use super::{MOST_ATTEMPTS, Reclaim};
 use crate::base::amounts::total;
 use crate::base::error::Result;
 use crate::device::{Memory, process};
-use crate::pressure::request::{Ask, Asked};
+use crate::pressure::request::Ask;
 use crate::pressure::steps::ReclaimStep;
-use crate::range::{DeviceRange, WaitFor};
+use crate::range::WaitFor;
+
+/// The bytes that a request lacks.
+struct Lacks {
+    /// Of its device: by the limit of the device, and by what the device has left.
+    own: u64,
+    /// Of all devices: by these and by the limit of the process.
+    all: u64,
+}
 
 impl<A: Ask> Reclaim<'_, A> {
-    /// Takes executables away until the request is served. Those with the fewest launches lately go first. None go if all of them together
-    /// have less than the request lacks.
+    /// Takes executables away until the request lacks nothing. Those with the fewest launches lately go first. None go if all of them
+    /// together have less than the request lacks, or if it only waits for work.
     pub(super) fn drop_graphs(&mut self) -> Result<Option<A::Memory>> {
-        let devices = self.devices_with_graphs();
-        // A captured stream gets no memory from the device.
-        if devices.is_empty() || self.asked.stream.is_capturing() {
-            return Ok(None);
-        }
-        let mut bytes = self.least_missing();
-        if total(devices.iter().map(|device| device.graph_bytes())) < bytes {
-            return Ok(None);
-        }
-        loop {
-            let mut freed = 0;
-            for device in &devices {
-                freed += device.drop_graphs(bytes.max(1).saturating_sub(freed));
-            }
+        // Other threads may take the memory meanwhile.
+        for _ in 0..MOST_ATTEMPTS {
+            let freed = self.drop_enough_graphs();
             if freed == 0 {
-                return Ok(None);
+                break;
             }
             self.freed(ReclaimStep::Graphs, freed);
             if let Some(memory) = self.retry(WaitFor::Nothing, true)? {
                 return Ok(Some(memory));
             }
-            // The free memory lies apart, or the request needs whole pages.
-            bytes = bytes.saturating_mul(2).max(LEAST);
         }
+        Ok(None)
     }
 
-    /// The devices whose graphs have executables: the own one, and all others if the process has reached its limit.
+    /// Takes executables away once, if they suffice. Returns their bytes.
+    fn drop_enough_graphs(&self) -> u64 {
+        let own = self.asked.stream.memory();
+        let devices = self.devices_with_graphs();
+        if devices.is_empty() {
+            return 0;
+        }
+        let Lacks { own: lacks, all } = self.lacks();
+        if own.graph_bytes() < lacks || total(devices.iter().map(|device| device.graph_bytes())) < all {
+            return 0;
+        }
+        let mut freed = 0;
+        for device in devices {
+            if freed < all {
+                freed = total([freed, device.drop_graphs(all - freed)]);
+            }
+        }
+        freed
+    }
+
+    /// The devices whose graphs have executables: first the own one, and all others if the process has reached its limit.
     fn devices_with_graphs(&self) -> Vec<Arc<Memory>> {
         let own = self.asked.stream.memory();
-        let others = if self.error.is_of_process() { Memory::every() } else { Vec::new() };
+        let others = if process::limit() < u64::MAX { Memory::every() } else { Vec::new() };
         let others = others.into_iter().filter(|other| other.id() != own.id());
         std::iter::once(own.clone()).chain(others).filter(|device| device.graph_bytes() > 0).collect()
     }
 
-    /// The bytes that the request lacks at least. It lacks more if free memory lies apart.
-    fn least_missing(&self) -> u64 {
-        let Asked { stream, bytes, .. } = self.asked;
-        let memory = stream.memory();
-        let allowed = memory.most().saturating_sub(memory.meter().held()).min(process::room());
-        let available = memory.pages().and_then(|pages| pages.available()).unwrap_or(u64::MAX);
-        let idle = DeviceRange::of(stream).map_or(0, DeviceRange::idle_bytes);
-        bytes.saturating_sub(allowed.min(available)).saturating_sub(idle)
+    fn lacks(&self) -> Lacks {
+        let (memory, needs) = (self.asked.stream.memory(), self.ask.needs());
+        let capacity = memory.capacity().unwrap_or(u64::MAX).saturating_sub(memory.meter().held());
+        let mut own = needs.saturating_sub(memory.meter().room_of_device().min(capacity));
+        let all = own.max(needs.saturating_sub(process::room()));
+        if needs > 0 && all == 0 {
+            // Other processes and libraries have memory of the device too. Only the driver knows how much.
+            let available = memory.pages().and_then(|pages| pages.available()).unwrap_or(u64::MAX);
+            own = needs.saturating_sub(available);
+        }
+        Lacks { own, all: all.max(own) }
     }
 }
