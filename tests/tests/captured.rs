@@ -1,12 +1,20 @@
 //! Captured scopes on streams of the host.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use gpucache::Result;
 use gpucache::device::Virtual;
 use gpucache::graph::CapturedScope;
 use gpucache::prelude::*;
 
 const LEN: usize = 1000;
+
+/// All streams of the host share its memory. Scopes of other tests take the idle memory of graphs, so only one of these tests runs at a time.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// `y = x + value`
 fn add(y: &mut Array<u32, Host>, x: &Array<u32, Host>, value: u32) -> Result<()> {
@@ -27,6 +35,7 @@ fn step(x: &Array<u32, Host>) -> Result<Array<u32, Host>> {
 
 #[test]
 fn a_step_is_captured_and_launched() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&host, "captured: step");
     let mut held = Vec::new();
@@ -49,6 +58,7 @@ fn a_step_is_captured_and_launched() {
 /// A block that uses an array which is no input, and one whose shapes change: the work is done, and no graph comes of it.
 #[test]
 fn each_run_counts_once() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let other = Array::full(&host, LEN, 7u32).unwrap();
     let mut scope = CapturedScope::new(&host, "captured: counts");
@@ -70,6 +80,7 @@ fn each_run_counts_once() {
 /// The refusal says which operation uses an array that was not passed.
 #[test]
 fn a_refusal_names_the_operation() {
+    let _turn = turn();
     let host = Host::new_stream().unwrap();
     let other = Array::full(&host, LEN, 7u32).unwrap();
     let mut scope = CapturedScope::new(&host, "captured: names the operation");
@@ -187,6 +198,7 @@ fn by_turns(name: &str, streams: [&Host; 2], share: usize) -> [u64; 2] {
 /// One thread runs two captured scopes of one name, each on its own stream. Both are launched, however often each one runs.
 #[test]
 fn one_name_on_two_streams() {
+    let _turn = turn();
     let streams = [(); 2].map(|()| Host::new_stream().unwrap());
     for share in [1, 2, 3, 4, 8] {
         for two in [[0, 1], [1, 0]] {
@@ -200,6 +212,7 @@ fn one_name_on_two_streams() {
 /// A stream for each request works beside one that stays. Only the first request takes plans away.
 #[test]
 fn one_name_on_streams_that_come_and_go() {
+    let _turn = turn();
     let stays = Host::new_stream().unwrap();
     let mut scope = CapturedScope::new(&stays, "captured: comes and goes");
     let mut launches = Vec::new();
@@ -221,6 +234,7 @@ fn one_name_on_streams_that_come_and_go() {
 /// Each thread has its own cache of the scope, so both streams keep the one name.
 #[test]
 fn one_name_on_two_threads() {
+    let _turn = turn();
     let run = || {
         let host = Host::new_stream().unwrap();
         let mut scope = CapturedScope::new(&host, "captured: two threads");
