@@ -273,18 +273,21 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     {
         let captures = self.kept.of(key).tries.is_due();
         if captures {
-            // They take no room.
-            self.stats.lost += self.kept.forget_lost();
-            self.stats.evicted += self.kept.make_room(key);
+            self.make_room(key);
         }
         let known = self.kept.of(key);
         let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
         if captures && let Some(done) = run.capture(known, inputs, block, &mut self.seen) {
-            self.stats.lost += self.kept.forget_lost();
-            self.stats.evicted += self.kept.make_room(key);
+            self.make_room(key);
             return done;
         }
         self.run_directly(key, inputs, block)
+    }
+
+    /// Keeps to the bounds of graphs with one of `key`. Graphs that lost their executables take no room.
+    fn make_room(&mut self, key: &K) {
+        self.stats.lost += self.kept.forget_lost();
+        self.stats.evicted += self.kept.make_room(key);
     }
 
     /// Does the work by a call of the block that is not captured.
