@@ -12,7 +12,7 @@ impl Stream {
     /// and its limits, and the reclaim steps are taken if the call finds no memory. [`uncount`](Stream::uncount) ends that.
     ///
     /// # Errors
-    /// That of the call, and [`is_out_of_memory`](Error::is_out_of_memory) beyond a limit.
+    /// That of the call, and [`is_out_of_memory`](crate::Error::is_out_of_memory) beyond a limit.
     #[doc(hidden)]
     pub fn count_call<M>(&self, bytes: u64, dims: &[usize], call: impl Fn() -> Result<M>) -> Result<M> {
         let asked = Asked { stream: self, bytes, dims, holder: None };

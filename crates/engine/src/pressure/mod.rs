@@ -21,7 +21,7 @@
 //! |---|---|
 //! | `steps` | the reclaim steps, and how often each served a request |
 //! | `request` | what a request asks for, and how; the error of a request that no step served |
-//! | `serve` | the action of each step; the wait for long work after all steps (`serve/outlast`) |
+//! | `serve` | the action of each step; the step that drops graphs (`serve/graphs`); the wait for long work after all steps (`serve/outlast`) |
 //! | `calls` | calls of other libraries that take memory of the device |
 //! | `seen` | whether memory was freed since the last attempt of a request |
 //! | `reclaim` | the holders of memory, by age, and how they give idle memory back |
