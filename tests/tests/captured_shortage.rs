@@ -88,6 +88,14 @@ impl Bed {
         self.stream.set_limit(Limit::hard(self.stream.memory().bytes + bytes as u64)).unwrap();
     }
 
+    /// Arrays of the innermost scope that use half of each of so many pages of 2 MiB.
+    fn half_used_pages(&self, pages: usize) -> Vec<Array<u8, Cuda>> {
+        let arrays: Vec<_> = (0..2 * pages).map(|_| self.stream.zeros(MIB).unwrap()).collect();
+        let rest = arrays.into_iter().step_by(2).collect();
+        self.settle();
+        rest
+    }
+
     /// One allocation that needs the memory of at least `bytes` bytes of executables.
     fn take(&self, bytes: usize) {
         self.settle();
@@ -142,13 +150,10 @@ fn whole_pages_count() {
 fn gaps_do_not_count() {
     let Some(bed) = Bed::new("gaps") else { return };
     let _inside = Scope::new("captured shortage: gaps").enter();
-    let arrays: Vec<_> = (0..16).map(|_| bed.stream.zeros::<u8>(MIB).unwrap()).collect();
-    let odd: Vec<_> = arrays.into_iter().enumerate().filter_map(|(at, array)| (at % 2 == 0).then_some(array)).collect();
-    bed.settle();
+    let _rest = bed.half_used_pages(8);
     bed.leave(0);
     let array = bed.stream.zeros::<u8>(2 * MIB);
     assert!(array.is_ok(), "{}", array.unwrap_err());
-    drop(odd);
 }
 
 /// A request that idle memory in half-used pages does not help, or that the driver refuses for its own reasons, fails without them.
@@ -157,9 +162,7 @@ fn graphs_that_do_not_suffice_stay() {
     let Some(bed) = Bed::new("in vain") else { return };
     let before = bed.bytes();
     let _inside = Scope::new("captured shortage: in vain").enter();
-    let arrays: Vec<_> = (0..32).map(|_| bed.stream.zeros::<u8>(MIB).unwrap()).collect();
-    let odd: Vec<_> = arrays.into_iter().enumerate().filter_map(|(at, array)| (at % 2 == 0).then_some(array)).collect();
-    bed.settle();
+    let _rest = bed.half_used_pages(16);
     bed.leave(0);
     for mib in [20, 12, 6] {
         assert!(bed.stream.zeros::<u8>(mib * MIB).is_err());
@@ -170,7 +173,6 @@ fn graphs_that_do_not_suffice_stay() {
     madeup::fail(c"cuMemCreate", 0, 0, 2);
     assert!(refused.is_err());
     assert_eq!(bed.bytes(), before, "{}", bed.scope.stats());
-    drop(odd);
 }
 
 /// The memory is free once long work is done. The request waits for it, and graphs would not help.

@@ -34,8 +34,8 @@ pub enum ReclaimStep {
     PendingWork,
     /// Moves arrays in use that can be offloaded (`Placed`) to host memory, the least recently used first.
     Offload,
-    /// Takes the executables of captured scopes' graphs away, if they have enough memory: first those with the fewest launches lately. Such a
-    /// block runs directly, and is captured again later.
+    /// Takes the executables of captured scopes' graphs away, if they have enough memory: first those with the fewest launches lately. Their
+    /// blocks run directly then, and are captured again later.
     Graphs,
     /// Takes the arenas of scopes that other threads are inside of, if nothing in them is alive.
     Arenas,

@@ -111,8 +111,8 @@ impl<P: Pages> Range<P> {
         free.any(|span| counts(span.tag)) || in_exchange().is_some()
     }
 
-    /// How many bytes the device must map for a block of `bytes`, besides those that free memory can be exchanged for, if no work used
-    /// memory that `counts` by its tag. 0 if there would be such a block without.
+    /// How many bytes the device must add for a block of `bytes` bytes, once all free handles have moved to it. Memory that `counts` by its
+    /// tag is taken as if no work used it. 0 if such memory suffices.
     pub(super) fn needs(&self, bytes: u64, counts: impl Fn(Tag) -> bool) -> u64 {
         let lacking = self.rounded(bytes).and_then(|rounded| self.lacking(rounded, &counts));
         match lacking {

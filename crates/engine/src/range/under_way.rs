@@ -24,7 +24,7 @@ impl DeviceRange {
         self.inner().range.could_gather(bytes, |tag| !tag.is_reserved())
     }
 
-    /// How many bytes the device must map to serve `bytes` bytes, if all work were done. 0 if the range could serve them as it is.
+    /// How many bytes the device must add to serve `bytes` bytes, if all work were done. 0 if the range could serve them as it is.
     pub(crate) fn needs(&self, bytes: u64) -> u64 {
         self.inner().range.needs(bytes, |tag| !tag.is_reserved())
     }

@@ -140,6 +140,7 @@ impl Executable {
 }
 
 impl Executable {
+    /// For the drop alone.
     fn destroy(&self) {
         if super::driver::bind(&self.graph.context).is_err() {
             return;
