@@ -204,6 +204,51 @@ fn executables_count_their_own_memory_only() {
     });
 }
 
+/// Threads capture all the time. Requests of other threads look for memory that the captured streams freed.
+#[test]
+fn requests_meet_the_captures_of_other_threads() {
+    let Some(gpu) = Gpu::get() else { return };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let end = End(&is_over);
+        for number in 0..2 {
+            let (stream, is_over) = (gpu.new_stream(), &is_over);
+            threads.spawn(move || {
+                let mut random = number;
+                while !is_over.load(Relaxed) {
+                    random = (random * 69_069 + 1) % 1009;
+                    let array = Array::full(&stream, LEN * (random + 1), 1u32).unwrap();
+                    drop(array);
+                    if random % 8 == 0 {
+                        stream.trim();
+                    }
+                }
+            });
+        }
+        let capturing: Vec<_> = (0..3u32)
+            .map(|number| {
+                let stream = gpu.new_stream();
+                threads.spawn(move || {
+                    let mut scope = CapturedScope::new(&stream, "cuda attack: captures all the time");
+                    for run in 0..600 {
+                        if run % 6 == 0 {
+                            scope.clear();
+                        }
+                        let input = Array::full(&stream, LEN * (1 + (run / 6) as usize % 64), number).unwrap();
+                        let output = scope.run(input.len(), &input, |input| sum(input, 1)).unwrap();
+                        assert_eq!(output.to_vec().unwrap(), vec![number + 1; input.len()], "{}", scope.stats());
+                    }
+                    scope.stats().captures
+                })
+            })
+            .collect();
+        for thread in capturing {
+            assert!(thread.join().unwrap() > 0);
+        }
+        drop(end);
+    });
+}
+
 /// Each key is used a few times only, as sequence lengths are.
 #[test]
 fn keys_without_end() {

@@ -1,6 +1,7 @@
 //! Waits of one stream for the work of others, so that it may use their memory.
 
 use super::epochs::Epoch;
+use super::slot::captured;
 use super::streams::{Member, Streams};
 use super::tag::{Tag, Users};
 use crate::base::error::{Error, Result};
@@ -84,13 +85,5 @@ fn unordered() -> Error {
         "memory that another stream freed",
         "work on a stream that gpucache does not know may still use it",
         "wait for the device first",
-    )
-}
-
-fn captured() -> Error {
-    Error::unavailable(
-        "memory that another stream used",
-        "a CUDA graph is being captured, and a graph cannot wait for work outside it",
-        "let the stream wait for the other one before the capture",
     )
 }

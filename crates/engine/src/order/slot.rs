@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, Weak};
 
 use super::epochs::{Epoch, EpochState, Epochs};
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::per_thread::{ENDING, THREAD};
 use crate::device::{Backend, Event, Meter, Stream};
 
@@ -183,9 +183,12 @@ impl StreamSlot {
     }
 
     /// The event of an epoch. If the epoch is open, this closes it. `None` if the epoch is complete.
+    ///
+    /// # Errors
+    /// A failure of the device, or a capture that another thread begins at this moment.
     pub(super) fn event(&mut self, epoch: Epoch, meter: &Meter) -> Result<Option<(Epoch, &dyn Event)>> {
-        if self.is_open(epoch) {
-            self.close(meter)?;
+        if self.is_open(epoch) && !self.close(meter)? {
+            return Err(captured());
         }
         // An epoch that has not begun counts as the one that was open.
         let epoch = epoch.min(self.epochs.newest());
@@ -207,24 +210,25 @@ impl StreamSlot {
         Ok(())
     }
 
-    /// Closes the open epoch, with a complete event if there is one, otherwise with a new one.
-    fn close(&mut self, meter: &Meter) -> Result<()> {
+    /// Closes the open epoch, with a complete event if there is one, otherwise with a new one. Returns whether the epoch is closed: another
+    /// thread may begin to capture the stream at any moment. An event that it captured belongs to its graph. Whoever queries that event
+    /// gets an error and ends the capture.
+    fn close(&mut self, meter: &Meter) -> Result<bool> {
         let spare = self.spare(meter)?;
-        let Some(stream) = &self.stream else { return Ok(()) };
+        let Some(stream) = &self.stream else { return Ok(true) };
         let event = spare.map_or_else(|| stream.new_event(), Ok)?;
         meter.recorded();
         // This fulfils a request for the end of this epoch. A thread that sees the next epoch requests its end anew.
         self.wanted.store(false, Relaxed);
         // If a thread put work on the stream and then still sees the open epoch, the work was there before this recording.
         self.told.store(self.epochs.open().0 + 1, SeqCst);
-        match stream.record(&*event) {
-            Ok(()) => self.epochs.close(event),
-            Err(error) => {
-                self.epochs.put_spare(event);
-                return Err(error);
-            }
+        // The capture may have begun before the recording or after it. Nobody tells which, so the event is not used.
+        let recorded = stream.record(&*event).map(|()| !(stream.can_capture() && stream.is_capturing()));
+        match recorded {
+            Ok(true) => self.epochs.close(event),
+            Ok(false) | Err(_) => self.epochs.put_spare(event),
         }
-        Ok(())
+        recorded
     }
 
     /// Takes an event that can be recorded again.
@@ -270,7 +274,8 @@ impl StreamSlot {
         }
         if self.is_open(self.used) {
             match may_record {
-                true => self.close(meter)?,
+                true if !self.close(meter)? => return Ok(()),
+                true => {}
                 false => self.ask_for_end(),
             }
         }
@@ -338,4 +343,13 @@ impl StreamSlot {
 #[inline]
 fn with_thread<R>(act: impl FnOnce(&Arc<()>) -> R) -> Option<R> {
     ENDING.try_with(|ending| act(ending.alive.get_or_init(Arc::default))).ok()
+}
+
+/// The error for work that would have to wait for a capture, or a capture for other work.
+pub(super) fn captured() -> Error {
+    Error::unavailable(
+        "memory that another stream used",
+        "a CUDA graph is being captured, and a graph cannot wait for work outside it",
+        "let the stream wait for the other one before the capture",
+    )
 }

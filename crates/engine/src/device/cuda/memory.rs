@@ -267,8 +267,9 @@ unsafe impl Backend for CudaMemory {
 unsafe impl Event for OwnEvent {
     fn is_complete(&self) -> Result<bool> {
         OwnEvent::is_complete(self).or_else(|error| match error.0 {
-            // The driver permits no query inside one of its callbacks, so the event counts as not complete.
-            sys::CUresult::CUDA_ERROR_NOT_PERMITTED => Ok(false),
+            // The driver permits no query inside one of its callbacks. An event that another thread's capture got in between has no end
+            // either: the next event of the stream tells instead.
+            sys::CUresult::CUDA_ERROR_NOT_PERMITTED | sys::CUresult::CUDA_ERROR_CAPTURED_EVENT => Ok(false),
             _ => Err(failure(self.context(), "asking for an event", error)),
         })
     }

@@ -35,6 +35,8 @@ enum Step {
     Replace(usize),
     Fail,
     Capture(usize),
+    /// A capture begins during the next recording of an event.
+    CaptureMeanwhile,
     LookWhatIsIdle,
     Retire,
 }
@@ -49,6 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => stream.clone().prop_map(Step::Replace),
         1 => Just(Step::Fail),
         1 => stream.prop_map(Step::Capture),
+        1 => Just(Step::CaptureMeanwhile),
         1 => Just(Step::LookWhatIsIdle),
         1 => Just(Step::Retire),
     ]
@@ -167,6 +170,7 @@ impl Program {
                 let capturing = &mut *self.world.capturing.lock().unwrap();
                 _ = capturing.remove(&lane) || capturing.insert(lane);
             }
+            Step::CaptureMeanwhile => self.world.begins.store(true, Relaxed),
             Step::LookWhatIsIdle => self.look_what_is_idle(),
             Step::Retire => self.streams.retire(),
         }
@@ -194,8 +198,8 @@ proptest! {
             program.step(step);
             program.world.fails.fetch_and(matches!(step, Step::Fail), Relaxed);
         }
-        // Events that failed are counted too, one for each attempt.
-        let failed = steps.iter().filter(|step| matches!(step, Step::Fail)).count();
+        // Events that failed or were captured are counted too, one for each attempt.
+        let failed = steps.iter().filter(|step| matches!(step, Step::Fail | Step::CaptureMeanwhile)).count();
         let [events, ..] = program.calls();
         prop_assert!(events as usize <= program.epochs.len() + failed, "{events} events, {:?}", program.epochs);
     }
@@ -223,6 +227,22 @@ fn one_event_and_one_wait_for_all_that_was_freed() {
     assert_eq!(memory.meter().orders(), [1, 0, 1]);
     tags.iter().for_each(|&tag| streams.claim(&c, tag).unwrap());
     assert_eq!(memory.meter().orders(), [1, 1, 2]);
+}
+
+#[test]
+fn an_event_that_a_capture_got_in_between_is_neither_queried_nor_waited_for() {
+    let (world, _, mut streams, [(a, lane), (b, _)]) = some();
+    world.work(lane);
+    let tag = streams.free(&a);
+    world.begins.store(true, Relaxed);
+    assert!(streams.claim(&b, tag).unwrap_err().is_unavailable());
+    streams.look(true).unwrap();
+    assert!(!streams.is_idle(tag));
+    world.capturing.lock().unwrap().clear();
+    streams.claim(&b, tag).unwrap();
+    world.advance(lane, 1);
+    streams.look(true).unwrap();
+    assert!(streams.is_idle(tag));
 }
 
 #[test]

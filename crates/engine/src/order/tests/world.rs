@@ -28,7 +28,12 @@ pub(super) struct World {
     /// Whether only the thread that works on a stream may record events on it.
     pub(super) is_strict: AtomicBool,
     pub(super) capturing: Mutex<BTreeSet<usize>>,
+    /// Whether another thread begins to capture the stream during the next recording.
+    pub(super) begins: AtomicBool,
 }
+
+/// The number of the work before an event that a capture got.
+const CAPTURED: usize = usize::MAX;
 
 #[derive(Debug)]
 struct Lag(Arc<World>, usize);
@@ -84,6 +89,7 @@ unsafe impl Event for Mark {
         self.0.call()?;
         let (lane, number, _) = *self.1.lock().unwrap();
         assert!(!self.0.capturing.lock().unwrap().contains(&lane), "a query of a stream that is captured");
+        assert!(number != CAPTURED, "a query of an event of a capture");
         Ok(self.0.lanes.lock().unwrap()[lane].done >= number)
     }
 }
@@ -142,7 +148,8 @@ unsafe impl Backend for Lag {
         let lane = &self.0.lanes.lock().unwrap()[self.1];
         let mut place = mark(event).1.lock().unwrap();
         assert_eq!(place.0, self.1, "an event of another stream, and so maybe of another context");
-        *place = (self.1, lane.work, lane.clock.clone());
+        let begins = self.0.begins.swap(false, Relaxed) && self.0.capturing.lock().unwrap().insert(self.1);
+        *place = (self.1, if begins { CAPTURED } else { lane.work }, lane.clock.clone());
         Ok(())
     }
 
@@ -150,6 +157,7 @@ unsafe impl Backend for Lag {
         self.0.call()?;
         assert!(!self.is_capturing(), "a capture waits for a foreign event");
         let (other, until, ref behind) = *mark(event).1.lock().unwrap();
+        assert!(until != CAPTURED, "a wait for an event of a capture");
         let lane = &mut self.0.lanes.lock().unwrap()[self.1];
         lane.work += 1;
         lane.waits.push((lane.work, other, until));
@@ -161,6 +169,10 @@ unsafe impl Backend for Lag {
 
     fn records_for_anyone(&self) -> bool {
         !self.0.is_strict.load(Relaxed)
+    }
+
+    fn can_capture(&self) -> bool {
+        true
     }
 
     fn is_capturing(&self) -> bool {
