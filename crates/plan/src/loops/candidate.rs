@@ -5,6 +5,12 @@ use crate::entries::Log;
 
 /// The factor by which a size may differ from the one a period earlier. A batch or a text may be four times as long.
 const VARIATION: u64 = 4;
+/// Sizes that differ more have to differ by a factor that one of so many others lately had: a text that is ten times as long has arrays that
+/// are ten times as long, and some that are a hundred times as long. Random sizes have all factors.
+const FACTORS: usize = 4;
+/// Factors are equal if their logarithms to the base 2 are, as multiples of 1/8.
+const STEPS: f64 = 8.0;
+
 /// One allocation in this many may differ, and a few at first, since an iteration may do something more now and then.
 const MISSES: u32 = 16;
 
@@ -24,6 +30,8 @@ pub(super) struct Candidate {
     lately: u32,
     /// How many allocations have to repeat before the loop is looked at.
     pub(super) wanted: u32,
+    /// The last factors by which sizes differed by more than [`VARIATION`], the latest last.
+    factors: [i16; FACTORS],
 }
 
 /// The allocations of an entry so far, in order.
@@ -34,13 +42,13 @@ pub(super) struct Past<'a> {
 }
 
 impl Past<'_> {
-    /// Whether an allocation may be another one's in another iteration.
-    #[inline]
-    fn is_like(&self, one: u32, other: u32) -> bool {
-        let bytes = |number| self.log.bytes_at(number).unwrap_or(0);
-        let (one_bytes, other_bytes) = (bytes(one), bytes(other));
-        let is_sized = one_bytes / VARIATION <= other_bytes && other_bytes / VARIATION <= one_bytes;
-        is_sized && self.tokens[one as usize].drops() == self.tokens[other as usize].drops()
+    fn bytes(&self, number: u32) -> u64 {
+        self.log.bytes_at(number).unwrap_or(0)
+    }
+
+    /// Whether the same arrays were dropped before both allocations.
+    fn has_same_drops(&self, one: u32, other: u32) -> bool {
+        self.tokens[one as usize].drops() == self.tokens[other as usize].drops()
     }
 }
 
@@ -49,17 +57,36 @@ impl Candidate {
     /// the number of steps too.
     pub(super) fn new(past: Past<'_>, last: u32, period: u32, most: u32) -> (Candidate, u32) {
         let farthest = last.saturating_sub(most).max(period);
-        let mut from = last + 1;
-        while from > farthest && past.is_like(from - 1, from - 1 - period) {
-            from -= 1;
+        let factors = [0; FACTORS];
+        let mut candidate = Candidate { period, from: last + 1, misses: 0, lately: 0, wanted: period, factors };
+        while candidate.from > farthest && candidate.is_like(past, candidate.from - 1) {
+            candidate.from -= 1;
         }
-        (Candidate { period, from, misses: 0, lately: 0, wanted: period }, last + 1 - from)
+        (candidate, last + 1 - candidate.from)
+    }
+
+    /// Whether an allocation may be the one a period earlier in another iteration.
+    #[inline]
+    fn is_like(&mut self, past: Past<'_>, number: u32) -> bool {
+        let (one, other) = (past.bytes(number), past.bytes(number - self.period));
+        let is_near = one / VARIATION <= other && other / VARIATION <= one;
+        past.has_same_drops(number, number - self.period) && (is_near || self.is_by_known_factor(one, other))
+    }
+
+    /// Whether two sizes differ by a factor that others lately had. Remembers the factor.
+    #[cold]
+    fn is_by_known_factor(&mut self, one: u64, other: u64) -> bool {
+        let factor = ((one as f64 / other.max(1) as f64).log2() * STEPS).round() as i16;
+        let known = self.factors.iter().position(|&known| known == factor);
+        self.factors[known.unwrap_or(0)..].rotate_left(1);
+        self.factors[FACTORS - 1] = factor;
+        known.is_some()
     }
 
     /// Compares the allocation of this number. Returns whether the stretch goes on.
     #[inline]
     pub(super) fn goes_on(&mut self, past: Past<'_>, number: u32) -> bool {
-        if past.is_like(number, number - self.period) {
+        if self.is_like(past, number) {
             self.lately = self.lately.saturating_sub(1);
             return true;
         }

@@ -100,6 +100,56 @@ fn a_step_whose_sizes_all_change_keeps_its_order() {
     assert_eq!(entry.first_loop().map(|(length, _)| length), Some(600));
 }
 
+/// A step of 600 allocations whose sizes grow with the length of its text, and every sixth with its square.
+fn read(entry: &mut Entry, length: u64) {
+    let bytes = |layer: u32| if layer.is_multiple_of(3) { length * length } else { u64::from(100 + layer) * length };
+    (0..300).for_each(|layer| entry.put((0, layer), bytes(layer)));
+    for layer in (0..300).rev() {
+        entry.put((2, 0), 400 * length);
+        entry.take((0, layer));
+    }
+}
+
+#[test]
+fn a_step_is_found_whose_text_has_any_length() {
+    let mut entry = Entry::new(None);
+    [32, 1024, 50, 700].into_iter().for_each(|length| read(&mut entry, length));
+    assert_eq!(entry.first_loop().map(|(length, _)| length), Some(600));
+}
+
+#[test]
+fn random_sizes_of_arrays_that_are_dropped_at_once_are_no_loop() {
+    let (mut entry, mut random) = (Entry::new(None), fastrand::Rng::with_seed(1));
+    for _ in 0..5000 {
+        entry.put((0, 0), random.u64(1..1 << 20));
+        entry.take((0, 0));
+    }
+    assert_eq!(entry.found, []);
+}
+
+/// Two parts of a step drop the same arrays. Their sizes differ in the step that is learned, and not in a later one.
+#[test]
+fn a_loop_is_not_known_by_parts_that_only_sizes_tell_apart() {
+    let part = |entry: &mut Entry, bytes: u64| {
+        for number in 0..20 {
+            entry.put((5, 0), bytes << (number * number % 7));
+            entry.take((5, 0));
+        }
+    };
+    let step = |entry: &mut Entry, [early, late]: [u64; 2]| {
+        part(entry, early);
+        (0..600).for_each(|number| entry.put((6, number % 7), 1 << 20));
+        part(entry, late);
+        (0..7).for_each(|name| entry.take((6, name)));
+    };
+    let mut first = Entry::new(None);
+    [[1000, 3000], [2000, 4000], [2500, 9000], [3000, 5000]].into_iter().for_each(|sizes| step(&mut first, sizes));
+    let known = first.search.known(&first.log, 640);
+    let mut later = Entry::new(Some(&known));
+    part(&mut later, 5000);
+    assert_eq!(later.found, []);
+}
+
 #[test]
 fn a_token_is_found_and_not_a_layer_whose_cache_waits_for_the_next_token() {
     let mut entry = Entry::new(None);

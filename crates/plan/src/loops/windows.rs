@@ -196,19 +196,24 @@ impl Known {
         self.0.is_empty()
     }
 
-    /// The windows that end in the last `length` of these allocations and come only once there, the first ones and some of the others.
+    /// The windows that came at the same position of the last two iterations, of `length` allocations each, and nowhere else in them: the
+    /// first ones and some of the others. Where sizes change, parts of an iteration that differ by sizes alone look alike now and then.
     pub(super) fn of(allocations: impl ExactSizeIterator<Item = (u64, Token)>, length: usize) -> Known {
-        let (mut windows, first) = (Windows::default(), allocations.len() - length);
-        let mut ends: HashMap<u64, Option<u32>> = HashMap::new();
+        let (mut windows, first) = (Windows::default(), allocations.len().saturating_sub(2 * length));
+        // For each window, the position of the first one, and how many came there and elsewhere.
+        let mut ends: HashMap<u64, (usize, u32, u32)> = HashMap::new();
         for (number, (bytes, token)) in allocations.enumerate() {
             let hashes = windows.advance(bytes, token, number);
-            if let Some(position) = number.checked_sub(first).filter(|_| number + 1 >= WINDOW) {
+            if let Some(place) = number.checked_sub(first).filter(|_| number + 1 >= WINDOW) {
+                let position = place % length;
                 for hash in hashes.into_iter().flatten() {
-                    ends.entry(hash).and_modify(|end| *end = None).or_insert(Some(position as u32));
+                    let (known, here, elsewhere) = ends.entry(hash).or_insert((position, 0, 0));
+                    *(if *known == position { here } else { elsewhere }) += 1;
                 }
             }
         }
-        let mut once: Vec<(u64, u32)> = ends.into_iter().filter_map(|(hash, end)| Some((hash, end?))).collect();
+        let clear = ends.into_iter().filter(|&(_, (_, here, elsewhere))| (here, elsewhere) == (2, 0));
+        let mut once: Vec<(u64, u32)> = clear.map(|(hash, (position, ..))| (hash, position as u32)).collect();
         once.sort_unstable_by_key(|&(hash, position)| (position, hash));
         let stride = (once.len() / (KNOWN / 2)).max(1);
         let is_kept = |index: usize| index < KNOWN / 2 || index.is_multiple_of(stride);

@@ -23,6 +23,10 @@ const KEPT: u64 = 2;
 /// A first array of this share of the plan's bytes, 1/128, is enough to know an iteration by. It may find no memory beside the arena, which
 /// would then have to go: a training with new weights now and then reserved 1.027 instead of 1.015 times its live memory.
 const LARGE: u64 = 128;
+/// The same share, 1/16, for an iteration that lost its arena. There the first array of the next one may take the place of its arena. With
+/// plans for iterations that did, a sampled graph network had plans for 0.73 of its allocations instead of 0.65. Where sizes vary, smaller
+/// arrays look like the first one by chance.
+const LARGE_WITHOUT_ARENA: u64 = 16;
 
 impl Behind {
     fn push(&mut self, bytes: u64, may_be_next: bool) {
@@ -78,7 +82,7 @@ impl Planner {
 
     /// Whether an allocation behind the end of an iteration begins the next one, or continues one that has just begun.
     fn begins_iteration(&mut self, shared: &Shared, bytes: u64) -> bool {
-        if self.follows_plan(bytes) {
+        if self.follows_plan(bytes) || self.has_boundary() && self.is_large_like_first(bytes) {
             return true;
         }
         let may_be_next = (0..RUN).any(|position| self.plans.have_at(position, bytes));
@@ -97,6 +101,11 @@ impl Planner {
     /// Whether the plan begins with as many bytes, and they are so many that this is hardly by chance.
     fn is_large_first(&self, bytes: u64) -> bool {
         bytes >= self.plans.need() / LARGE && self.plans.always_begins_with(bytes)
+    }
+
+    /// Whether an iteration may begin with as many bytes, and they are so many that this is hardly by chance.
+    fn is_large_like_first(&self, bytes: u64) -> bool {
+        bytes >= self.plans.need() / LARGE_WITHOUT_ARENA && self.plans.have_at(0, bytes)
     }
 
     /// Whether the iteration went by its plan up to this allocation, which may be the first one of the next iteration.
