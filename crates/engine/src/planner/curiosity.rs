@@ -11,6 +11,9 @@ pub(super) struct Curiosity {
     left: u64,
     /// The rest between two spells.
     rest: Backoff,
+    /// Whether a deviation began this spell or came in it. Otherwise a new plan began it, and no rest follows: the next deviation is the first
+    /// one of its kind, such as a larger batch.
+    has_deviated: bool,
 }
 
 /// The number of entries in the first spell. An order that comes again after at most eight others comes twice in a spell.
@@ -27,14 +30,22 @@ impl Curiosity {
         self.left > 0
     }
 
+    /// Notes that sizes grow, so later entries may deviate as well.
+    pub(super) fn note_growth(&mut self) {
+        self.has_deviated = true;
+    }
+
     /// Notes that the entry of this number ended.
     pub(super) fn ended(&mut self, entry: u64, has_deviated: bool) {
+        self.has_deviated |= has_deviated;
         match self.left {
             0 if has_deviated && self.rest.is_over(entry) => self.left = SPELL.max(self.rest.wait() / REST),
             0 => {}
             1 => {
                 self.left = 0;
-                self.rest.tried(entry, PACE);
+                if std::mem::take(&mut self.has_deviated) {
+                    self.rest.tried(entry, PACE);
+                }
             }
             _ => self.left -= 1,
         }
@@ -74,6 +85,22 @@ mod tests {
             assert!(deviating >= 2, "{deviating} with period {period}");
         }
         assert!(recorded(1000, 30).1 >= 2, "a longer period in a longer spell");
+    }
+
+    #[test]
+    fn the_first_deviation_from_a_new_plan_is_recorded_soon_unless_sizes_grow() {
+        for grows in [false, true] {
+            let mut curiosity = Curiosity::default();
+            curiosity.renew();
+            for entry in 1..=SPELL {
+                if grows {
+                    curiosity.note_growth();
+                }
+                curiosity.ended(entry, false);
+            }
+            curiosity.ended(SPELL + 2, true);
+            assert_eq!(curiosity.is_due(), !grows);
+        }
     }
 
     #[test]

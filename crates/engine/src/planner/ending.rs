@@ -183,6 +183,9 @@ impl Planner {
         let recorded = self.learn_order(shared, course);
         let has_deviated = self.entry.is_planned && course.has_deviated();
         self.learning.curiosity.ended(self.entry.number, has_deviated);
+        if self.plans.grows() {
+            self.learning.curiosity.note_growth();
+        }
         let is_of_no_use = self.follow(course, recorded);
         Findings {
             is_of_no_use,
