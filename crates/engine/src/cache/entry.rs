@@ -122,7 +122,7 @@ impl Owner {
         let most = self.most_for_arena(&state, bytes, may_grow, insists);
         // With 0 bytes, all arrays of the plan are carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
-            self.make_room(refused);
+            self.release_lists();
             self.find_arena(range, stream, bytes, most)
         });
         let unwanted = self.with(|local, shared| match found {
@@ -143,9 +143,10 @@ impl Owner {
         let RangeState { live, reserved, peak_reserved, granule, .. } = *state;
         let two_pages = granule.saturating_mul(2);
         let counter = |counter| self.with(|_, shared| shared.counters.get(counter));
-        // What this scope had in use at once, and what is in use beside it now. An arena of entries that vary may need more, and would
-        // grow with each of them.
-        let known = counter(Counter::Demand).saturating_add(live.saturating_sub(counter(Counter::BusyBytes)));
+        // What this scope had in use at once, and what others have in use now; the range counts this scope's ring as in use. An arena of
+        // entries that vary may need more, and would grow with each of them.
+        let own = counter(Counter::BusyBytes).saturating_add(self.with(|local, _| local.planner.ring_bytes()));
+        let known = counter(Counter::Demand).saturating_add(live.saturating_sub(own));
         let needed = live.saturating_add(bytes);
         let grows = self.with(|local, _| local.planner.grows());
         // Blocks that stay keep whole pieces of memory from an arena. They go back once it was found.
@@ -160,7 +161,8 @@ impl Owner {
     /// Finds a block for the plans, if the scope's limit allows as many bytes more. Notes the outcome for the diagnosis.
     fn find_arena(&self, range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
         let is_allowed = self.allows(bytes);
-        let found = if is_allowed { find_block(range, stream, bytes, most) } else { None };
+        let find = || find_block(range, stream, bytes, most);
+        let found = if is_allowed { find().or_else(|| if self.yield_ring() { find() } else { None }) } else { None };
         match &found {
             Some(Carved { taken, .. }) => self.note_taken(stream, bytes, *taken),
             None => self.note(if is_allowed { Fact::NoStretch } else { Fact::BeyondLimit }, 1, bytes),
@@ -178,15 +180,15 @@ impl Owner {
         }
     }
 
-    /// Gives back memory that the arena may need: idle blocks in lists, and, if the last try failed, a ring that is mostly idle.
-    fn make_room(&self, refused: Option<Refused>) {
-        self.release_lists();
-        if refused.is_some() {
-            self.perform(self.with(|local, shared| {
-                local.planner.make_room(shared);
-                local.planner.take_effects()
-            }));
-        }
+    /// Gives a ring that is mostly idle back. Returns whether there was one.
+    fn yield_ring(&self) -> bool {
+        let (yields, effects) = self.with(|local, shared| {
+            let had_ring = local.planner.has_ring();
+            local.planner.make_room(shared);
+            (had_ring && !local.planner.has_ring(), local.planner.take_effects())
+        });
+        self.perform(effects);
+        yields
     }
 
     /// Ends the epoch of the plan's stream if another thread asked for that. A scope that follows its plan makes no other call that

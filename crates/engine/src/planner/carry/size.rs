@@ -164,6 +164,11 @@ impl Planner {
         total([self.carry.ring.bytes(), arena, shared.counters.get(Counter::BusyBytes)])
     }
 
+    /// The bytes of the ring.
+    pub(crate) fn ring_bytes(&self) -> u64 {
+        self.carry.ring.bytes()
+    }
+
     /// Whether the scope has a ring, or had one until it was taken away.
     pub(crate) fn has_ring(&self) -> bool {
         self.carry.is_there()
