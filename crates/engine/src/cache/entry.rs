@@ -122,7 +122,7 @@ impl Owner {
         let most = self.most_for_arena(&state, bytes, may_grow, insists);
         // With 0 bytes, all arrays of the plan are carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
-            self.release_lists();
+            self.make_room(refused);
             self.find_arena(range, stream, bytes, most)
         });
         let unwanted = self.with(|local, shared| match found {
@@ -143,9 +143,10 @@ impl Owner {
         let RangeState { live, reserved, peak_reserved, granule, .. } = *state;
         let two_pages = granule.saturating_mul(2);
         let counter = |counter| self.with(|_, shared| shared.counters.get(counter));
-        // What this scope had in use at once, and what others have in use now; the range counts this scope's ring as in use. An arena of
-        // entries that vary may need more, and would grow with each of them.
-        let own = counter(Counter::BusyBytes).saturating_add(self.with(|local, _| local.planner.ring_bytes()));
+        // What this scope had in use at once, and what is in use beside it now, except a ring in which nothing is alive. An arena of entries
+        // that vary may need more, and would grow with each of them.
+        let own =
+            counter(Counter::BusyBytes).saturating_add(self.with(|local, shared| local.planner.idle_ring(shared)));
         let known = counter(Counter::Demand).saturating_add(live.saturating_sub(own));
         let needed = live.saturating_add(bytes);
         let grows = self.with(|local, _| local.planner.grows());
@@ -162,7 +163,7 @@ impl Owner {
     fn find_arena(&self, range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
         let is_allowed = self.allows(bytes);
         let find = || find_block(range, stream, bytes, most);
-        let found = if is_allowed { find().or_else(|| if self.yield_ring() { find() } else { None }) } else { None };
+        let found = if is_allowed { find().or_else(|| self.yields_idle_ring().then(find).flatten()) } else { None };
         match &found {
             Some(Carved { taken, .. }) => self.note_taken(stream, bytes, *taken),
             None => self.note(if is_allowed { Fact::NoStretch } else { Fact::BeyondLimit }, 1, bytes),
@@ -180,14 +181,28 @@ impl Owner {
         }
     }
 
-    /// Gives a ring that is mostly idle back. Returns whether there was one.
-    fn yield_ring(&self) -> bool {
-        let (yields, effects) = self.with(|local, shared| {
-            let had_ring = local.planner.has_ring();
+    /// Gives back memory that the arena may need: idle blocks in lists, and, if the last try failed, a ring that is mostly idle.
+    fn make_room(&self, refused: Option<Refused>) {
+        self.release_lists();
+        if refused.is_some() {
+            self.yield_ring();
+        }
+    }
+
+    /// Gives a ring that is mostly idle back.
+    fn yield_ring(&self) {
+        self.perform(self.with(|local, shared| {
             local.planner.make_room(shared);
-            (had_ring && !local.planner.has_ring(), local.planner.take_effects())
-        });
-        self.perform(effects);
+            local.planner.take_effects()
+        }));
+    }
+
+    /// As [`yield_ring`](Owner::yield_ring), if nothing in the ring is alive. Returns whether there was such a ring.
+    fn yields_idle_ring(&self) -> bool {
+        let yields = self.with(|local, shared| local.planner.idle_ring(shared) > 0);
+        if yields {
+            self.yield_ring();
+        }
         yields
     }
 

@@ -164,9 +164,9 @@ impl Planner {
         total([self.carry.ring.bytes(), arena, shared.counters.get(Counter::BusyBytes)])
     }
 
-    /// The bytes of the ring.
-    pub(crate) fn ring_bytes(&self) -> u64 {
-        self.carry.ring.bytes()
+    /// The bytes of a ring in which nothing is alive.
+    pub(crate) fn idle_ring(&self, shared: &Shared) -> u64 {
+        if shared.ring.live() == 0 { self.carry.ring.bytes() } else { 0 }
     }
 
     /// Whether the scope has a ring, or had one until it was taken away.
