@@ -202,14 +202,19 @@ impl Trimming {
 }
 
 impl Planner {
-    /// Whether the range should move pages rather than grow: a plan showed, in this entry or lately, how much memory is enough. An iteration of
-    /// a loop that has to do without its arena counts too, unless sizes grow. It left the arena's memory in pieces, and a server of batches
-    /// with random sizes reserved up to 1.35 times its peak. It moves 20% more pages.
+    /// Whether the range should move pages rather than grow: a plan showed, in this entry or lately, how much memory is enough.
     pub(crate) fn had_better_move(&mut self) -> bool {
         let Footprint { has_planned, moving, .. } = &mut self.footprint;
         let is_lately = *has_planned && moving.try_now(self.entry.number, Pace::STEEP);
+        !self.recurring.are_too_many() && (self.has_shown_enough() || is_lately)
+    }
+
+    /// Whether a plan shows in this entry how much memory is enough. An iteration of a loop that has to do without its arena counts too, unless
+    /// sizes grow: otherwise it would leave the arena's memory in pieces, and a server of batches with random sizes reserved up to 1.35 times
+    /// its peak. It moves a fifth more pages for that.
+    fn has_shown_enough(&self) -> bool {
         let is_of_plan = self.entry.is_planned || self.loops.is_inside() && !self.plans.grows();
-        !self.recurring.are_too_many() && (is_of_plan && !self.carry.is_range_used() || is_lately)
+        is_of_plan && !self.carry.is_range_used()
     }
 
     /// Whether the range should get the arena's memory rather than grow by `bytes` bytes.

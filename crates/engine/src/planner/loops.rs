@@ -9,6 +9,7 @@
 //! and at which positions the program may be in them.
 
 mod behind;
+mod outer;
 mod searching;
 mod whole;
 
@@ -19,6 +20,7 @@ use gpucache_plan::loops::{Known, Search};
 use super::effects::Effects;
 use super::elsewhere::Others;
 use behind::Behind;
+use outer::Outer;
 use whole::Whole;
 
 /// The loop that the entry is in, and the search for one.
@@ -59,6 +61,7 @@ pub(super) struct Loops {
     /// another plan.
     unplanned: u32,
     most_unplanned: u32,
+    outer: Outer,
     whole: Whole,
 }
 
@@ -94,6 +97,7 @@ impl Loops {
         (self.unplanned, self.most_unplanned, self.is_used) = (0, 0, false);
         (self.may_resume, self.has_resumed) = (false, false);
         self.behind = Behind::default();
+        self.outer.begin();
         std::mem::take(&mut self.is_astray)
     }
 
@@ -279,8 +283,9 @@ impl Planner {
         let known = self.loops.search.known(&self.learning.learner.log, length);
         // The entry began with something else, unless its allocations are whole iterations.
         self.loops.is_astray |= self.loops.ended == 1 && !self.learning.learner.log.len().is_multiple_of(length);
-        // The same code with other sizes, as of another batch: its old plan would take the memory of both.
-        if self.plans.has_loop_of(length) {
+        // The same code with other sizes, as of another batch: its old plan would take the memory of both. The plan of a loop inside this one
+        // is of no more use either.
+        if self.loops.outer.least.take().is_some() | self.plans.has_loop_of(length) {
             self.forget_plans(shared);
         }
         self.learning.learner.split(length);
@@ -331,8 +336,14 @@ impl Planner {
     fn end_after_loops(&mut self, shared: &Shared) -> Option<Effects> {
         let teaches = self.loops.ended == 0 || self.hot.cursor.is_complete();
         let effects = if teaches { self.end_part(shared) } else { self.abandon(shared) };
-        let served = shared.counters.get(Counter::PlanServed) + shared.counters.get(Counter::Carried);
-        self.loops.whole.count_entry(shared.counters.allocations(), served);
+        let (made, served) = made_and_served(shared);
+        self.loops.whole.count_entry(made, served);
         effects
     }
+}
+
+/// The allocations of the scope so far, and those of them that plans served.
+fn made_and_served(shared: &Shared) -> (u64, u64) {
+    let served = shared.counters.get(Counter::PlanServed) + shared.counters.get(Counter::Carried);
+    (shared.counters.allocations(), served)
 }

@@ -20,6 +20,7 @@
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
 //! | `loops` | loops inside an entry, whose iterations are planned like entries; `loops/searching` finds them |
+//! | `loops/outer` | whether to search for a loop around the known one |
 //! | `loops/whole` | whether to plan whole entries instead |
 //! | `plans/repeats`, `plans/partial` | the plans of loops, and of the regular part of entries |
 //! | `noting` | the facts about entries for a diagnosis |

@@ -149,7 +149,7 @@ impl Planner {
         let Some(envelope) = self.plans.envelope() else { return Resolved::Nothing };
         if self.may_be_next() {
             self.note_deviation(Some(Deviation::Extra), request, expected);
-            self.note_stray();
+            self.note_stray(shared, bytes);
             return Resolved::Nothing;
         }
         match self.hot.cursor.serve_off_order(bytes, envelope) {
@@ -179,7 +179,7 @@ impl Planner {
             Answer::Beside(deviation) => {
                 self.note_deviation(deviation, request, expected);
                 self.noted.beside += u64::from(deviation.is_some());
-                self.note_stray();
+                self.note_stray(shared, bytes);
                 Resolved::Nothing
             }
         }

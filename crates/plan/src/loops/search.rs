@@ -24,6 +24,9 @@ pub struct Search {
     next_refused: usize,
     /// Steps that looking back took: at most one for each allocation so far.
     spent: u32,
+    /// Shorter periods than this are no candidates before this allocation: a loop around a known one is searched.
+    least: u32,
+    until: u32,
     /// A loop, and the period of its candidate.
     found: Option<(u32, Iteration)>,
 }
@@ -60,6 +63,9 @@ const LEAST: u32 = 512;
 const PATIENCE: u32 = 1 << 14;
 const TURN: u32 = 4;
 
+/// A loop around a known one is searched for so many of its periods.
+const PATIENT: u32 = 4;
+
 impl Search {
     /// Begins a search behind so many allocations of the log. The loops are known from earlier searches.
     pub fn begin<'k>(&mut self, known: impl Iterator<Item = (u32, &'k Known)>, from: u32) {
@@ -70,7 +76,13 @@ impl Search {
         (self.rests, self.turn, self.may_rest) = (false, PATIENCE, known.peek().is_none());
         self.windows.begin(known);
         (self.pending, self.spent, self.found) = (Token::default(), 0, None);
+        (self.least, self.until) = (0, 0);
         (self.candidates, self.follows, self.refused) = ([None; CANDIDATES], false, [(0, 0); REFUSED]);
+    }
+
+    /// Searches for no shorter period, for as long as such a loop takes to repeat.
+    pub fn skip_shorter(&mut self, least: u32) {
+        (self.least, self.until) = (least, (self.tokens.len() as u32).saturating_add(least.saturating_mul(PATIENT)));
     }
 
     /// Notes the drop of an array, so many allocations after its own; `None` if that is from before the search.
@@ -200,7 +212,7 @@ impl Search {
 
     /// Follows a period as a candidate, in place of the one that repeats for the shortest time.
     fn propose(&mut self, log: &Log, number: u32, period: u32) {
-        if !self.is_new(number, period) {
+        if !self.is_new(number, period) || period < self.least && number < self.until {
             return;
         }
         let most = number + 1 - self.spent;

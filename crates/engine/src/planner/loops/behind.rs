@@ -82,20 +82,31 @@ impl Planner {
 
     /// Whether an allocation behind the end of an iteration begins the next one, or continues one that has just begun.
     fn begins_iteration(&mut self, shared: &Shared, bytes: u64) -> bool {
-        if self.follows_plan(bytes) || self.has_boundary() && self.is_large_like_first(bytes) {
+        if self.follows_plan(bytes) || self.is_large_like_first(bytes) {
             return true;
         }
-        let may_be_next = (0..RUN).any(|position| self.plans.have_at(position, bytes));
-        self.loops.behind.push(bytes, may_be_next);
-        let has_begun =
-            self.is_over(shared) && self.loops.behind.run().is_some_and(|run| self.plans.begin_with_all(run));
+        let has_begun = self.has_run_begun(shared, bytes);
         if has_begun {
             self.loops.start = RUN as u32 - 1;
         } else if self.loops.behind.count > u64::from(ASTRAY) && self.has_boundary() {
+            self.leave_behind(shared, bytes);
+        }
+        has_begun
+    }
+
+    /// Whether the last allocations are the first ones of an iteration.
+    fn has_run_begun(&mut self, shared: &Shared, bytes: u64) -> bool {
+        let may_be_next = (0..RUN).any(|position| self.plans.have_at(position, bytes));
+        self.loops.behind.push(bytes, may_be_next);
+        self.is_over(shared) && self.loops.behind.run().is_some_and(|run| self.plans.begin_with_all(run))
+    }
+
+    /// Leaves the loop, since no iteration begins.
+    fn leave_behind(&mut self, shared: &Shared, bytes: u64) {
+        if !self.departs(shared, bytes) {
             self.loops.leave();
             self.search_anew();
         }
-        has_begun
     }
 
     /// Whether the plan begins with as many bytes, and they are so many that this is hardly by chance.
@@ -103,9 +114,10 @@ impl Planner {
         bytes >= self.plans.need() / LARGE && self.plans.always_begins_with(bytes)
     }
 
-    /// Whether an iteration may begin with as many bytes, and they are so many that this is hardly by chance.
+    /// Whether an iteration without an arena is over, and another one may begin with as many bytes. They are so many that this is hardly by
+    /// chance.
     fn is_large_like_first(&self, bytes: u64) -> bool {
-        bytes >= self.plans.need() / LARGE_WITHOUT_ARENA && self.plans.have_at(0, bytes)
+        self.has_boundary() && bytes >= self.plans.need() / LARGE_WITHOUT_ARENA && self.plans.have_at(0, bytes)
     }
 
     /// Whether the iteration went by its plan up to this allocation, which may be the first one of the next iteration.

@@ -1,6 +1,7 @@
 //! The search for a loop while an entry is recorded: for a new one, or for the place in a known one where the program continues.
 
-use super::{Boundary, Planner, Stage};
+use super::{Boundary, Planner, Stage, made_and_served};
+use crate::home::Shared;
 use crate::planner::elsewhere::ELSEWHERE;
 use gpucache_plan::loops::Found;
 
@@ -43,17 +44,35 @@ impl Planner {
     }
 
     /// Notes an allocation that the plan did not serve.
-    pub(in crate::planner) fn note_stray(&mut self) {
+    pub(in crate::planner) fn note_stray(&mut self, shared: &Shared, bytes: u64) {
         let (next, most, may_resume) = (self.hot.cursor.next(), self.most_stray(), self.may_resume());
         let loops = &mut self.loops;
         loops.stray = if loops.stray.0 == next { (next, loops.stray.1.saturating_add(1)) } else { (next, 1) };
         if loops.stray.1 >= most {
+            if self.departs(shared, bytes) {
+                return;
+            }
+            let loops = &mut self.loops;
             loops.may_resume |= may_resume;
             (loops.length, loops.left) = (None, 0);
             if loops.stage == Stage::Off {
                 self.search_anew();
             }
         }
+    }
+
+    /// Leaves the loop for one around it, if the program leaves it again and again in the same way. Returns whether it does.
+    #[cold]
+    pub(super) fn departs(&mut self, shared: &Shared, bytes: u64) -> bool {
+        let Some(length) = self.loops.length else { return false };
+        self.publish(shared);
+        if !self.loops.outer.departs(self.loops.ended, length, bytes, made_and_served(shared)) {
+            return false;
+        }
+        self.loops.leave();
+        self.vacate(shared);
+        self.search_afresh();
+        true
     }
 
     /// Whether the plan may go on behind other allocations. If these come in each iteration, a search finds the longer loop. Where sizes grow,
@@ -130,6 +149,9 @@ impl Planner {
         self.loops.is_used = true;
         let known = self.plans.known_loops().filter(|_| self.loops.stage == Stage::Wanted);
         self.loops.search.begin(known, self.learning.learner.log.len().saturating_sub(1));
+        if let Some(least) = self.loops.outer.least {
+            self.loops.search.skip_shorter(least);
+        }
         self.loops.stage = Stage::On;
     }
 
