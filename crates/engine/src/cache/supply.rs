@@ -26,6 +26,8 @@ pub(super) enum Moves {
     Never,
     /// If the range would otherwise reserve far more than its peak in use.
     WhereFar,
+    /// Where the range would reserve far more than its peak in use, and otherwise if their work is done.
+    AtOnce,
     /// Always, since a plan says how much memory is enough.
     First,
 }
@@ -35,8 +37,9 @@ impl Moves {
     pub(super) fn of(recycle: Recycle, planner: &mut Planner) -> Moves {
         match recycle {
             Recycle::Keyed | Recycle::Range | Recycle::Off => Moves::Never,
-            Recycle::Auto if !planner.had_better_move() => Moves::WhereFar,
-            Recycle::Auto => Moves::First,
+            Recycle::Auto if planner.had_better_move() => Moves::First,
+            Recycle::Auto if planner.is_without_arena() => Moves::AtOnce,
+            Recycle::Auto => Moves::WhereFar,
         }
     }
 }
@@ -184,6 +187,7 @@ fn moved(range: &DeviceRange, stream: &Stream, bytes: u64, seen: &RangeState, mo
         _ if bytes <= seen.reserved / MOVED => Ok(None),
         Moves::Never => Ok(None),
         Moves::WhereFar => softly(|| range.exchange(stream, bytes, seen)),
+        Moves::AtOnce => softly(|| range.exchange_at_once(stream, bytes, seen)),
         Moves::First => softly(|| range.move_first(stream, bytes, seen.reserved, seen)),
     };
     moved.ok().flatten()

@@ -41,6 +41,18 @@ impl DeviceRange {
         Ok(carved)
     }
 
+    /// As [`exchange`](DeviceRange::exchange), but pages whose work is done move in any case. It does not wait for others in order to stay as
+    /// small as the range is.
+    ///
+    /// # Errors
+    /// As for [`gather`](DeviceRange::gather).
+    pub(crate) fn exchange_at_once(&self, stream: &Stream, bytes: u64, seen: &RangeState) -> Result<Option<Carved>> {
+        match self.try_gather(stream, bytes, GatherLimit::aiming_at(seen.reserved))? {
+            Some(carved) => Ok(Some(carved)),
+            None => self.exchange(stream, bytes, seen),
+        }
+    }
+
     /// Memory for `bytes`. Free pages replace missing ones, so that at most `aim` bytes are reserved, as far as possible.
     ///
     /// # Errors
