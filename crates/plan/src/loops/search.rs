@@ -235,7 +235,7 @@ impl Search {
 
     /// The windows of the last two iterations in this log, of `length` allocations each, by which the loop is known later.
     pub fn known(&self, log: &Log, length: u32) -> Known {
-        let from = log.len().saturating_sub(2 * length + WINDOW as u32);
+        let from = log.len().saturating_sub(length.saturating_mul(2).saturating_add(WINDOW as u32));
         let bytes = log.lives().skip(from as usize).map(|(_, bytes, _)| bytes);
         let allocations: Vec<_> = bytes.zip(self.tokens.iter().skip(from as usize).copied()).collect();
         Known::of(allocations.into_iter(), length as usize)

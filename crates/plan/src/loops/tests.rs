@@ -181,6 +181,14 @@ fn a_loop_that_is_known_is_found_after_one_iteration() {
 }
 
 #[test]
+fn an_iteration_without_allocations_or_longer_than_the_log_has_no_windows() {
+    let mut entry = Entry::new(None);
+    (0..3).for_each(|_| entry.train(1));
+    assert!(entry.search.known(&entry.log, 0).is_empty());
+    assert!(entry.search.known(&entry.log, u32::MAX).is_empty());
+}
+
+#[test]
 fn what_is_never_dropped_is_no_loop() {
     let mut entry = Entry::new(None);
     (0..5000).for_each(|name| entry.put((0, name), 4096));

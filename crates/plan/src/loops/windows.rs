@@ -199,13 +199,14 @@ impl Known {
     /// The windows that came at the same position of the last two iterations, of `length` allocations each, and nowhere else in them: the
     /// first ones and some of the others. Where sizes change, parts of an iteration that differ by sizes alone look alike now and then.
     pub(super) fn of(allocations: impl ExactSizeIterator<Item = (u64, Token)>, length: usize) -> Known {
-        let (mut windows, first) = (Windows::default(), allocations.len().saturating_sub(2 * length));
+        let (mut windows, first) = (Windows::default(), allocations.len().saturating_sub(length.saturating_mul(2)));
         // For each window, the position of the first one, and how many came there and elsewhere.
         let mut ends: HashMap<u64, (usize, u32, u32)> = HashMap::new();
         for (number, (bytes, token)) in allocations.enumerate() {
             let hashes = windows.advance(bytes, token, number);
             if let Some(place) = number.checked_sub(first).filter(|_| number + 1 >= WINDOW) {
-                let position = place % length;
+                // An iteration without allocations has no windows.
+                let Some(position) = place.checked_rem(length) else { break };
                 for hash in hashes.into_iter().flatten() {
                     let (known, here, elsewhere) = ends.entry(hash).or_insert((position, 0, 0));
                     *(if *known == position { here } else { elsewhere }) += 1;
