@@ -242,9 +242,9 @@ fn requests_meet_the_captures_of_other_threads() {
                 })
             })
             .collect();
-        for thread in capturing {
-            assert!(thread.join().unwrap() > 0);
-        }
+        // Idle memory of one thread's graphs may serve the others, so a single thread may capture nothing.
+        let captures: u64 = capturing.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert!(captures > 0);
         drop(end);
     });
 }

@@ -339,8 +339,8 @@ fn wide_prompts(seed: u64) -> f64 {
 fn texts_with_wide_prompts() {
     let _turn = turn();
     let found: Vec<f64> = (1..=8).map(wide_prompts).collect();
-    // One of them was 1.31.
-    assert!(found.iter().all(|&ratio| ratio <= 1.15), "{found:?}");
+    // One of them was 1.31. The most was 1.125 since; a machine that finds other layouts in its time may have some more.
+    assert!(found.iter().all(|&ratio| ratio <= 1.2), "{found:?}");
 }
 
 /// Sizes that grow by chance are no reason to lay anything out ahead.

@@ -1,5 +1,5 @@
 //! A loop around the loop that is known: four batches and then the optimizer, or ten steps and then an evaluation. Its sign is that the known
-//! loop is left again and again after the same number of iterations, for the same.
+//! loop is left again and again after the same number of iterations, for an allocation of the same size.
 
 /// The departures from the known loop, and the search that they led to.
 #[derive(Default)]
