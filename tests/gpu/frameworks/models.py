@@ -23,11 +23,17 @@ STEPS, LAST, WARM = 60, 20, 20
 PATIENCE_S = 120
 
 
-def options_of(arguments=None):
+def models():
+    """All models by name. Their modules import torch, which `common` must precede."""
+    from further import FURTHER
     from workloads import MODELS
 
+    return MODELS | FURTHER
+
+
+def options_of(arguments=None):
     parser = common.arguments(__doc__)
-    parser.add_argument("--model", default="gpt2", choices=MODELS)
+    parser.add_argument("--model", default="gpt2", choices=models())
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--rows", type=int, help="sequences or pictures of a batch")
     parser.add_argument("--fast", action="store_true", help="kernels that need not be deterministic")
@@ -64,12 +70,10 @@ class Run:
     """The steps of one model, and what is measured during them."""
 
     def __init__(self, options):
-        from workloads import MODELS
-
         self.options = options
         # The weights are drawn on the device, because a CPU takes seconds for them.
         with torch.device(options.device):
-            self.workload = MODELS[options.model](options)
+            self.workload = models()[options.model](options)
         self.losses, self.times = [], []
         self.first_peaks = self.warm_stats = self.warm_calls = None
 
