@@ -1,0 +1,198 @@
+//! The memory of a program: its arrays on the virtual device, its steps, and what gpucache needed for them.
+//!
+//! A program may have several threads. They work in turns (`turn.rs`), so the counts are those of one order of events.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gpucache::Scope;
+use gpucache::device::Virtual;
+use gpucache::prelude::*;
+
+/// Each array counts as a multiple of this: no allocator of GPU memory hands out less.
+const GRANULE: u64 = 256;
+
+/// The memory of a program. All clones are the same memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Tape(Arc<Memory>);
+
+#[derive(Debug)]
+struct Memory {
+    /// `None` counts live bytes only.
+    device: Option<Virtual>,
+    is_scoped: bool,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    live_bytes: u64,
+    allocations: u64,
+    failed: u64,
+    /// Peaks since the last step ended.
+    most_live_bytes: u64,
+    most_reserved_bytes: u64,
+    steps: Vec<Step>,
+    /// The first failure that is no lack of memory.
+    error: Option<gpucache::Error>,
+}
+
+/// The end of a step. Peaks are those since the step before; all others are sums since the program began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Step {
+    pub(crate) allocations: u64,
+    pub(crate) planned: u64,
+    pub(crate) pieces: u64,
+    pub(crate) most_live_bytes: u64,
+    pub(crate) most_reserved_bytes: u64,
+}
+
+/// What a program did in the whole.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) failed: u64,
+    /// The peak of reserved bytes, also within an allocation.
+    pub(crate) most_reserved_bytes: u64,
+}
+
+/// An array of a program. A drop frees it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    array: Option<Array<u8, Virtual>>,
+    bytes: u64,
+    memory: Arc<Memory>,
+}
+
+impl Tape {
+    /// `is_scoped` says whether steps are entries of scopes. Without a device, only live bytes are counted.
+    pub(crate) fn new(device: Option<Virtual>, is_scoped: bool) -> Self {
+        Self(Arc::new(Memory { device, is_scoped, counts: Mutex::default() }))
+    }
+
+    /// Allocates an array. If there is no memory for it, it has no bytes.
+    pub(crate) fn array(&self, bytes: u64) -> Held {
+        let Some(device) = &self.0.device else { return self.held(None, bytes) };
+        match device.zeros::<u8>(bytes as usize) {
+            Ok(array) => self.held(Some(array), bytes),
+            Err(error) => {
+                let counts = &mut *self.0.counts();
+                match error.is_out_of_memory() && !error.is_deferred() {
+                    true => counts.failed += 1,
+                    false => _ = counts.error.get_or_insert(error),
+                }
+                Held { array: None, bytes: 0, memory: self.0.clone() }
+            }
+        }
+    }
+
+    fn held(&self, array: Option<Array<u8, Virtual>>, bytes: u64) -> Held {
+        let (reserved, live) = (self.0.reserved_bytes(), bytes.next_multiple_of(GRANULE));
+        self.0.counts().note(live, reserved);
+        Held { array, bytes: live, memory: self.0.clone() }
+    }
+
+    /// Allocates several arrays, one after the other.
+    pub(crate) fn arrays(&self, bytes: impl IntoIterator<Item = u64>) -> Vec<Held> {
+        bytes.into_iter().map(|bytes| self.array(bytes)).collect()
+    }
+
+    /// Allocates an array and drops it.
+    pub(crate) fn pass(&self, bytes: u64) {
+        drop(self.array(bytes));
+    }
+
+    /// A step of the program: one entry of the scope `name`, if steps are entries.
+    pub(crate) fn step<R>(&self, name: &str, body: impl FnOnce() -> R) -> R {
+        let result = self.scope(name, body);
+        self.0.end_step();
+        result
+    }
+
+    /// As a step that is not counted as one: a part of the program beside its steps.
+    pub(crate) fn scope<R>(&self, name: &str, body: impl FnOnce() -> R) -> R {
+        if self.0.is_scoped { Scope::new(name).run(body) } else { body() }
+    }
+
+    /// The counts of the program, when it has ended.
+    ///
+    /// # Errors
+    /// The first failure that was no lack of memory: gpucache broke a rule of the device.
+    pub(crate) fn end(&self) -> gpucache::Result<Whole> {
+        let counts = std::mem::take(&mut *self.0.counts());
+        counts.error.map_or(Ok(()), Err)?;
+        let Some(device) = &self.0.device else {
+            return Ok(Whole { steps: counts.steps, failed: 0, most_reserved_bytes: 0 });
+        };
+        device.synchronize()?;
+        let most_reserved_bytes = device.memory().peak_bytes;
+        Ok(Whole { steps: counts.steps, failed: counts.failed, most_reserved_bytes })
+    }
+}
+
+impl Memory {
+    /// Only one thread works at a time, and no code of gpucache runs under this lock.
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        self.device.as_ref().map_or(0, |device| device.memory().bytes)
+    }
+
+    fn end_step(&self) {
+        let reserved = self.reserved_bytes();
+        let (planned, pieces) = self.device.as_ref().map_or((0, 0), |device| {
+            let memory = device.memory();
+            (planned(), memory.times_taken() + memory.times_given_back())
+        });
+        let counts = &mut *self.counts();
+        counts.note_reserved(reserved);
+        counts.steps.push(Step {
+            allocations: counts.allocations,
+            planned,
+            pieces,
+            most_live_bytes: counts.most_live_bytes,
+            most_reserved_bytes: counts.most_reserved_bytes,
+        });
+        (counts.most_live_bytes, counts.most_reserved_bytes) = (counts.live_bytes, reserved);
+    }
+}
+
+/// The allocations of all scopes that plans served.
+fn planned() -> u64 {
+    let scopes = gpucache::scopes();
+    scopes.iter().filter_map(gpucache::stats).map(|scope| scope.served.planned.allocations).sum()
+}
+
+impl Counts {
+    fn note(&mut self, live: u64, reserved: u64) {
+        self.allocations += 1;
+        self.live_bytes += live;
+        self.most_live_bytes = self.most_live_bytes.max(self.live_bytes);
+        self.note_reserved(reserved);
+    }
+
+    fn note_reserved(&mut self, reserved: u64) {
+        self.most_reserved_bytes = self.most_reserved_bytes.max(reserved);
+    }
+}
+
+impl Held {
+    /// The bytes of the array, as they are counted.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.array = None;
+        self.memory.counts().live_bytes -= self.bytes;
+    }
+}
+
+impl Whole {
+    pub(crate) fn most_live_bytes(&self) -> u64 {
+        self.steps.iter().map(|step| step.most_live_bytes).max().unwrap_or(0)
+    }
+}
