@@ -7,7 +7,7 @@ use fastrand::Rng;
 use gpucache::device::Virtual;
 
 use crate::Result;
-use crate::figures::Figures;
+use crate::figures::{Figures, most};
 use crate::program::{Program, all};
 use crate::tape::{Tape, Whole};
 
@@ -44,9 +44,12 @@ pub(crate) struct Run {
 
 impl Run {
     /// Performs the run in this process.
+    ///
+    /// # Errors
+    /// gpucache broke a rule of the device.
     pub(crate) fn perform(&self) -> Result<Figures> {
         let capacity = match self.limit {
-            Some(factor) => (factor * self.on(None)?.most_live_bytes() as f64) as usize,
+            Some(factor) => (factor * most(&self.on(None)?.steps, |step| step.peak_live_bytes) as f64) as usize,
             None => PLENTY,
         };
         if self.mode == Mode::Auto {
@@ -56,10 +59,10 @@ impl Run {
     }
 
     /// Runs the program on a device, or without one to count its live bytes.
-    fn on(&self, device: Option<Virtual>) -> Result<Whole> {
+    fn on(&self, device: Option<Virtual>) -> gpucache::Result<Whole> {
         let tape = Tape::new(device, self.mode == Mode::Step);
         (self.program.run)(&tape, &mut Rng::with_seed(self.seed));
-        Ok(tape.end()?)
+        tape.end()
     }
 
     /// Performs the run in a process of its own.
@@ -67,23 +70,25 @@ impl Run {
     /// # Errors
     /// The process could not be started, or failed.
     pub(crate) fn perform_apart(&self) -> Result<Figures> {
+        let seed = self.seed.to_string();
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["--program", self.program.name, "--mode", self.mode.name()]);
-        command.args(["--only", &self.seed.to_string()]);
+        command.args(["--program", self.program.name, "--mode", self.mode.name(), "--only", &seed]);
         if let Some(limit) = self.limit {
             command.args(["--limit", &limit.to_string()]);
         }
         let output = command.stderr(Stdio::inherit()).output()?;
         if !output.status.success() {
-            return Err(format!("{} with seed {} failed", self.program.name, self.seed).into());
+            let Self { program, mode, .. } = self;
+            return Err(
+                format!("the program {} failed with seed {seed} in the mode {}", program.name, mode.name()).into()
+            );
         }
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 }
 
-/// The programs whose names contain one of these texts; without any text, all programs.
-pub(crate) fn chosen(names: &[String]) -> Vec<&'static Program> {
-    let is_chosen =
-        |program: &&Program| names.is_empty() || names.iter().any(|name| program.name.contains(name.as_str()));
-    all().filter(is_chosen).collect()
+/// The programs whose names contain one of these texts, or all programs if there is no text.
+pub(crate) fn chosen(names: &[String]) -> impl Iterator<Item = &'static Program> {
+    let is_chosen = |name: &str| names.is_empty() || names.iter().any(|text| name.contains(text.as_str()));
+    all().filter(move |program| is_chosen(program.name))
 }

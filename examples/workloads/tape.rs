@@ -1,24 +1,27 @@
-//! The memory of a program: its arrays on the virtual device, its steps, and what gpucache needed for them.
+//! How a program allocates: its arrays on the virtual device, its steps, and the counts of both.
 //!
-//! A program may have several threads. They work in turns (`turn.rs`), so the counts are those of one order of events.
+//! A program may have several threads. They work in turns (`turn.rs`), so all counts are the same in each run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gpucache::Scope;
+
+use crate::turn::Turn;
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
 
 /// Each array counts as a multiple of this: no allocator of GPU memory hands out less.
 const GRANULE: u64 = 256;
 
-/// The memory of a program. All clones are the same memory.
+/// Allocates the arrays of a program, and counts them. All clones have the same counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Tape(Arc<Memory>);
 
 #[derive(Debug)]
 struct Memory {
-    /// `None` counts live bytes only.
+    /// Without a device, only live bytes are counted.
     device: Option<Virtual>,
+    /// Whether steps are entries of scopes.
     is_scoped: bool,
     counts: Mutex<Counts>,
 }
@@ -29,10 +32,10 @@ struct Counts {
     allocations: u64,
     failed: u64,
     /// Peaks since the last step ended.
-    most_live_bytes: u64,
-    most_reserved_bytes: u64,
+    peak_live_bytes: u64,
+    peak_reserved_bytes: u64,
     steps: Vec<Step>,
-    /// The first failure that is no lack of memory.
+    /// The first error that is no lack of memory.
     error: Option<gpucache::Error>,
 }
 
@@ -42,17 +45,17 @@ pub(crate) struct Step {
     pub(crate) allocations: u64,
     pub(crate) planned: u64,
     pub(crate) pieces: u64,
-    pub(crate) most_live_bytes: u64,
-    pub(crate) most_reserved_bytes: u64,
+    pub(crate) peak_live_bytes: u64,
+    pub(crate) peak_reserved_bytes: u64,
 }
 
-/// What a program did in the whole.
+/// The counts of a program that has ended.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) steps: Vec<Step>,
     pub(crate) failed: u64,
-    /// The peak of reserved bytes, also within an allocation.
-    pub(crate) most_reserved_bytes: u64,
+    /// The peak of reserved bytes. It includes peaks within an allocation, which no step has.
+    pub(crate) peak_reserved_bytes: u64,
 }
 
 /// An array of a program. A drop frees it.
@@ -66,29 +69,24 @@ pub(crate) struct Held {
 impl Tape {
     /// `is_scoped` says whether steps are entries of scopes. Without a device, only live bytes are counted.
     pub(crate) fn new(device: Option<Virtual>, is_scoped: bool) -> Self {
+        let is_scoped = is_scoped && device.is_some();
         Self(Arc::new(Memory { device, is_scoped, counts: Mutex::default() }))
     }
 
-    /// Allocates an array. If there is no memory for it, it has no bytes.
+    /// Allocates an array. If there is no memory for it, the array has no bytes.
     pub(crate) fn array(&self, bytes: u64) -> Held {
-        let Some(device) = &self.0.device else { return self.held(None, bytes) };
-        match device.zeros::<u8>(bytes as usize) {
-            Ok(array) => self.held(Some(array), bytes),
+        let array = self.0.device.as_ref().map(|device| device.zeros::<u8>(bytes as usize)).transpose();
+        let reserved = self.0.reserved_bytes();
+        let counts = &mut *self.0.counts();
+        let (array, bytes) = match array {
+            Ok(array) => (array, bytes.next_multiple_of(GRANULE)),
             Err(error) => {
-                let counts = &mut *self.0.counts();
-                match error.is_out_of_memory() && !error.is_deferred() {
-                    true => counts.failed += 1,
-                    false => _ = counts.error.get_or_insert(error),
-                }
-                Held { array: None, bytes: 0, memory: self.0.clone() }
+                counts.note_failure(error);
+                (None, 0)
             }
-        }
-    }
-
-    fn held(&self, array: Option<Array<u8, Virtual>>, bytes: u64) -> Held {
-        let (reserved, live) = (self.0.reserved_bytes(), bytes.next_multiple_of(GRANULE));
-        self.0.counts().note(live, reserved);
-        Held { array, bytes: live, memory: self.0.clone() }
+        };
+        counts.note(bytes, reserved);
+        Held { array, bytes, memory: self.0.clone() }
     }
 
     /// Allocates several arrays, one after the other.
@@ -97,7 +95,7 @@ impl Tape {
     }
 
     /// Allocates an array and drops it.
-    pub(crate) fn pass(&self, bytes: u64) {
+    pub(crate) fn temporary(&self, bytes: u64) {
         drop(self.array(bytes));
     }
 
@@ -108,24 +106,27 @@ impl Tape {
         result
     }
 
-    /// As a step that is not counted as one: a part of the program beside its steps.
+    /// Like [`step`](Tape::step) for work beside the steps, which is not counted as a step.
     pub(crate) fn scope<R>(&self, name: &str, body: impl FnOnce() -> R) -> R {
         if self.0.is_scoped { Scope::new(name).run(body) } else { body() }
     }
 
-    /// The counts of the program, when it has ended.
+    /// Lets the other thread work. The counts of this thread's scopes are published before, so they are in the next step that ends.
+    pub(crate) fn pass(&self, turn: &Turn) {
+        let _ = planned();
+        turn.pass();
+    }
+
+    /// The counts of the program after its end.
     ///
     /// # Errors
-    /// The first failure that was no lack of memory: gpucache broke a rule of the device.
+    /// The first error that is no lack of memory: gpucache broke a rule of the device.
     pub(crate) fn end(&self) -> gpucache::Result<Whole> {
-        let counts = std::mem::take(&mut *self.0.counts());
-        counts.error.map_or(Ok(()), Err)?;
-        let Some(device) = &self.0.device else {
-            return Ok(Whole { steps: counts.steps, failed: 0, most_reserved_bytes: 0 });
-        };
+        let Counts { steps, failed, error, .. } = std::mem::take(&mut *self.0.counts());
+        error.map_or(Ok(()), Err)?;
+        let Some(device) = &self.0.device else { return Ok(Whole { steps, failed, peak_reserved_bytes: 0 }) };
         device.synchronize()?;
-        let most_reserved_bytes = device.memory().peak_bytes;
-        Ok(Whole { steps: counts.steps, failed: counts.failed, most_reserved_bytes })
+        Ok(Whole { steps, failed, peak_reserved_bytes: device.memory().peak_bytes })
     }
 }
 
@@ -151,10 +152,10 @@ impl Memory {
             allocations: counts.allocations,
             planned,
             pieces,
-            most_live_bytes: counts.most_live_bytes,
-            most_reserved_bytes: counts.most_reserved_bytes,
+            peak_live_bytes: counts.peak_live_bytes,
+            peak_reserved_bytes: counts.peak_reserved_bytes,
         });
-        (counts.most_live_bytes, counts.most_reserved_bytes) = (counts.live_bytes, reserved);
+        (counts.peak_live_bytes, counts.peak_reserved_bytes) = (counts.live_bytes, reserved);
     }
 }
 
@@ -165,15 +166,23 @@ fn planned() -> u64 {
 }
 
 impl Counts {
+    /// Counts an allocation.
     fn note(&mut self, live: u64, reserved: u64) {
         self.allocations += 1;
         self.live_bytes += live;
-        self.most_live_bytes = self.most_live_bytes.max(self.live_bytes);
+        self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
         self.note_reserved(reserved);
     }
 
+    fn note_failure(&mut self, error: gpucache::Error) {
+        match error.is_out_of_memory() && !error.is_deferred() {
+            true => self.failed += 1,
+            false => _ = self.error.get_or_insert(error),
+        }
+    }
+
     fn note_reserved(&mut self, reserved: u64) {
-        self.most_reserved_bytes = self.most_reserved_bytes.max(reserved);
+        self.peak_reserved_bytes = self.peak_reserved_bytes.max(reserved);
     }
 }
 
@@ -188,11 +197,5 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.array = None;
         self.memory.counts().live_bytes -= self.bytes;
-    }
-}
-
-impl Whole {
-    pub(crate) fn most_live_bytes(&self) -> u64 {
-        self.steps.iter().map(|step| step.most_live_bytes).max().unwrap_or(0)
     }
 }

@@ -10,11 +10,11 @@ const IMAGES: u64 = 100;
 /// The arrays of a point: place, scale, turn, opacity, colour, and its change with the view. Numbers of each.
 const POINT: [u64; 6] = [3, 3, 4, 1, 3, 45];
 
-/// Applies twelve filters in random order to images of three sizes. Each filter replaces the image.
+/// Applies sixteen filters in random order to images of three sizes. Each filter replaces the image.
 pub(super) fn filters(tape: &Tape, random: &mut Rng) {
     let sizes = [0; 3].map(|_| random.u64(500_000..12_000_000));
     // For each filter: the temporary arrays, in thirds of the image's size.
-    let filters: Vec<Vec<u64>> = (0..12).map(|_| (0..random.u64(0..=4)).map(|_| random.u64(1..=6)).collect()).collect();
+    let filters: Vec<Vec<u64>> = (0..16).map(|_| (0..random.u64(0..=4)).map(|_| random.u64(1..=6)).collect()).collect();
     for _ in 0..IMAGES {
         let channel = sizes[random.usize(..3)] * NUMBER;
         let mut order: Vec<_> = filters.iter().collect();
@@ -55,11 +55,13 @@ pub(super) fn splatting(tape: &Tape, random: &mut Rng) {
             drop((gradient, sorted, image));
             let gradients = tape.arrays(sizes(points));
             drop((screen, projected));
-            sizes(points).into_iter().for_each(|bytes| tape.pass(bytes));
+            for bytes in sizes(points) {
+                drop(tape.arrays([bytes; 2])); // of the optimizer
+            }
             drop(gradients);
             if step % 20 == 0 {
                 points += more;
-                tape.pass(points);
+                tape.temporary(points);
                 let longer = |array: (usize, &mut _)| *array.1 = tape.array(sizes(points)[array.0]);
                 state.iter_mut().for_each(|arrays| arrays.iter_mut().enumerate().for_each(longer));
             }

@@ -37,7 +37,7 @@ pub(super) fn adaptive_mesh(tape: &Tape, random: &mut Rng) {
 
 /// Particles whose neighbours differ in each step, by up to a tenth. Particles enter and leave too.
 pub(super) fn particles(tape: &Tape, random: &mut Rng) {
-    let (typical, species) = (random.u64(100_000..1_000_000), random.usize(2..=6));
+    let (typical, species) = (random.u64(100_000..600_000), random.usize(4..=8));
     let about = |typical: u64, random: &mut Rng| typical * random.u64(900..=1100) / 1000;
     let mut state: Vec<_> = (0..species).map(|_| tape.arrays([3 * typical * NUMBER; 2])).collect();
     for _ in 0..STEPS {
@@ -49,12 +49,12 @@ pub(super) fn particles(tape: &Tape, random: &mut Rng) {
                 let pairs = tape.arrays([neighbours * 4, number * 8]);
                 drop(cells);
                 let forces = tape.arrays([3 * number * NUMBER, number * NUMBER]);
-                tape.pass(neighbours * NUMBER);
+                tape.temporary(neighbours * NUMBER);
                 drop((pairs, order));
                 particles.iter_mut().for_each(|array| *array = tape.array(3 * number * NUMBER));
                 drop(forces);
             }
-            tape.pass(DOUBLE);
+            tape.temporary(DOUBLE);
         });
     }
 }

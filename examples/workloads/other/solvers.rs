@@ -37,7 +37,7 @@ fn cycle(tape: &Tape, points: u64) {
     let mut kept = Vec::new();
     let mut level = points;
     while level > 100 {
-        tape.pass(level * DOUBLE); // the smoother
+        tape.temporary(level * DOUBLE); // the smoother
         let residual = tape.array(level * DOUBLE);
         kept.push(tape.arrays([level / 8 * DOUBLE; 2])); // the right side and the solution of the next grid
         drop(residual);
@@ -48,7 +48,7 @@ fn cycle(tape: &Tape, points: u64) {
         let correction = tape.array(level * DOUBLE);
         drop(coarse);
         drop(correction);
-        tape.pass(level * DOUBLE);
+        tape.temporary(level * DOUBLE);
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) fn k_means(tape: &Tape, random: &mut Rng) {
                 let sums = tape.arrays([centers * width * NUMBER, centers * 4]);
                 current = tape.array(centers * width * NUMBER);
                 drop((labels, sums));
-                tape.pass(NUMBER);
+                tape.temporary(NUMBER);
             }
             drop(current);
         });

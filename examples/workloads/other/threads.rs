@@ -21,7 +21,7 @@ fn serve(tape: &Tape, turn: &Turn, layers: &Layers, mut turns: u64) {
                 drop(std::mem::replace(&mut last, evaluate(tape, layer)));
                 if turns > 0 {
                     turns -= 1;
-                    turn.pass();
+                    tape.pass(turn);
                 }
             }
         });
@@ -38,11 +38,11 @@ pub(super) fn two_threads(tape: &Tape, random: &mut Rng) {
     for _ in 0..STEPS {
         tape.step("train", || {
             let waiting = forward(tape, &ops);
-            turn.pass();
+            tape.pass(&turn);
             trainer.backward(&ops, waiting);
-            turn.pass();
+            tape.pass(&turn);
             trainer.optimize(Temporaries::Together);
-            turn.pass();
+            tape.pass(&turn);
         });
     }
     join(turn, thread);

@@ -7,7 +7,7 @@ use crate::network::{Layers, NUMBER, Transformer, evaluate};
 use crate::tape::{Held, Tape};
 
 /// Answers of a program.
-const ANSWERS: u64 = 40;
+pub(super) const ANSWERS: u64 = 40;
 
 /// Keys and values of each layer, and their rows.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Decoder {
         }
         let chances = tape.array(batch * self.model.words * NUMBER);
         drop(hidden);
-        tape.pass(batch * 8);
+        tape.temporary(batch * 8);
         drop(chances);
     }
 

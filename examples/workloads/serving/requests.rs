@@ -50,7 +50,7 @@ impl Diffusion {
             drop(tape.array(64 * pixels));
             last = Some(tape.arrays([64 * pixels, 32 * pixels]));
         }
-        tape.pass(3 * (8 * side).pow(2));
+        tape.temporary(3 * (8 * side).pow(2));
         drop(last);
     }
 }

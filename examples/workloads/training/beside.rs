@@ -61,15 +61,15 @@ fn load(tape: &Tape, random: &mut Rng, used: Option<Queue>) {
                 put(&output, loading.array(bytes * NUMBER));
                 drop(raw);
             });
-            turn.pass();
+            loading.pass(turn);
         }
     });
-    (0..AHEAD).for_each(|_| turn.pass());
+    (0..AHEAD).for_each(|_| tape.pass(&turn));
     for _ in 0..STEPS {
         tape.step("step", || {
             let batch = take(&ready);
             let waiting = forward(tape, &ops);
-            turn.pass();
+            tape.pass(&turn);
             trainer.backward(&ops, waiting);
             trainer.optimize(Temporaries::Together);
             batch.into_iter().for_each(|batch| used.as_ref().map_or((), |queue| put(queue, batch)));

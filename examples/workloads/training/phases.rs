@@ -79,7 +79,7 @@ pub(super) fn loss_scaling(tape: &Tape, random: &mut Rng) {
         let is_finite = random.u64(..8) > 0;
         tape.step("step", || {
             trainer.learn(&layers.concat());
-            tape.pass(4); // whether all gradients are finite
+            tape.temporary(4); // whether all gradients are finite
             if is_finite { trainer.optimize(Temporaries::Together) } else { trainer.skip() }
         });
     }

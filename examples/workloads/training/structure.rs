@@ -141,14 +141,14 @@ pub(super) fn detection(tape: &Tape, random: &mut Rng) {
 /// The boxes of an image are compared with the true ones, and each chosen one gets a small array.
 fn compare(tape: &Tape, boxes: u64) {
     let overlaps = tape.array(boxes * 2000 * NUMBER);
-    tape.pass(boxes * 8);
+    tape.temporary(boxes * 8);
     let mut chosen = Vec::new();
     for number in 0..boxes {
-        tape.pass(2000);
+        tape.temporary(2000);
         chosen.push(tape.array(16 * (1 + number % 4)));
     }
     drop(overlaps);
-    tape.pass(boxes * 16);
+    tape.temporary(boxes * 16);
 }
 
 /// A recurrent network: each step has a random number of time steps, which share their weights.
