@@ -77,10 +77,10 @@ pub(super) fn continuous_batching(tape: &Tape, random: &mut Rng) {
 
 /// Each token keeps the best beams: it copies the cache of each layer in another order. A step is a whole answer.
 pub(super) fn beam_search(tape: &Tape, random: &mut Rng) {
-    let model = Transformer { layers: random.u64(2..=3), ..Transformer::draw(random) };
+    let model = Transformer { layers: 2, ..Transformer::draw(random) };
     let (decoder, beams) = (Decoder::new(tape, model), random.u64(2..=6));
     for _ in 0..ANSWERS {
-        let (prompt, tokens) = (random.u64(8..=128), random.u64(10..=40));
+        let (prompt, tokens) = (random.u64(8..=128), random.u64(10..=32));
         tape.step("answer", || {
             let mut cache = decoder.read(tape, 1, prompt);
             decoder.resize(tape, &mut cache, beams, prompt);
