@@ -17,6 +17,9 @@ mod run;
 mod serving;
 mod table;
 mod tape;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 mod trainer;
 mod training;
 mod turn;
@@ -61,7 +64,7 @@ struct Options {
     /// Print one JSON object for each row instead of a table.
     #[arg(long)]
     json: bool,
-    /// Print a row for each seed too.
+    /// Print a row for each seed too. In a table, print how each of its scopes plans at the end.
     #[arg(long)]
     verbose: bool,
     /// Perform one run in this process, and print its figures. The program starts itself with this option.
@@ -88,7 +91,7 @@ fn main() -> ExitCode {
 fn perform(options: &Options, seed: u64) -> Result<()> {
     let named = program::all().find(|program| options.program.iter().any(|name| name == program.name));
     let (Some(program), Some(mode)) = (named, options.mode) else { return Err("no program has this name".into()) };
-    let figures = Run { program, seed, mode, limit: options.limit }.perform()?;
-    println!("{}", serde_json::to_string(&figures)?);
+    let outcome = Run { program, seed, mode, limit: options.limit }.perform()?;
+    println!("{}", serde_json::to_string(&outcome)?);
     Ok(())
 }

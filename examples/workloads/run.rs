@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use clap::ValueEnum;
 use fastrand::Rng;
 use gpucache::device::Virtual;
+use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::figures::{Figures, most};
@@ -32,6 +33,14 @@ impl Mode {
     }
 }
 
+/// The result of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    pub(crate) figures: Figures,
+    /// For each scope, how it plans at the end of the run.
+    pub(crate) plans: Vec<String>,
+}
+
 /// A run: a program, its seed, and how it uses gpucache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
@@ -47,7 +56,7 @@ impl Run {
     ///
     /// # Errors
     /// gpucache broke a rule of the device.
-    pub(crate) fn perform(&self) -> Result<Figures> {
+    pub(crate) fn perform(&self) -> Result<Outcome> {
         let capacity = match self.limit {
             Some(factor) => (factor * most(&self.on(None)?.steps, |step| step.peak_live_bytes) as f64) as usize,
             None => PLENTY,
@@ -55,7 +64,8 @@ impl Run {
         if self.mode == Mode::Auto {
             gpucache::auto_scope();
         }
-        Ok(Figures::of(&self.on(Some(Virtual::new(capacity)))?))
+        let figures = Figures::of(&self.on(Some(Virtual::new(capacity)))?);
+        Ok(Outcome { figures, plans: plans() })
     }
 
     /// Runs the program on a device, or without one to count its live bytes.
@@ -69,7 +79,7 @@ impl Run {
     ///
     /// # Errors
     /// The process could not be started, or failed.
-    pub(crate) fn perform_apart(&self) -> Result<Figures> {
+    pub(crate) fn perform_apart(&self) -> Result<Outcome> {
         let seed = self.seed.to_string();
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--program", self.program.name, "--mode", self.mode.name(), "--only", &seed]);
@@ -85,6 +95,12 @@ impl Run {
         }
         Ok(serde_json::from_slice(&output.stdout)?)
     }
+}
+
+/// How each scope plans, in one line.
+fn plans() -> Vec<String> {
+    let plan = |name: &str| gpucache::stats(name).map(|stats| format!("{name}: {}", stats.plan).replace('\n', "; "));
+    gpucache::scopes().iter().filter_map(|name| plan(name)).collect()
 }
 
 /// The programs whose names contain one of these texts, or all programs if there is no text.

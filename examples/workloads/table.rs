@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::figures::Figures;
-use crate::run::{Mode, Run, chosen};
+use crate::run::{Mode, Outcome, Run, chosen};
 use crate::{Options, Result};
 
 /// The figures of a program in one mode.
@@ -23,8 +23,8 @@ struct Row {
 }
 
 const HEAD: &str = concat!(
-    "                                    allocations  MiB of |  % planned, |   reserved / live: mean, worst seed   |   pieces\n",
-    "program                mode   steps    per step    live |  from 4 late|  late          whole run              |     late failed",
+    "                                    allocations  peak of |   % planned  | reserved / live, mean and worst | device\n",
+    "program                mode   steps    per step live MiB | step 4+ late |      late          whole run    | pieces failed",
 );
 
 impl Row {
@@ -60,12 +60,12 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { program, mode, mean, .. } = self;
         write!(f, "{program:22} {mode:4} {:7.0} {:11.0}", mean.steps, mean.allocations_per_step)?;
-        write!(f, " {:7.0} |", mean.peak_live_bytes / f64::from(1 << 20))?;
+        write!(f, " {:8.0} |", mean.peak_live_bytes / f64::from(1 << 20))?;
         let [planned, late] = [mean.planned_share, mean.late_planned_share].map(|share| 100.0 * share);
-        write!(f, " {planned:5.1} {late:5.1} |")?;
-        write!(f, " {:6.3} {:7.3}", mean.late_reserved_over_live, self.worst_late_reserved_over_live)?;
-        write!(f, " {:7.3} {:7.3}         |", mean.reserved_over_live, self.worst_reserved_over_live)?;
-        write!(f, " {:8.1} {:6.1}", mean.late_pieces, mean.out_of_memory)
+        write!(f, " {planned:6.1} {late:5.1} |")?;
+        write!(f, " {:7.3} {:7.3}", mean.late_reserved_over_live, self.worst_late_reserved_over_live)?;
+        write!(f, " {:7.3} {:7.3} |", mean.reserved_over_live, self.worst_reserved_over_live)?;
+        write!(f, " {:6.0} {:6.1}", mean.late_pieces, mean.out_of_memory)
     }
 }
 
@@ -80,10 +80,10 @@ pub(crate) fn print(options: &Options) -> Result<()> {
     }
     for mode in options.mode.map_or(vec![Mode::Step, Mode::Auto], |mode| vec![mode]) {
         let runs = runs(options, mode);
-        let figures: Vec<Figures> = runs.par_iter().with_max_len(1).map(Run::perform_apart).collect::<Result<_>>()?;
+        let outcomes: Vec<Outcome> = runs.par_iter().with_max_len(1).map(Run::perform_apart).collect::<Result<_>>()?;
         let seeds = options.seeds.get();
-        let programs = runs.chunks(seeds).zip(figures.chunks(seeds));
-        let rows = programs.map(|(runs, figures)| print_program(options, mode, runs, figures, out));
+        let programs = runs.chunks(seeds).zip(outcomes.chunks(seeds));
+        let rows = programs.map(|(runs, outcomes)| print_program(options, runs, outcomes, out));
         Row::mean(mode, &rows.collect::<Result<Vec<_>>>()?).print(options, out)?;
     }
     Ok(())
@@ -96,20 +96,18 @@ fn runs(options: &Options, mode: Mode) -> Vec<Run> {
     chosen(&options.program).flat_map(|program| seeds.clone().map(move |seed| run(program, seed))).collect()
 }
 
-fn print_program(
-    options: &Options,
-    mode: Mode,
-    runs: &[Run],
-    figures: &[Figures],
-    out: &mut StdoutLock<'_>,
-) -> Result<Row> {
-    let name = runs.first().map_or("", |run| run.program.name);
-    if options.verbose {
-        for (run, figures) in runs.iter().zip(figures) {
-            Row::of(format!("{name}:{}", run.seed), mode, &[*figures]).print(options, out)?;
+/// Prints the row of a program whose runs differ only in their seeds.
+fn print_program(options: &Options, runs: &[Run], outcomes: &[Outcome], out: &mut StdoutLock<'_>) -> Result<Row> {
+    let Run { program, mode, .. } = runs[0];
+    let seeds = if options.verbose { runs.len() } else { 0 };
+    for (run, outcome) in runs.iter().zip(outcomes).take(seeds) {
+        Row::of(format!("{}:{}", program.name, run.seed), mode, &[outcome.figures]).print(options, out)?;
+        for plan in outcome.plans.iter().filter(|_| !options.json) {
+            writeln!(out, "    {plan}")?;
         }
     }
-    let row = Row::of(name, mode, figures);
+    let figures: Vec<Figures> = outcomes.iter().map(|outcome| outcome.figures).collect();
+    let row = Row::of(program.name, mode, &figures);
     row.print(options, out)?;
     Ok(row)
 }

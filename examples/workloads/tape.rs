@@ -117,6 +117,12 @@ impl Tape {
         turn.pass();
     }
 
+    /// The bytes of all arrays now.
+    #[cfg(test)]
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.0.counts().live_bytes
+    }
+
     /// The counts of the program after its end.
     ///
     /// # Errors
