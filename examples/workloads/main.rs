@@ -2,8 +2,8 @@
 //! nothing. They allocate and drop arrays of random sizes in the order in which such programs do, on a device without memory.
 //!
 //! ```text
-//! cargo run --release -p gpucache-tools --example workloads
-//! cargo run --release -p gpucache-tools --example workloads -- --program experts --mode step --seeds 20 --verbose
+//! cargo run --release --example workloads
+//! cargo run --release --example workloads -- --program experts --mode step --seeds 20 --verbose
 //! ```
 //!
 //! Read `tape.rs` first, by which a program allocates, and then one of the programs, such as `training/shapes.rs`. `network.rs` and

@@ -5,12 +5,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gpucache::Scope;
-
-use crate::turn::Turn;
 use gpucache::device::Virtual;
 use gpucache::prelude::*;
 
-/// Each array counts as a multiple of this: no allocator of GPU memory hands out less.
+use crate::turn::Turn;
+
+/// Live bytes count each array as a multiple of this: the alignment of arrays in GPU memory.
 const GRANULE: u64 = 256;
 
 /// Allocates the arrays of a program, and counts them. All clones have the same counts.

@@ -45,3 +45,30 @@ pub(crate) fn join(turn: Turn, thread: std::thread::JoinHandle<()>) {
         std::panic::resume_unwind(panic);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn threads_work_by_turns_until_one_ends() {
+        let (events, (turn, other)) = (Arc::new(Mutex::new(Vec::new())), Turn::pair());
+        let note = |events: &Mutex<Vec<u32>>, number| events.lock().unwrap().push(number);
+        let shared = events.clone();
+        let thread = spawn(other, move |turn| {
+            for number in [1, 3] {
+                note(&shared, number);
+                turn.pass();
+            }
+            note(&shared, 5);
+        });
+        for number in [0, 2, 4, 6, 7] {
+            note(&events, number);
+            turn.pass();
+        }
+        join(turn, thread);
+        assert_eq!(*events.lock().unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+}
