@@ -5,9 +5,9 @@ use fastrand::Rng;
 use crate::network::NUMBER;
 use crate::tape::Tape;
 
-/// Images of a program.
+/// Images of a program: five times 20 steps with the same number of points.
 const IMAGES: u64 = 100;
-/// The arrays of a point: place, scale, turn, opacity, colour, and its change with the view. Numbers of each.
+/// Numbers in each array of a point, as in 3D Gaussian splatting: place, scale, turn, opacity, colour, and its change with the view.
 const POINT: [u64; 6] = [3, 3, 4, 1, 3, 45];
 
 /// Applies sixteen filters in random order to images of three sizes. Each filter replaces the image.

@@ -6,7 +6,7 @@ use super::DOUBLE;
 use crate::network::NUMBER;
 use crate::tape::Tape;
 
-/// Steps of a simulation.
+/// Steps of a simulation: 24 changes of the mesh.
 const STEPS: u64 = 120;
 
 /// A mesh whose cells change by up to 1% every five steps. Each step has three stages.

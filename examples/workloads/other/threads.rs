@@ -7,7 +7,7 @@ use crate::tape::Tape;
 use crate::trainer::{Temporaries, Trainer};
 use crate::turn::{Turn, join, spawn};
 
-/// Steps of the training.
+/// Steps of the training. The server answers some 20 requests meanwhile.
 const STEPS: u64 = 60;
 /// Turns that a step of the training gives the server: behind each of its passes, and behind the optimizer.
 const TURNS: u64 = 3;

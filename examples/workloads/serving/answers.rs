@@ -6,7 +6,7 @@ use fastrand::Rng;
 use crate::network::{Layers, NUMBER, Transformer, evaluate};
 use crate::tape::{Held, Tape};
 
-/// Answers of a program.
+/// Answers of a program. An answer has as many allocations as several steps of a training, so there are fewer of them.
 pub(super) const ANSWERS: u64 = 40;
 
 /// Keys and values of each layer, and their rows.

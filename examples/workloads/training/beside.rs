@@ -11,7 +11,7 @@ use crate::tape::{Held, Tape};
 use crate::trainer::{Temporaries, Trainer};
 use crate::turn::{Turn, join, spawn};
 
-/// Batches that are ready before the step that uses them.
+/// Batches that are ready before the step that uses them: the default of PyTorch's loaders.
 const AHEAD: u64 = 2;
 
 /// Each step plays an episode of random length, keeps it, and learns from a batch of all episodes.

@@ -16,7 +16,7 @@ mod structure;
 
 use crate::program::Program;
 
-/// Steps of a training.
+/// Steps of a training: the rarest events, such as evaluations, come every 20 to 30 steps, and so two to four times.
 const STEPS: u64 = 80;
 
 pub(crate) const PROGRAMS: &[Program] = &[
