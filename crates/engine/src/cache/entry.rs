@@ -177,7 +177,7 @@ impl Owner {
         self.note(Fact::Taken, u64::from(taken.is_any()), bytes);
         let only_moves = taken.allocations == 0 && taken.pieces > 0;
         if only_moves && DeviceRange::of(stream).is_some_and(|range| range.occupancy().room >= bytes) {
-            self.with(|local, _| local.planner.note_moves(bytes));
+            self.with(|local, shared| local.planner.note_moves(shared, taken.pieces));
         }
     }
 
@@ -339,10 +339,21 @@ fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Op
 /// look.
 fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> Look {
     let RangeState { reserved, live, frees, .. } = range.occupancy();
-    let keep = demand::of(device).max(live);
-    if last != Some(frees) && reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM {
+    let is_spare = |keep: u64| reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM;
+    let mut keep = demand::of(device).max(live);
+    if is_spare(keep) {
+        keep = keep.max(needed(device, live));
+    }
+    if last != Some(frees) && is_spare(keep) {
         // A failure is the device's own, and the next call meets it as well.
         let _ = range.trim(keep, WaitFor::Nothing);
     }
     Look { frees, spare: range.occupancy().reserved.saturating_sub(keep) }
+}
+
+/// The bytes of a device of which `live` are in use that are in use outside scopes, or likely to be needed by scopes. Reported demand
+/// ([`demand`]) lacks the scopes that a thread never left, such as the one of `auto_scope`, and all memory outside scopes.
+fn needed(device: u64, live: u64) -> u64 {
+    let (held, expected) = reclaim::held_and_expected(device);
+    expected.saturating_add(live.saturating_sub(held))
 }

@@ -194,6 +194,10 @@ impl Holder for Cache {
         (counts.busy_bytes(), counts.idle_bytes())
     }
 
+    fn expected_bytes(&'static self) -> u64 {
+        self.shared.demand().bytes
+    }
+
     /// Graphs have the addresses of the plans' blocks.
     fn waits(&self) -> bool {
         !self.is_entered() && !self.shared.has_graphs()

@@ -162,7 +162,6 @@ impl Planner {
 
     /// Forgets all plans. New plans are made from later entries.
     pub(super) fn forget_plans(&mut self, shared: &Shared) {
-        self.recurring.count_anew();
         self.vacate(shared);
         self.vacate_ring(shared);
         self.effects.streams.extend(self.plans.clear(&mut self.hot.cursor));

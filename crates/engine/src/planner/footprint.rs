@@ -213,7 +213,7 @@ impl Planner {
     /// reserved up to 1.35 times its peak, and 1.02 times if pages move whose work is done; a fifth more pages move then. Waits for others
     /// would be too many where most iterations go without an arena.
     pub(crate) fn is_without_arena(&self) -> bool {
-        !self.entry.is_planned && self.loops.is_inside() && !self.plans.grows()
+        !self.entry.is_planned && self.loops.is_inside() && !self.plans.is_empty() && !self.plans.grows()
     }
 
     /// Whether the range should get the arena's memory rather than grow by `bytes` bytes.

@@ -63,6 +63,8 @@ pub(super) struct Loops {
     most_unplanned: u32,
     outer: Outer,
     whole: Whole,
+    /// The allocations for which the next search rests first.
+    rest: u32,
 }
 
 /// The stage of the search for a loop.
@@ -139,6 +141,13 @@ impl Loops {
     /// Ends the loop that the entry is in.
     pub(super) fn leave(&mut self) {
         (self.length, self.due, self.stage, self.left, self.may_resume) = (None, None, Stage::Off, 0, false);
+    }
+
+    /// Ends the loop, and lets the next search rest for as long as so many iterations of it take.
+    pub(super) fn rest(&mut self, iterations: u64) {
+        let allocations = iterations.saturating_mul(u64::from(self.length.unwrap_or(0)));
+        self.rest = u32::try_from(allocations).unwrap_or(u32::MAX);
+        self.leave();
     }
 
     /// The plan that the iteration follows which begins now, if that is known.

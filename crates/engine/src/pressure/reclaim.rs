@@ -88,6 +88,9 @@ pub(crate) trait Holder: Sync {
     /// The bytes in use, and the idle bytes.
     fn held_bytes(&'static self) -> (u64, u64);
 
+    /// The bytes that the holder is likely to need again, those that it has included.
+    fn expected_bytes(&'static self) -> u64;
+
     /// Whether the blocks of the plans wait for the next entry, and may then lie elsewhere.
     fn waits(&self) -> bool;
 
@@ -200,6 +203,16 @@ pub(crate) fn replaceable(stream: &Stream, bytes: u64) -> u64 {
 /// The bytes of a device that scopes have in use. A scope that serves several devices counts for each of them.
 pub(super) fn busy(device: u64) -> u64 {
     total(serving(device).map(|holder| holder.held_bytes().0))
+}
+
+/// The bytes of a device that scopes hold, and those that they are likely to need again.
+pub(crate) fn held_and_expected(device: u64) -> (u64, u64) {
+    serving(device).fold((0, 0), |(mut held, mut expected), holder| {
+        let (busy, idle) = holder.held_bytes();
+        add(&mut held, busy.saturating_add(idle));
+        add(&mut expected, holder.expected_bytes());
+        (held, expected)
+    })
 }
 
 /// The holders that may have memory of a device.

@@ -1,9 +1,10 @@
 //! How much a range may reserve before pages move, and how often they may move.
 
-/// How much more than its peak of live memory a range may reserve before pages move: 1/64 at first, and more after each [`PER_SHARE`] moves.
+/// How much more than its peak of live memory a range may reserve before pages move: 1/64 at first, and a third more after each
+/// [`PER_SHARE`] moves.
 /// Moving pages costs calls. A training makes up to 30 moves in its first three steps, and none later. Programs that never settle would move
 /// pages for ever. First passes of seven traces reserved 1.020 times their live memory on average, and 1.046 with 1/5 from the start.
-const APART_SHARES: [u64; 4] = [64, 32, 16, 8];
+const APART_SHARES: [u64; 8] = [64, 48, 36, 27, 20, 15, 11, 8];
 const LAST_SHARE: u64 = 5;
 const PER_SHARE: u64 = 16;
 /// Once the peak has grown by this share, 1/4, other work has begun: the moves count from 0 again.
@@ -18,10 +19,10 @@ const FREE_CALLS: u64 = 2048;
 /// memory, instead of calls for most of its allocations.
 const FREES_PER_CALL: u64 = 16;
 
-/// For a request of at least 1 GiB, each freed GiB allows one more call. A GPU takes about a millisecond to fill and read as much, and a call
-/// takes some microseconds. Of 10,000 programs with survivors, one of few and huge arrays reserved 1.33 times the bytes of the range
-/// alone, since its frees allowed hardly any calls; with these calls 1.07 times. Smaller requests get memory instead, as above.
-const HUGE: u64 = 1 << 30;
+/// Each freed GiB allows one more call. A GPU takes about a millisecond to fill and read as much, and a call takes some microseconds. A move
+/// that needs no more calls than that also leaves the share as it is: a mixture of experts with such a move in each step reserved 1.031 times
+/// its live memory with the second share, and 1.016 with the first.
+const FREED: u64 = 1 << 30;
 
 /// The moves of pages that a range made although it could have grown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,20 +32,26 @@ pub(super) struct Exchanges {
     /// How often pages moved since the peak of live memory was `mark` bytes.
     times: u64,
     mark: u64,
+    /// The bytes that had been freed at the last move.
+    freed: u64,
 }
 
 impl Exchanges {
-    /// Counts a move that took this many calls. `peak` is the peak of live memory.
-    pub(super) fn count(&mut self, peak: u64, calls: u64) {
+    /// Counts a move that took this many calls. `peak` is the peak of live memory, and `freed` are the bytes that were freed so far.
+    pub(super) fn count(&mut self, peak: u64, calls: u64, freed: u64) {
         let times = self.times(peak);
-        *self =
-            Exchanges { calls: self.calls + calls, times: times + 1, mark: if times == 0 { peak } else { self.mark } };
+        let is_seldom = calls <= freed.saturating_sub(self.freed) / FREED;
+        *self = Exchanges {
+            calls: self.calls + calls,
+            times: times + u64::from(!is_seldom),
+            mark: if times == 0 { peak } else { self.mark },
+            freed,
+        };
     }
 
-    /// Whether pages moved too often for so many frees of so many bytes, and for a request of `bytes`.
-    pub(super) fn are_too_many(self, bytes: u64, frees: u64, freed: u64) -> bool {
-        let by_bytes = if bytes >= HUGE { freed / HUGE } else { 0 };
-        self.calls > FREE_CALLS + frees / FREES_PER_CALL + by_bytes
+    /// Whether pages moved too often for so many frees of so many bytes.
+    pub(super) fn are_too_many(self, frees: u64, freed: u64) -> bool {
+        self.calls > FREE_CALLS + frees / FREES_PER_CALL + freed / FREED
     }
 
     /// How many bytes a range may reserve before pages move. `peak` bytes were live at most, and `due` will be with the request.
@@ -71,17 +78,18 @@ mod tests {
         const PEAK: u64 = 1 << 34;
         let mut exchanges = Exchanges::default();
         let share = |exchanges: Exchanges, peak| peak as f64 / (exchanges.enough(peak, peak, 1 << 21) - peak) as f64;
-        for expected in [64.0, 32.0, 16.0, 8.0, 5.0, 5.0] {
+        for expected in [64.0, 48.0, 36.0, 27.0, 20.0, 15.0, 11.0, 8.0, 5.0, 5.0] {
             assert!((share(exchanges, PEAK) - expected).abs() < 0.1);
-            (0..PER_SHARE).for_each(|_| exchanges.count(PEAK, 1));
+            (0..PER_SHARE).for_each(|_| exchanges.count(PEAK, 1, 0));
+            (0..PER_SHARE).for_each(|_| exchanges.count(PEAK, 1, exchanges.freed + FREED));
+            exchanges.freed = 0;
         }
         assert_eq!(share(exchanges, 2 * PEAK), 64.0);
-        exchanges.count(2 * PEAK, 1);
+        exchanges.count(2 * PEAK, 1, 0);
         assert_eq!(share(exchanges, 2 * PEAK), 64.0);
-        assert!(!exchanges.are_too_many(1, 0, 0));
-        exchanges.count(2 * PEAK, FREE_CALLS);
-        assert!(exchanges.are_too_many(1, 0, 0) && !exchanges.are_too_many(1, 1 << 20, 0));
-        // Freed bytes count only for huge requests.
-        assert!(exchanges.are_too_many(HUGE - 1, 0, 100 * HUGE) && !exchanges.are_too_many(HUGE, 0, 100 * HUGE));
+        assert!(!exchanges.are_too_many(0, 0));
+        exchanges.count(2 * PEAK, FREE_CALLS, 0);
+        assert!(exchanges.are_too_many(0, 0) && !exchanges.are_too_many(1 << 20, 0));
+        assert!(!exchanges.are_too_many(0, 100 * FREED));
     }
 }

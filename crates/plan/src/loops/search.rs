@@ -85,6 +85,13 @@ impl Search {
         (self.least, self.until) = (least, (self.tokens.len() as u32).saturating_add(least.saturating_mul(PATIENT)));
     }
 
+    /// Rests for so many allocations before it searches.
+    pub fn rest(&mut self, allocations: u32) {
+        if allocations > 0 {
+            (self.rests, self.turn) = (true, (self.tokens.len() as u32).saturating_add(allocations));
+        }
+    }
+
     /// Notes the drop of an array, so many allocations after its own; `None` if that is from before the search.
     #[inline]
     pub fn dropped(&mut self, age: Option<u32>) {

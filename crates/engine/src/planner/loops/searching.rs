@@ -152,6 +152,7 @@ impl Planner {
         if let Some(least) = self.loops.outer.least {
             self.loops.search.skip_shorter(least);
         }
+        self.loops.search.rest(std::mem::take(&mut self.loops.rest));
         self.loops.stage = Stage::On;
     }
 
