@@ -223,12 +223,21 @@ impl Planner {
         let Some(arena) = self.arena.as_ref().filter(|arena| arena.bytes > negligible) else { return false };
         let seen = self.entry.seen;
         let beside = seen.extra + seen.larger + seen.blocked;
+        if self.is_idle_in_loop(shared) {
+            return true;
+        }
         if self.may_go_beside(beside) && self.is_enough(shared, arena.bytes, bytes) {
             return false;
         }
         let served = self.hot.cursor.served() + self.carry.served() - self.entry.served_before;
         let is_off = beside >= TOO_FEW && beside * BESIDE > served;
         self.entry.grown > arena.bytes / if is_off { GROWTH_OFF } else { GROWTH }
+    }
+
+    /// Whether the arena is that of a loop, and nothing in it is alive. What comes between two iterations, such as the next prompt, then gets
+    /// its memory: a server of prompts reserved 1.075 times its live memory, and 1.021 without the arena.
+    fn is_idle_in_loop(&self, shared: &Shared) -> bool {
+        self.loops.is_inside() && shared.lease.live() == 0
     }
 
     /// Whether so many allocations beside the plan are expected.

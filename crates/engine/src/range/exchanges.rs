@@ -90,6 +90,6 @@ mod tests {
         assert!(!exchanges.are_too_many(0, 0));
         exchanges.count(2 * PEAK, FREE_CALLS, 0);
         assert!(exchanges.are_too_many(0, 0) && !exchanges.are_too_many(1 << 20, 0));
-        assert!(!exchanges.are_too_many(0, 100 * FREED));
+        assert!(!exchanges.are_too_many(0, FREE_CALLS * FREED));
     }
 }
