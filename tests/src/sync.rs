@@ -6,6 +6,12 @@
 mod instrumented;
 
 #[cfg(gpucache_tsan)]
-pub use self::instrumented::*;
+#[path = "../../crates/engine/src/base/sync/gated.rs"]
+mod gated;
+
+#[cfg(gpucache_tsan)]
+use self::instrumented::Gate;
+#[cfg(gpucache_tsan)]
+pub use self::{gated::*, instrumented::*};
 #[cfg(not(gpucache_tsan))]
 pub use std::sync::{Mutex, MutexGuard};

@@ -9,6 +9,8 @@
 
 #[cfg(all(debug_assertions, not(gpucache_tsan)))]
 mod counted;
+#[cfg(any(debug_assertions, gpucache_tsan))]
+mod gated;
 #[cfg(gpucache_tsan)]
 mod instrumented;
 
@@ -20,9 +22,13 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, compiler_fe
 pub(crate) use std::thread::yield_now;
 
 #[cfg(all(debug_assertions, not(gpucache_tsan)))]
-pub use self::counted::{Condvar, Mutex, MutexGuard};
+use self::counted::Gate;
+#[cfg(any(debug_assertions, gpucache_tsan))]
+pub use self::gated::{Condvar, Mutex, MutexGuard};
 #[cfg(gpucache_tsan)]
-pub use self::instrumented::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock};
+use self::instrumented::Gate;
+#[cfg(gpucache_tsan)]
+pub use self::instrumented::{LazyLock, OnceLock};
 #[cfg(not(any(debug_assertions, gpucache_tsan)))]
 pub use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(gpucache_tsan))]
