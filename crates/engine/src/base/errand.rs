@@ -4,12 +4,20 @@
 //! The errands of a thread end in the reverse order of their beginnings. If some of them are paused, these are the first ones
 //! (`PerThread::paused`).
 
+use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::held::assert_nothing_held;
-use super::per_thread::{ENDING, Pausable, THREAD};
+use super::per_thread::THREAD;
 use super::sync::{Condvar, Mutex, MutexGuard, lock};
+
+thread_local! {
+    /// The errands of the thread, the latest last.
+    static MINE: RefCell<Vec<Arc<Errand>>> = const { RefCell::new(Vec::new()) };
+    /// Code of the program that runs once the thread has ended all its errands.
+    static AFTER: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
+}
 
 /// How many threads are doing this errand.
 #[derive(Debug, Default)]
@@ -38,14 +46,8 @@ pub struct Turn<'a> {
 }
 
 /// Calls `act` with the errands of the thread. It returns `None` if the thread is ending, since the thread has no list of errands then.
-fn with_mine<R>(act: impl FnOnce(&mut Vec<Arc<dyn Pausable>>) -> R) -> Option<R> {
-    ENDING.try_with(|ending| act(&mut ending.errands.borrow_mut())).ok()
-}
-
-impl Pausable for Errand {
-    fn set_paused(&self, is_paused: bool) {
-        self.change(|threads| if is_paused { threads.running -= 1 } else { threads.running += 1 });
-    }
+fn with_mine<R>(act: impl FnOnce(&mut Vec<Arc<Errand>>) -> R) -> Option<R> {
+    MINE.try_with(|mine| act(&mut mine.borrow_mut())).ok()
 }
 
 impl Errand {
@@ -54,13 +56,9 @@ impl Errand {
         self.changed.notify_all();
     }
 
-    fn is(self: &Arc<Self>, other: &Arc<dyn Pausable>) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(self), Arc::as_ptr(other))
-    }
-
     /// Whether the calling thread does this errand. If so, the caller is code of the program that runs during the errand.
     pub fn is_mine(self: &Arc<Self>) -> bool {
-        with_mine(|mine| mine.iter().any(|errand| self.is(errand))).unwrap_or(false)
+        with_mine(|mine| mine.iter().any(|errand| Arc::ptr_eq(self, errand))).unwrap_or(false)
     }
 
     /// Lets the calling thread begin the errand, unless another thread is doing it.
@@ -116,7 +114,7 @@ impl Drop for Turn<'_> {
             return;
         }
         with_mine(|mine| {
-            let place = mine.iter().rposition(|errand| self.errand.is(errand));
+            let place = mine.iter().rposition(|errand| Arc::ptr_eq(self.errand, errand));
             place.map(|place| mine.remove(place))
         });
         self.errand.change(|threads| {
@@ -132,22 +130,16 @@ impl Drop for Turn<'_> {
 #[cfg(any(feature = "tracing", test))]
 pub fn after_errands(act: impl FnOnce() + 'static) {
     let mut act = Some(act);
-    let _ = ENDING.try_with(|ending| {
-        if !ending.errands.borrow().is_empty()
-            && let Some(act) = act.take()
-        {
-            ending.after.borrow_mut().push(Box::new(act));
-        }
-    });
+    if with_mine(|mine| !mine.is_empty()).unwrap_or(false) {
+        let _ = AFTER.try_with(|after| act.take().map(|act| after.borrow_mut().push(Box::new(act))));
+    }
     act.into_iter().for_each(run_user_code);
 }
 
 /// Runs the code that waited for the end of the thread's errands.
 fn run_after() {
-    let after = ENDING.try_with(|ending| match ending.errands.borrow().is_empty() {
-        true => ending.after.take(),
-        false => Vec::new(),
-    });
+    let is_free = with_mine(|mine| mine.is_empty()).unwrap_or(true);
+    let after = if is_free { AFTER.try_with(RefCell::take) } else { Ok(Vec::new()) };
     // A panic in this code during the unwinding of another panic would abort the process.
     if !std::thread::panicking() {
         after.into_iter().flatten().for_each(run_user_code);
@@ -171,7 +163,7 @@ impl Pause {
     fn begin() -> Pause {
         let before = THREAD.with(|thread| thread.paused.get());
         with_mine(|mine| {
-            mine.iter().skip(before).for_each(|errand| errand.set_paused(true));
+            mine.iter().skip(before).for_each(|errand| errand.change(|threads| threads.running -= 1));
             THREAD.with(|thread| thread.paused.set(mine.len()));
         });
         Pause { before }
@@ -183,7 +175,7 @@ impl Drop for Pause {
         let before = THREAD.with(|thread| thread.paused.replace(self.before));
         with_mine(|mine| {
             let paused = mine.iter().take(before).skip(self.before);
-            paused.for_each(|errand| errand.set_paused(false));
+            paused.for_each(|errand| errand.change(|threads| threads.running += 1));
         });
     }
 }

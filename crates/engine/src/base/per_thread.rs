@@ -1,7 +1,7 @@
-//! Values that the engine keeps for each thread, apart from those of its scopes (`cache/current`), its trace (`trace/writer`) and its
-//! default streams (`device/cuda/lent`). The comment of each value names the module that owns it.
+//! Values that the engine keeps for each thread, apart from those of its scopes (`cache/current`), its errands (`base/errand`), its trace
+//! (`trace/writer`) and its default streams (`device/cuda/lent`). The comment of each value names the module that owns it.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Plain values of one thread without destructors. They can be read and written at any time while the thread ends.
@@ -21,34 +21,14 @@ pub(crate) struct PerThread {
     pub(crate) does_host_work: Cell<bool>,
     /// Whether the thread put work on a stream that was not captured, while some stream was (`device/stream/capture`).
     pub(crate) has_other_work: Cell<bool>,
-    #[cfg(feature = "cuda")]
-    pub(crate) cuda: CudaCalls,
-}
-
-/// Values of one thread that are dropped when the thread ends. Code that uses them later does without them.
-#[derive(Default)]
-pub(crate) struct Ending {
-    /// Identifies the thread, and shows other threads whether it still lives (`order/slot`).
-    pub(crate) alive: OnceCell<Arc<()>>,
-    /// The errands of the thread, the latest last (`base/errand`).
-    pub(crate) errands: RefCell<Vec<Arc<dyn Pausable>>>,
-    /// Code of the program that runs once the thread has ended all its errands (`base/errand`).
-    pub(crate) after: RefCell<Vec<Box<dyn FnOnce()>>>,
-}
-
-/// Work of a thread that other threads wait for, except while it is paused.
-pub(crate) trait Pausable {
-    fn set_paused(&self, is_paused: bool);
-}
-
-/// The state of the thread between its calls of the CUDA driver.
-#[cfg(feature = "cuda")]
-pub(crate) struct CudaCalls {
     /// Whether the thread is in a call that this crate itself makes to the driver's allocator (`device/cuda/own_calls`).
-    pub(crate) is_own: Cell<bool>,
+    #[cfg(feature = "cuda")]
+    pub(crate) is_own_call: Cell<bool>,
     /// Whether the thread must restore the current CUDA context after its calls (`device/cuda/current`).
+    #[cfg(feature = "cuda")]
     pub(crate) keeps_current: Cell<bool>,
     /// The context that was current before this crate changed it, as a number. 0 means that no context was current (`device/cuda/current`).
+    #[cfg(feature = "cuda")]
     pub(crate) current_before: Cell<Option<usize>>,
 }
 
@@ -64,10 +44,15 @@ thread_local! {
             does_host_work: Cell::new(false),
             has_other_work: Cell::new(false),
             #[cfg(feature = "cuda")]
-            cuda: CudaCalls { is_own: Cell::new(false), keeps_current: Cell::new(false), current_before: Cell::new(None) },
+            is_own_call: Cell::new(false),
+            #[cfg(feature = "cuda")]
+            keeps_current: Cell::new(false),
+            #[cfg(feature = "cuda")]
+            current_before: Cell::new(None),
         }
     };
-    pub(crate) static ENDING: Ending = Ending::default();
+    /// Identifies the thread, and shows other threads whether it still lives (`order/slot`).
+    pub(crate) static ALIVE: Arc<()> = Arc::default();
 }
 
 /// Sets a flag of the calling thread while `act` runs, then restores the flag's old value.

@@ -13,8 +13,8 @@ use crate::base::per_thread::with_flag;
 /// Notes that this context is about to be replaced as the current one.
 pub(super) fn note_change(before: Option<sys::CUcontext>) {
     THREAD.with(|thread| {
-        if thread.cuda.keeps_current.get() && thread.cuda.current_before.get().is_none() {
-            thread.cuda.current_before.set(Some(before.map_or(0, |context| context as usize)));
+        if thread.keeps_current.get() && thread.current_before.get().is_none() {
+            thread.current_before.set(Some(before.map_or(0, |context| context as usize)));
         }
     });
 }
@@ -28,17 +28,17 @@ impl Handle {
         impl Drop for Restore {
             #[inline]
             fn drop(&mut self) {
-                if let Some(before) = THREAD.with(|thread| thread.cuda.current_before.take()) {
+                if let Some(before) = THREAD.with(|thread| thread.current_before.take()) {
                     restore(before);
                 }
             }
         }
-        if THREAD.with(|thread| thread.cuda.keeps_current.get()) {
+        if THREAD.with(|thread| thread.keeps_current.get()) {
             return act();
         }
         // Dropped after the flag is reset, so its own change of the context is not noted.
         let _restore = Restore;
-        with_flag(|thread| &thread.cuda.keeps_current, act)
+        with_flag(|thread| &thread.keeps_current, act)
     }
 }
 

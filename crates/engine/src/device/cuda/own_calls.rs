@@ -2,7 +2,6 @@
 //! other crates.
 
 #[cfg(feature = "foreign")]
-#[cfg(feature = "foreign")]
 use hashbrown::HashSet;
 
 #[cfg(feature = "foreign")]
@@ -15,7 +14,7 @@ use crate::base::sync::{LazyLock, Mutex, lock};
 
 /// Makes a call that allocates from the driver.
 pub(crate) fn own_call<R>(call: impl FnOnce() -> R) -> R {
-    with_flag(|thread| &thread.cuda.is_own, call)
+    with_flag(|thread| &thread.is_own_call, call)
 }
 
 /// The addresses of memory that this crate got from the driver's allocator.
@@ -39,7 +38,7 @@ impl Handle {
     /// Whether the calling thread is in a call that the engine itself makes to the driver's allocator.
     #[inline]
     pub fn is_own_call() -> bool {
-        THREAD.with(|thread| thread.cuda.is_own.get())
+        THREAD.with(|thread| thread.is_own_call.get())
     }
 
     /// Whether the driver allocated memory at this address for the engine, so nobody else may free it.
