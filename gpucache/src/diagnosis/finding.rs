@@ -164,7 +164,7 @@ impl fmt::Display for Finding {
 
 /// An example as a sentence without its end.
 pub(super) fn told(sample: &Sample) -> String {
-    let (dims, has_more) = sample.shape.dims();
+    let (dims, has_more) = sample.dims();
     let dims: Vec<String> = dims.iter().map(usize::to_string).chain(has_more.then(|| "..".into())).collect();
     let array = format!("{} [{}], {}", sample.type_name, dims.join(", "), Bytes(sample.bytes));
     let which =

@@ -17,7 +17,7 @@ use super::finding::{Finding, told};
 use crate::stats::{ScopeStats, Unplanned};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::cache::ScopeFacts;
-use gpucache_engine::home::{Counter, Fact, Sample};
+use gpucache_engine::home::{Counter, Fact, FactCount, Sample};
 
 /// Fewer entries are too early to tell: the first two are learned from, and plans settle in the next ones.
 const EARLY: u64 = 8;
@@ -48,14 +48,6 @@ pub(super) struct Case<'a> {
     stats: ScopeStats,
     /// The entries that recent facts cover.
     span: u64,
-}
-
-/// How often a fact occurred lately: in how many entries, how many times, and with how many bytes.
-#[derive(Clone, Copy)]
-struct Amount {
-    entries: u64,
-    events: u64,
-    bytes: u64,
 }
 
 impl<'a> Case<'a> {
@@ -177,7 +169,7 @@ impl<'a> Case<'a> {
 
     fn streams(&self) -> Option<Finding> {
         let recorded = self.last(Fact::Recorded);
-        let [own, other] = [Fact::Recorded, Fact::OtherStream].map(|fact| self.amount(fact, recorded));
+        let [own, other] = [Fact::Recorded, Fact::OtherStream].map(|fact| self.known.lately(fact, recorded));
         let is_other = recorded > 0 && self.last(Fact::OtherStream) == recorded;
         if is_other && other.events.saturating_mul(SELDOM) >= own.events.saturating_add(other.events) {
             let share = other.events as f64 / own.events.saturating_add(other.events) as f64;
@@ -261,7 +253,7 @@ impl<'a> Case<'a> {
             (Fact::UnlikeSize, Cause::ChangingShapes),
             (Fact::UnlikeOrder, Cause::ChangingOrder),
         ];
-        let seen = causes.map(|(fact, cause)| (self.amount(fact, recorded), fact, cause));
+        let seen = causes.map(|(fact, cause)| (self.known.lately(fact, recorded), fact, cause));
         let (most, fact, cause) = seen.into_iter().max_by_key(|(amount, ..)| amount.entries)?;
         if cause == Cause::Escapes && most.entries > 1 {
             // The fact counts arrays that outlived the recorded entries.
@@ -270,7 +262,7 @@ impl<'a> Case<'a> {
         }
         let unplanned = self.lately(Fact::Unplanned);
         let amount =
-            Amount { bytes: most.bytes / most.entries.max(1), events: self.usual(unplanned.entries), ..unplanned };
+            FactCount { bytes: most.bytes / most.entries.max(1), events: self.usual(unplanned.entries), ..unplanned };
         (most.entries > 1).then(|| self.finding_of(cause, fact, amount, self.span))
     }
 
@@ -286,14 +278,8 @@ impl<'a> Case<'a> {
         u64::try_from(all).unwrap_or(u64::MAX)
     }
 
-    fn lately(&self, fact: Fact) -> Amount {
-        self.amount(fact, self.known.clock)
-    }
-
-    /// How often a fact occurred in the entries before this one.
-    fn amount(&self, fact: Fact, entry: u64) -> Amount {
-        let [entries, events, bytes] = self.known.lately(fact, entry);
-        Amount { entries, events, bytes }
+    fn lately(&self, fact: Fact) -> FactCount {
+        self.known.lately(fact, self.known.clock)
     }
 
     /// The last entry with this fact, or 0.
@@ -303,7 +289,7 @@ impl<'a> Case<'a> {
 
     /// Whether the fact occurs in one of so many entries, more than once, and until now.
     fn is_frequent(&self, fact: Fact, share: u64) -> bool {
-        let Amount { entries, events, .. } = self.lately(fact);
+        let FactCount { entries, events, .. } = self.lately(fact);
         events > 1
             && entries.saturating_mul(share) >= self.span
             && self.last(fact).saturating_add(OVER) > self.known.clock
@@ -325,7 +311,8 @@ impl<'a> Case<'a> {
     /// There was no room for the plans, so none of the allocations is planned.
     fn refused(&self, cause: Cause, fact: Fact) -> Finding {
         let unplanned = self.lately(Fact::Unplanned);
-        let amount = Amount { bytes: self.stats.plan.arena_bytes, events: self.usual(unplanned.entries), ..unplanned };
+        let amount =
+            FactCount { bytes: self.stats.plan.arena_bytes, events: self.usual(unplanned.entries), ..unplanned };
         self.finding_of(cause, fact, amount, self.span)
     }
 
@@ -346,8 +333,8 @@ impl<'a> Case<'a> {
         Finding { cause, entries, of_entries: entries, allocations, share, bytes, sites, details }
     }
 
-    fn finding_of(&self, cause: Cause, fact: Fact, amount: Amount, of_entries: u64) -> Finding {
-        let Amount { entries, events, bytes } = amount;
+    fn finding_of(&self, cause: Cause, fact: Fact, amount: FactCount, of_entries: u64) -> Finding {
+        let FactCount { entries, events, bytes } = amount;
         let all = self.usual(of_entries).max(events).max(1);
         let samples = self.known.samples(fact).iter();
         // The escaped arrays themselves come before the arrays that found their places taken.

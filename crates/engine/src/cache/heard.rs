@@ -57,7 +57,7 @@ fn tell_deviation(scope: &str, seen: Deviations, first: Option<&Sample>) {
         blocked,
         number = first.map(|first| first.number),
         dtype = first.map(|first| first.type_name),
-        shape = first.map(|first| debug(first.shape.dims().0)),
+        shape = first.map(|first| debug(first.dims().0)),
         bytes = first.map(|first| first.bytes),
         least_expected_bytes = expected.map(|(least, _)| least),
         most_expected_bytes = expected.map(|(_, most)| most),

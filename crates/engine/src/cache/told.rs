@@ -44,11 +44,9 @@ impl ScopeFacts {
     /// A leak shows after so many entries, at the earliest.
     pub const LEAK_SHOWS: u64 = FIRST_GROWTH;
 
-    /// How often a fact occurred in the window of this entry and the window before: the number of entries, of events, and of the bytes
-    /// that they concerned.
-    pub fn lately(&self, fact: Fact, entry: u64) -> [u64; 3] {
-        let FactCount { entries, events, bytes } = self.facts.lately(fact, entry);
-        [entries, events, bytes]
+    /// How often a fact occurred in the window of this entry and the window before.
+    pub fn lately(&self, fact: Fact, entry: u64) -> FactCount {
+        self.facts.lately(fact, entry)
     }
 
     /// The entry in which a fact occurred last.

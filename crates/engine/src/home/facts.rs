@@ -75,21 +75,16 @@ pub struct Sample {
     pub number: u64,
     /// The type of the array's elements.
     pub type_name: &'static str,
-    /// The array's shape, or the first dimensions of it.
-    pub shape: ShapeSample,
+    /// The first dimensions of the array.
+    shape: [usize; SHOWN_DIMS],
+    /// How many dimensions the array has.
+    rank: usize,
     /// The array's size in bytes.
     pub bytes: u64,
     /// The fewest and the most bytes that were expected in this place.
     pub expected: Option<(u64, u64)>,
     /// The line of the program that allocated the array, if it is known.
     pub site: Option<&'static Location<'static>>,
-}
-
-/// The first dimensions of a shape.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ShapeSample {
-    rank: usize,
-    dims: [usize; SHOWN_DIMS],
 }
 
 /// How many dimensions of a sample are kept.
@@ -101,10 +96,13 @@ const SAMPLES: usize = 3;
 
 /// How often a kind of fact occurred: the number of entries in which it did, of its events, and of the bytes that they concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FactCount {
-    pub(crate) entries: u64,
-    pub(crate) events: u64,
-    pub(crate) bytes: u64,
+pub struct FactCount {
+    /// The entries in which it occurred.
+    pub entries: u64,
+    /// How many times it occurred.
+    pub events: u64,
+    /// The bytes that it concerned.
+    pub bytes: u64,
 }
 
 /// How often a kind of fact occurred lately.
@@ -132,20 +130,14 @@ impl Sample {
     /// A sample of an allocation: its request, its number, and the bytes that were expected in its place.
     pub(crate) fn of(request: &Request<'_>, number: u64, expected: Option<(u64, u64)>) -> Sample {
         let Request { type_name, dims, bytes, site, .. } = *request;
-        Sample { number, type_name, shape: ShapeSample::of(dims), bytes: bytes as u64, expected, site }
-    }
-}
-
-impl ShapeSample {
-    fn of(shape: &[usize]) -> ShapeSample {
-        let mut dims = [0; SHOWN_DIMS];
-        std::iter::zip(&mut dims, shape).for_each(|(place, dim)| *place = *dim);
-        ShapeSample { rank: shape.len(), dims }
+        let mut shape = [0; SHOWN_DIMS];
+        std::iter::zip(&mut shape, dims).for_each(|(place, dim)| *place = *dim);
+        Sample { number, type_name, shape, rank: dims.len(), bytes: bytes as u64, expected, site }
     }
 
-    /// The first dimensions of the shape, and whether it has more.
+    /// The first dimensions of the array, and whether it has more.
     pub fn dims(&self) -> (&[usize], bool) {
-        (&self.dims[..self.rank.min(SHOWN_DIMS)], self.rank > SHOWN_DIMS)
+        (&self.shape[..self.rank.min(SHOWN_DIMS)], self.rank > SHOWN_DIMS)
     }
 }
 
@@ -275,7 +267,8 @@ mod tests {
         let sample = |number, site| Sample {
             number,
             type_name: "f32",
-            shape: ShapeSample::of(&[1, 2, 3, 4, 5]),
+            shape: [1, 2, 3, 4],
+            rank: 5,
             bytes: 8,
             expected: None,
             site,
@@ -286,7 +279,7 @@ mod tests {
         assert_eq!(facts.samples(Fact::OtherSize)[0].number, 9);
         (0..10).for_each(|number| facts.note_sample(Fact::OtherSize, 1, sample(number, None)));
         assert_eq!(facts.samples(Fact::OtherSize).len(), SAMPLES);
-        assert_eq!(facts.samples(Fact::OtherSize)[0].shape.dims(), (&[1, 2, 3, 4][..], true));
+        assert_eq!(facts.samples(Fact::OtherSize)[0].dims(), (&[1, 2, 3, 4][..], true));
         facts.note(Fact::OtherSize, 4 * WINDOW, 1, 1);
         assert!(facts.samples(Fact::OtherSize).is_empty());
     }
