@@ -2,7 +2,7 @@
 
 use super::epochs::Epoch;
 use super::slot::captured;
-use super::streams::{Member, Streams};
+use super::streams::Streams;
 use super::tag::{Tag, Users};
 use crate::base::error::{Error, Result};
 use crate::device::Stream;
@@ -25,23 +25,23 @@ impl Streams {
         }
     }
 
-    fn claim_of(&mut self, me: Member, slot: usize, epoch: Epoch) -> Result<()> {
+    fn claim_of(&mut self, me: usize, slot: usize, epoch: Epoch) -> Result<()> {
         let owner = &self.slots[slot];
-        if owner.is_reserved && slot != me.0 {
+        if owner.is_reserved && slot != me {
             return Err(Error::unavailable(
                 "memory of a captured graph",
                 "the graph uses it whenever it is launched",
                 "drop the graph first",
             ));
         }
-        self.follow(me.0, slot, owner.end_of(epoch))
+        self.follow(me, slot, owner.end_of(epoch))
     }
 
     /// Makes later work of a stream wait for all work that may use freed memory, as far as possible.
     ///
     /// # Errors
     /// A failure of the device.
-    pub(crate) fn claim_all(&mut self, me: Member) -> Result<()> {
+    pub(crate) fn claim_all(&mut self, me: usize) -> Result<()> {
         for slot in 0..self.slots.len() {
             match self.claim_of(me, slot, self.slots[slot].freed) {
                 // The memory of this stream must not be used then, and that of the others may.

@@ -40,6 +40,6 @@ mod unknown;
 mod tests;
 
 pub(crate) use epochs::Epoch;
-pub(crate) use streams::{Member, Streams};
+pub(crate) use streams::Streams;
 pub(crate) use tag::Tag;
 pub(crate) use unknown::{Due, FreeMoment, Unknown};

@@ -27,27 +27,6 @@ pub(crate) struct Streams {
     ended: Vec<Arc<dyn Backend>>,
 }
 
-/// The slot of a stream. Valid until another stream is attended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Member(pub(super) usize);
-
-impl Member {
-    /// The stream that freed memory with this tag, if the tag says so.
-    #[inline]
-    pub(crate) fn who_freed(tag: Tag) -> Option<Member> {
-        match tag.users() {
-            Users::One(slot, _) => Some(Member(slot)),
-            Users::Nobody | Users::Several => None,
-        }
-    }
-
-    /// Whether this stream itself freed memory with this tag, and no other stream uses it.
-    #[inline]
-    pub(crate) fn owns(self, tag: Tag) -> bool {
-        matches!(tag.users(), Users::One(slot, _) if slot == self.0)
-    }
-}
-
 impl Streams {
     /// For streams of a device; `meter` counts its calls.
     pub(crate) fn new(meter: Arc<Meter>) -> Streams {
@@ -67,14 +46,14 @@ impl Streams {
 
     /// Notes that the bytes in blocks changed from `before` to `now` for a stream.
     #[inline]
-    pub(crate) fn hold(&mut self, stream: Member, now: u64, before: u64) {
-        self.slots[stream.0].hold(now, before);
+    pub(crate) fn hold(&mut self, stream: usize, now: u64, before: u64) {
+        self.slots[stream].hold(now, before);
     }
 
     /// The most bytes that each living stream had in blocks at once, in total, if this stream takes `bytes` more.
-    pub(crate) fn needed(&self, me: Member, bytes: u64) -> u64 {
+    pub(crate) fn needed(&self, me: usize, bytes: u64) -> u64 {
         let living = self.slots.iter().enumerate().filter(|(_, slot)| slot.stream.is_some() && !slot.is_orphan());
-        total(living.map(|(place, slot)| slot.needed(if place == me.0 { bytes } else { 0 })))
+        total(living.map(|(place, slot)| slot.needed(if place == me { bytes } else { 0 })))
     }
 
     /// The present point in the work of `stream`, for [`order`](Streams::order). Calls no device.
@@ -95,7 +74,7 @@ impl Streams {
     /// Whether a stream may use memory with this tag at once, as far as is known: the work that used it is complete, or the stream waits
     /// for that work.
     #[inline]
-    pub(crate) fn may_use(&self, me: Member, tag: Tag) -> bool {
+    pub(crate) fn may_use(&self, me: usize, tag: Tag) -> bool {
         match tag.users() {
             Users::Nobody => true,
             Users::One(slot, epoch) => self.is_behind(me, slot, epoch) && self.may_pass_on(me, tag),
@@ -105,20 +84,20 @@ impl Streams {
     }
 
     /// Whether other work keeps memory with this tag from a stream for now. Memory of a captured graph is kept for as long as the graph lives.
-    pub(crate) fn is_held(&self, me: Member, tag: Tag) -> bool {
+    pub(crate) fn is_held(&self, me: usize, tag: Tag) -> bool {
         let is_reserved = matches!(tag.users(), Users::One(slot, _) if self.slots[slot].is_reserved);
         !is_reserved && !self.may_use(me, tag)
     }
 
     /// Whether a stream may get memory with this tag, as far as unknown work is concerned. Streams over one queue are one stream here.
     #[inline]
-    pub(super) fn may_pass_on(&self, me: Member, tag: Tag) -> bool {
+    pub(super) fn may_pass_on(&self, me: usize, tag: Tag) -> bool {
         let is_own = match tag.users() {
             Users::Nobody => true,
             // An earlier stream may have freed the memory, in an epoch before this one began.
             Users::One(slot, epoch) => {
                 let owner = &self.slots[slot];
-                owner.queue == self.slots[me.0].queue && epoch >= owner.began
+                owner.queue == self.slots[me].queue && epoch >= owner.began
             }
             Users::Several => false,
         };
@@ -131,7 +110,7 @@ impl Streams {
     /// # Errors
     /// An error of their work.
     #[inline]
-    pub(crate) fn may_use_now(&mut self, me: Member, tag: Tag) -> Result<bool> {
+    pub(crate) fn may_use_now(&mut self, me: usize, tag: Tag) -> Result<bool> {
         Ok(self.may_use(me, tag) || self.glance(tag)? && self.may_use(me, tag))
     }
 
@@ -154,12 +133,12 @@ impl Streams {
         Ok(any)
     }
 
-    fn is_behind(&self, me: Member, slot: usize, epoch: Epoch) -> bool {
+    fn is_behind(&self, me: usize, slot: usize, epoch: Epoch) -> bool {
         let owner = &self.slots[slot];
-        let mine = &self.slots[me.0];
+        let mine = &self.slots[me];
         // Later work of the same queue comes after its earlier work.
         let is_ordered = || owner.queue == mine.queue || mine.waited_for(slot) >= owner.end_of(epoch);
-        slot == me.0 || owner.is_idle(epoch) || !owner.is_reserved && is_ordered()
+        slot == me || owner.is_idle(epoch) || !owner.is_reserved && is_ordered()
     }
 
     /// Makes later work of `stream` wait for the work of `other` up to a point that [`used`](Streams::used) returned.
@@ -185,21 +164,22 @@ impl Streams {
         of_this_queue.for_each(|slot| slot.end_epoch(&self.meter));
     }
 
-    /// Notes that the calling thread works on `stream`, and ends the stream's open epoch if another thread requested that.
+    /// Notes that the calling thread works on `stream`, and ends the stream's open epoch if another thread requested that. Returns the slot of
+    /// the stream, which is valid until another stream is attended.
     #[inline]
-    pub(crate) fn attend(&mut self, stream: &Stream) -> Member {
+    pub(crate) fn attend(&mut self, stream: &Stream) -> usize {
         self.visits += 1;
         let place = self.slot(stream);
         self.slots[place].attend();
         if self.slots[place].take_wish() {
             self.end_epochs(place);
         }
-        Member(place)
+        place
     }
 
     /// Ends the epoch of `stream` now. Streams that wait for its present work then do not wait for its later work.
     pub(crate) fn seal(&mut self, stream: &Stream) {
-        let Member(place) = self.attend(stream);
+        let place = self.attend(stream);
         self.end_epochs(place);
     }
 

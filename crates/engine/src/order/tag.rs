@@ -73,6 +73,12 @@ impl Tag {
         }
     }
 
+    /// The slot of the stream that freed the memory, if no other stream uses it.
+    #[inline]
+    pub(crate) fn owner(self) -> Option<usize> {
+        if let Users::One(slot, _) = self.users() { Some(slot) } else { None }
+    }
+
     /// Whether no stream's work uses the memory.
     #[inline]
     pub(crate) fn has_no_users(self) -> bool {

@@ -10,7 +10,7 @@ use super::range::Backing;
 use super::{Range, RangeBlock, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Pages, Source, Stream};
-use crate::order::{Member, Streams, Tag};
+use crate::order::{Streams, Tag};
 
 /// Memory that was carved out of a range.
 pub(crate) struct Carved {
@@ -110,12 +110,12 @@ impl Ordered {
     pub(super) fn free(&mut self, stream: &Stream, block: RangeBlock) {
         let tag = self.streams.free(stream);
         self.freed = self.freed.saturating_add(self.range.free(block, tag));
-        self.account(Member::who_freed(tag));
+        self.account(tag.owner());
     }
 
     /// Notes by how much the bytes in blocks of a stream have changed.
     #[inline]
-    pub(super) fn account(&mut self, stream: Option<Member>) {
+    pub(super) fn account(&mut self, stream: Option<usize>) {
         let live = self.range.stats.live;
         let before = std::mem::replace(&mut self.accounted, live);
         if let Some(stream) = stream {
@@ -141,7 +141,7 @@ impl Ordered {
     pub(super) fn reuse(&mut self, stream: &Stream, bytes: u64, most: usize) -> Result<Option<Carved>> {
         let Ordered { range, streams, .. } = self;
         let me = streams.attend(stream);
-        let is_own = streams.are_several().then_some(|tag| me.owns(tag));
+        let is_own = streams.are_several().then_some(|tag: Tag| tag.owner() == Some(me));
         let is_shared = is_own.is_some();
         let mut block = range.reuse_own_first(bytes, most, is_own, |tag| streams.may_use_now(me, tag))?;
         if block.is_none() && is_shared && most == EVERY_SPAN {
@@ -248,7 +248,7 @@ impl Ordered {
     }
 
     /// A block of a stream, for which this many handles were mapped and unmapped.
-    pub(super) fn carved(&mut self, stream: Member, block: RangeBlock, mapped: u64, unmapped: u64) -> Carved {
+    pub(super) fn carved(&mut self, stream: usize, block: RangeBlock, mapped: u64, unmapped: u64) -> Carved {
         self.account(Some(stream));
         let taken = match self.range.backing {
             Backing::Span => Obtained { allocations: 0, pieces: mapped },

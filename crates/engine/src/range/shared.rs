@@ -14,7 +14,7 @@ use super::{GatherLimit, GrowthRoom, Range, RangeBlock};
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard, lock};
 use crate::device::{Memory, Source, Stream};
-use crate::order::{Epoch, Member, Streams, Unknown};
+use crate::order::{Epoch, Streams, Unknown};
 
 /// The range of one device.
 pub struct DeviceRange {
@@ -186,7 +186,7 @@ impl DeviceRange {
         let inner = &mut *self.inner();
         let tag = inner.streams.free(stream);
         let blocks = inner.range.split(block, pieces, tag);
-        inner.account(Member::who_freed(tag));
+        inner.account(tag.owner());
         blocks
     }
 

@@ -8,13 +8,13 @@ use super::super::{ALIGN, Backing, Range, RangeBlock, Tag};
 use super::device::{Device, GRANULE};
 use super::properties::range;
 use crate::device::{Memory, Virtual};
-use crate::order::{Member, Streams};
+use crate::order::Streams;
 
 /// A range with free places of these lengths, apart from each other and from its end. Each has a stream that freed it last.
 struct Program {
     range: Range<Device>,
     streams: Streams,
-    me: Member,
+    me: usize,
     offsets: Vec<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Program {
     fn serve(&mut self, bytes: u64) -> Option<usize> {
         let Program { range, streams, me, offsets } = self;
         let may_use = |tag| Ok::<_, Infallible>(streams.may_use(*me, tag));
-        let Ok(block) = range.reuse_own_first(bytes, EVERY_SPAN, Some(|tag| me.owns(tag)), may_use);
+        let Ok(block) = range.reuse_own_first(bytes, EVERY_SPAN, Some(|tag: Tag| tag.owner() == Some(*me)), may_use);
         let offset = block?.offset();
         offsets.iter().position(|&place| place == offset)
     }

@@ -10,7 +10,7 @@ use super::device::{Device, GRANULE, Refusal};
 use super::model::Model;
 use super::properties::range;
 use crate::device::{Memory, Stream, Virtual};
-use crate::order::{Member, Streams};
+use crate::order::Streams;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -55,7 +55,7 @@ impl Program {
 
     fn allocate(&mut self, stream: usize, bytes: u64, gathers: bool) {
         let Program { range, streams, handles, .. } = self;
-        let me: Member = streams.attend(&handles[stream]);
+        let me: usize = streams.attend(&handles[stream]);
         let may_use = |tag| streams.may_use(me, tag);
         let found = match gathers {
             true => range.gather(bytes, GatherLimit::at(MEMORY), may_use, |_| false).unwrap_or(None),
