@@ -7,17 +7,6 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 #[derive(Default)]
 pub(super) struct LastWrite(AtomicU32);
 
-/// When a block was last written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
-    /// The write was not announced, or its epoch is too large for the word.
-    Unknown,
-    /// Other code has the bare address in this life. Work of the block's own stream may write it at any time, without an announcement.
-    Anytime,
-    /// In this epoch of its stream.
-    In(u64),
-}
-
 /// The word for an unknown epoch. The first epoch of a stream is 1.
 const UNKNOWN: u32 = 0;
 /// The word for a write at any time: other code has the bare address.
@@ -26,12 +15,17 @@ const ANYTIME: u32 = u32::MAX >> 1;
 const OUTCOME: u32 = 1 << 31;
 
 impl LastWrite {
-    pub(super) fn get(&self) -> Written {
-        match self.0.load(Relaxed) & !OUTCOME {
-            UNKNOWN => Written::Unknown,
-            ANYTIME => Written::Anytime,
-            epoch => Written::In(u64::from(epoch)),
-        }
+    /// Whether other code has the bare address in this life. Work of the block's own stream may then write it at any time, without an
+    /// announcement.
+    pub(super) fn is_anytime(&self) -> bool {
+        self.0.load(Relaxed) & !OUTCOME == ANYTIME
+    }
+
+    /// The epoch of its stream in which the block was last written. `None` if it is written at any time, if the write was not announced, or
+    /// if the epoch is too large for the word.
+    pub(super) fn epoch(&self) -> Option<u64> {
+        let word = self.0.load(Relaxed) & !OUTCOME;
+        (word != UNKNOWN && word != ANYTIME).then_some(u64::from(word))
     }
 
     /// Notes an epoch, or that it is unknown. A block that may be written at any time stays so.
@@ -68,27 +62,27 @@ mod tests {
     #[test]
     fn a_word_tells_what_was_noted() {
         let last = LastWrite::default();
-        assert_eq!(last.get(), Written::Unknown);
+        assert!(last.epoch().is_none() && !last.is_anytime());
         last.note(Some(7));
-        assert_eq!(last.get(), Written::In(7));
+        assert_eq!(last.epoch(), Some(7));
         for epoch in [u32::MAX, u32::MAX >> 1, OUTCOME | 7] {
             last.note(Some(u64::from(epoch)));
-            assert_eq!(last.get(), Written::Unknown, "no room for it");
+            assert!(last.epoch().is_none() && !last.is_anytime(), "no room for it");
         }
         last.set_anytime();
         last.note(Some(8));
-        assert_eq!(last.get(), Written::Anytime);
+        assert!(last.is_anytime() && last.epoch().is_none());
     }
     #[test]
     fn an_outcome_stands_beside_every_word() {
         let mut last = LastWrite::default();
         last.set_outcome(true);
-        assert!(last.has_outcome() && last.get() == Written::Unknown);
+        assert!(last.has_outcome() && last.epoch().is_none());
         last.note(Some(7));
-        assert!(last.has_outcome() && last.get() == Written::In(7));
+        assert!(last.has_outcome() && last.epoch() == Some(7));
         last.set_anytime();
-        assert!(last.has_outcome() && last.get() == Written::Anytime);
+        assert!(last.has_outcome() && last.is_anytime());
         last.set_outcome(false);
-        assert!(!last.has_outcome() && last.get() == Written::Anytime);
+        assert!(!last.has_outcome() && last.is_anytime());
     }
 }

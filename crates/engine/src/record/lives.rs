@@ -8,10 +8,10 @@ use std::any::TypeId;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use super::Door;
+use super::Request;
 use super::identity::{ArenaId, DropPath, Generation};
 use super::last_write::LastWrite;
 use super::record::{Dims, Origin, Record};
-use super::request::Request;
 use crate::base::sync::OnceLock;
 use crate::device::{Stream, process_exits};
 use crate::range::{self, DeviceRange};

@@ -24,13 +24,11 @@
 //! |---|---|
 //! | `record` | [`Record`], and what each allocation and drop does with one |
 //! | `lives` | how its lives begin and end, and where the memory goes |
-//! | `request` | the properties of a requested block |
 //! | `identity` | the numbers of arenas, generations and lists, and what a drop has to do |
 //! | `sharing`, `uses` | other streams that use a block, and how its own stream waits for them |
 //! | `last_write` | when its own stream last wrote it |
 //! | `outcome` | whether the late work of the host that wrote it failed |
 //! | `fence` | points in a stream's work |
-//! | `view` | the front end's object for the memory |
 
 mod fence;
 mod identity;
@@ -39,19 +37,54 @@ mod lives;
 mod outcome;
 #[expect(clippy::module_inception, reason = "the record proper, among what it is made of")]
 mod record;
-mod request;
 mod sharing;
 mod uses;
-mod view;
 
+use std::any::{Any, TypeId};
+use std::panic::Location;
+
+use crate::base::error::Result;
 use crate::base::sync::OnceLock;
 
 pub use fence::Fence;
 pub(crate) use identity::{ArenaId, DropPath, Generation, ListPlace};
 pub use outcome::Outcome;
 pub(crate) use record::{Dims, Origin, Record, RecordStack};
-pub use request::Request;
-pub use view::View;
+
+/// The request for a block: a dtype, the dimensions, and their bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The type of the elements.
+    pub dtype: TypeId,
+    /// Its name, for messages.
+    pub type_name: &'static str,
+    /// The dimensions, outermost first.
+    pub dims: &'a [usize],
+    /// The size of all elements in bytes.
+    pub bytes: usize,
+    /// The line of the program that makes the request, if it is known.
+    pub site: Option<&'static Location<'static>>,
+}
+
+/// A front end's own object over a block's memory. It knows of uses on streams for which the engine has no handle.
+pub trait View: Any + Send + Sync {
+    /// Whether the memory can leave the block with the view, for another owner.
+    fn can_leave(&self) -> bool {
+        true
+    }
+
+    /// Makes later work of the block's own stream wait for the writes of others, as far as the view knows of them.
+    ///
+    /// # Errors
+    /// A failure to order the streams. The memory must then not be used.
+    fn follow_writes(&self) -> Result<()>;
+
+    /// Like [`follow_writes`](View::follow_writes), but waits for all uses by others. Nothing that the view lent is borrowed any more.
+    ///
+    /// # Errors
+    /// As for [`follow_writes`](View::follow_writes).
+    fn follow_uses(&mut self) -> Result<()>;
+}
 
 /// A cache that serves records and takes them back.
 pub(crate) trait Keeper: Sync {

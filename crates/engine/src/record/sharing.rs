@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use super::fence::{self, Fence};
-use super::last_write::Written;
 use super::outcome::Outcome;
 use super::record::Record;
 use super::uses::Uses;
@@ -18,10 +17,9 @@ impl Record {
     /// Lets later work of another stream read the memory.
     pub(crate) fn read_on(&self, stream: &Stream) -> Result<()> {
         self.follow_view()?;
-        let written = self.last_write.get();
-        let is_bare = written == Written::Anytime;
+        let (is_bare, written) = (self.last_write.is_anytime(), self.last_write.epoch());
         self.uses().read(self.stream(), stream, is_bare, |stream, writer, end| match written {
-            Written::In(epoch) if writer.id() == self.stream().id() && writer.memory_id() == stream.memory_id() => {
+            Some(epoch) if writer.id() == self.stream().id() && writer.memory_id() == stream.memory_id() => {
                 Fence::at(writer, epoch).precede(stream)
             }
             _ => fence::order_up_to(stream, writer, end),
@@ -56,7 +54,7 @@ impl Record {
     /// Whether other code got the bare address in this life.
     #[cfg(feature = "cuda")]
     pub(crate) fn is_bare(&self) -> bool {
-        self.last_write.get() == Written::Anytime
+        self.last_write.is_anytime()
     }
 
     /// Notes that work which is already on its own stream writes it. Captured work is not on the stream yet, so its epoch is unknown.
@@ -83,7 +81,7 @@ impl Record {
             view.follow_uses()?;
         }
         let home = self.stream().clone();
-        let is_told = self.view.get().is_none() && self.last_write.get() != Written::Anytime;
+        let is_told = self.view.get().is_none() && !self.last_write.is_anytime();
         self.uses().write(&home, stream, is_told, fence::order_up_to)
     }
 
