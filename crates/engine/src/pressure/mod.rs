@@ -20,10 +20,9 @@
 //! | file | content |
 //! |---|---|
 //! | `steps` | the reclaim steps, and how often each served a request |
-//! | `request` | what a request asks for, and how; the error of a request that no step served |
+//! | `request` | what a request asks for, and how; whether memory was freed since its last attempt; the error if no step served it |
 //! | `serve` | the action of each step; the step that drops graphs (`serve/graphs`); the wait for long work after all steps (`serve/outlast`) |
 //! | `calls` | calls of other libraries that take memory of the device |
-//! | `seen` | whether memory was freed since the last attempt of a request |
 //! | `reclaim` | the holders of memory, by age, and how they give idle memory back |
 //! | `handlers` | the handlers of the program: [`Memory::on_pressure`](crate::device::Memory::on_pressure) |
 //! | `limits` | how much memory may be reserved, how much may stay idle, how long a request waits |
@@ -44,7 +43,6 @@ pub(crate) mod transit;
 mod barrier;
 #[cfg(feature = "cuda")]
 mod calls;
-mod seen;
 mod steps;
 
 pub use handlers::{Pressure, PressureHandler};

@@ -1,6 +1,7 @@
-//! A request that may find no memory: how it is made, and the content of its error.
+//! A request that may find no memory: how it is made, whether another attempt may succeed, and the content of its error.
 
 use super::reclaim::{self, Holder};
+use super::transit;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Shortage;
 #[cfg(feature = "tracing")]
@@ -58,6 +59,25 @@ impl<M, F: Fn() -> Result<M>> Ask for Call<'_, F> {
     fn needs(&self) -> u64 {
         self.bytes
     }
+}
+
+/// How often memory was given back to the device, freed in the range, arrived in the range, and was counted in in vain.
+pub(super) type Seen = [u64; 4];
+
+pub(super) fn seen(frees: u64, undone: u64) -> Seen {
+    [reclaim::releases(), frees, transit::arrivals(), undone]
+}
+
+/// The counts after a call met this error. If the error is of a limit, memory that other threads had counted in but did not get
+/// also matters. The device itself refuses such memory to this thread too.
+pub(super) fn seen_after(error: &Error, stream: &Stream) -> Seen {
+    let frees = DeviceRange::of(stream).map_or(0, |range| range.occupancy().frees);
+    let undone = match error.is_of_limit() {
+        true if error.is_of_process() => process::undone(),
+        true => stream.meter().undone(),
+        false => 0,
+    };
+    seen(frees, undone)
 }
 
 impl Asked<'_> {

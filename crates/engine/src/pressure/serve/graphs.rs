@@ -10,14 +10,6 @@ use crate::pressure::request::Ask;
 use crate::pressure::steps::ReclaimStep;
 use crate::range::WaitFor;
 
-/// The bytes that a request lacks.
-struct Lacks {
-    /// Of its device: by the limit of the device, and by what the device has left.
-    own: u64,
-    /// Of all devices: by these and by the limit of the process.
-    all: u64,
-}
-
 impl<A: Ask> Reclaim<'_, A> {
     /// Takes executables away until the request lacks nothing. Those with the fewest launches lately go first. None go if all of them
     /// together have less than the request lacks, or if it only waits for work.
@@ -43,7 +35,7 @@ impl<A: Ask> Reclaim<'_, A> {
         if devices.is_empty() {
             return 0;
         }
-        let Lacks { own: lacks, all } = self.lacks();
+        let (lacks, all) = self.lacks();
         if own.graph_bytes() < lacks || total(devices.iter().map(|device| device.graph_bytes())) < all {
             return 0;
         }
@@ -64,7 +56,9 @@ impl<A: Ask> Reclaim<'_, A> {
         std::iter::once(own.clone()).chain(others).filter(|device| device.graph_bytes() > 0).collect()
     }
 
-    fn lacks(&self) -> Lacks {
+    /// The bytes that the request lacks: of its device, by the limit of the device and by what the device has left; and of all devices, by
+    /// these and by the limit of the process.
+    fn lacks(&self) -> (u64, u64) {
         let (memory, needs) = (self.asked.stream.memory(), self.ask.needs());
         let capacity = memory.capacity().unwrap_or(u64::MAX).saturating_sub(memory.meter().held());
         let mut own = needs.saturating_sub(memory.meter().room_of_device().min(capacity));
@@ -74,6 +68,6 @@ impl<A: Ask> Reclaim<'_, A> {
             let available = memory.pages().and_then(|pages| pages.available()).unwrap_or(u64::MAX);
             own = needs.saturating_sub(available);
         }
-        Lacks { own, all: all.max(own) }
+        (own, all.max(own))
     }
 }

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use super::{LONGEST_PAUSE, Reclaim, WHILE_OTHERS_WORK};
 use crate::base::error::Result;
 use crate::device::relaxed;
-use crate::pressure::request::Ask;
-use crate::pressure::seen::{Seen, seen_after};
+use crate::pressure::request::{Ask, Seen, seen_after};
 use crate::pressure::steps::ReclaimStep;
 use crate::range::{DeviceRange, UnderWay};
 
