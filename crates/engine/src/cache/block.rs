@@ -8,7 +8,6 @@ use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use super::owner::Cache;
 use super::{current, supply, traced};
 use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
@@ -324,38 +323,20 @@ fn give_back(record: Box<Record>) {
     }
 }
 
-/// The way back for a dropped record that no plan takes back.
-enum WayBack {
-    /// To the innermost scope, which served the record.
-    Here(&'static Cache),
-    /// To its home, after due care: reservations may keep it first, and a device that watches is told.
-    Care,
-    /// To the cache that served the record, wherever that is. Without such a cache the memory is released.
-    Home,
-}
-
-impl WayBack {
-    #[inline(always)]
-    fn of(record: &Record) -> WayBack {
-        match current::keeping_untraced() {
-            _ if record.needs_care() => WayBack::Care,
-            Some(cache) if record.returns_to(cache.door()) => WayBack::Here(cache),
-            _ => WayBack::Home,
-        }
-    }
-}
-
+/// Returns a record that no plan takes back: to the innermost scope if that served it, and otherwise home. With due care, reservations may
+/// keep it first, and a device that watches is told.
 #[inline(never)]
 fn give_back_unplanned(record: Box<Record>) {
     // The drop may end a plan of the scope, and a subscriber is told of that.
     assert_nothing_held();
-    match WayBack::of(&record) {
-        WayBack::Here(cache) => current::owner(cache).put(record),
-        WayBack::Care => give_back_with_care(record),
-        WayBack::Home => give_back_home(record),
+    match current::keeping_untraced() {
+        _ if record.needs_care() => give_back_with_care(record),
+        Some(cache) if record.returns_to(cache.door()) => current::owner(cache).put(record),
+        _ => give_back_home(record),
     }
 }
 
+/// Returns a record to the cache that served it, wherever that is. Without such a cache the memory is released.
 #[inline(never)]
 fn give_back_home(record: Box<Record>) {
     traced::freed(&record);

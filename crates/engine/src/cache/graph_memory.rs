@@ -1,7 +1,10 @@
 //! The memory of a graph that is captured once and launched many times.
 //!
-//! The graph may be launched on any stream and at any time, so its memory is reserved ([`Reservation`]) until the graph ends. Three captures
-//! differ in who gets reserved memory, and in how the end is known:
+//! The graph may be launched on any stream and at any time, so its memory is reserved until the graph ends. While a reservation is open,
+//! allocations on its stream come from the range, through a second stream over the same queue. Memory that is dropped meanwhile serves only
+//! later allocations of the same reservation. If blocks of other owners are used meanwhile, the reservation keeps them when they are dropped.
+//! When the reservation ends, all of this memory is free, as if it had been dropped at that moment. Three captures differ in who gets
+//! reserved memory, and in how the end is known:
 //!
 //! - **A capture of the program** on one stream ([`GraphMemory::begin`]): all that is allocated or used on the stream. The program's value for
 //!   the graph keeps this one.
@@ -15,13 +18,13 @@ use std::sync::Arc;
 
 #[cfg(feature = "foreign")]
 use super::block::Block;
-use super::reservation::Reservation;
 use crate::base::error::Result;
 #[cfg(feature = "foreign")]
 use crate::base::sync::{Mutex, lock};
 use crate::device::Stream;
 #[cfg(feature = "foreign")]
 use crate::device::{GraphEnd, Handle};
+use crate::range::DeviceRange;
 #[cfg(feature = "foreign")]
 use crate::record::Request;
 
@@ -32,10 +35,25 @@ pub struct GraphMemory {
     own: Option<Reservation>,
     /// One for each stream that is captured, since the streams are in no order.
     #[cfg(feature = "foreign")]
-    apart: Mutex<Vec<Arc<Reservation>>>,
+    apart: Mutex<Vec<(Stream, Reservation)>>,
     /// Blocks that the work uses and that were freed in its capture.
     #[cfg(feature = "foreign")]
     kept: Mutex<Vec<Block>>,
+}
+
+/// Memory that nobody else gets while this value lives: that of this stream.
+struct Reservation(Stream);
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.0.end_reserving();
+        let kept = self.0.end_reservation();
+        if let Some(range) = DeviceRange::of(&self.0) {
+            range.release(&self.0);
+        }
+        // Each block goes back to where it came from, behind all work that is on the queue now.
+        drop(kept);
+    }
 }
 
 impl GraphMemory {
@@ -45,7 +63,7 @@ impl GraphMemory {
     /// [`is_unavailable`](crate::Error::is_unavailable) if the stream has an open reservation already.
     pub fn begin(stream: &Stream) -> Result<GraphMemory> {
         Ok(GraphMemory {
-            own: Some(Reservation::begin(stream)?),
+            own: Some(Reservation(stream.reserve()?)),
             #[cfg(feature = "foreign")]
             apart: Mutex::default(),
             #[cfg(feature = "foreign")]
@@ -55,7 +73,7 @@ impl GraphMemory {
 
     /// Ends the reserving: memory that is reserved by now stays reserved, and no more is added.
     pub fn close(&self) {
-        self.own.iter().for_each(Reservation::close);
+        self.own.iter().for_each(|own| own.0.end_reserving());
     }
 }
 
@@ -74,22 +92,23 @@ impl GraphMemory {
     /// # Errors
     /// As for [`Block::allocate`].
     pub fn allocate(&self, stream: &Stream, request: &Request<'_>) -> Result<Block> {
-        let reservation = {
+        let reserved = {
             let mut apart = lock(&self.apart);
-            let known = apart.iter().find(|known| known.home().id() == stream.id()).cloned();
+            let known = apart.iter().find(|(home, _)| home.id() == stream.id()).map(|(_, known)| known.0.clone());
             known.unwrap_or_else(|| {
-                let new = Arc::new(Reservation::apart(stream));
-                apart.push(new.clone());
+                let new = stream.reserved_apart();
+                apart.push((stream.clone(), Reservation(new.clone())));
                 new
             })
         };
-        reservation.allocate(request)
+        Block::reserved(&reserved, request)
     }
 
     /// Takes back a block that captured work on `stream` frees. If the block was allocated there in the same capture, it serves the capture
     /// again. Otherwise it is kept until the graph ends.
     pub fn take_back(&self, stream: &Stream, block: Block) {
-        let is_own = |known: &Arc<Reservation>| known.home().id() == stream.id() && known.serves(&block);
+        let is_own =
+            |(home, own): &(Stream, Reservation)| home.id() == stream.id() && own.0.id() == block.stream().id();
         if lock(&self.apart).iter().any(is_own) {
             return drop(block);
         }
@@ -98,6 +117,6 @@ impl GraphMemory {
 
     /// The streams on which [`allocate`](GraphMemory::allocate) reserved memory.
     pub fn streams(&self) -> Vec<Stream> {
-        lock(&self.apart).iter().map(|reservation| reservation.home().clone()).collect()
+        lock(&self.apart).iter().map(|(home, _)| home.clone()).collect()
     }
 }

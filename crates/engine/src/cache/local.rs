@@ -10,7 +10,7 @@ use super::lists::Lists;
 use super::open::OpenTerms;
 use super::policy::{Recycle, Terms};
 use super::scope_limit::ScopeLimit;
-use super::supply::{Moves, Supplied};
+use super::supply::Moves;
 use crate::device::{Stream, WeakStream};
 use crate::home::{Counter, Counts, FIRST_SPACING, Shared};
 use crate::planner::{Begin, Effects, Planner, Resolved};
@@ -227,7 +227,7 @@ impl Local {
         shared: &Shared,
         door: &'static Door,
         request: &Request<'_>,
-        Supplied { record, taken }: &mut Supplied,
+        (record, taken): (&mut Record, crate::range::Obtained),
         keeps: bool,
     ) {
         let generation = if keeps { shared.generation() } else { Generation::NEVER_KEPT };
@@ -236,7 +236,7 @@ impl Local {
         let stream = record.stream().id();
         let place = if has_list { self.lists.place_of(request, stream) } else { ListPlace::default() };
         record.set_home(door, generation, place);
-        shared.counters.allocated(record.bytes(), *taken, matches!(record.origin, Origin::Device));
+        shared.counters.allocated(record.bytes(), taken, matches!(record.origin, Origin::Device));
         match keeps {
             true => self.hand_out(shared, record, request),
             false => shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns),

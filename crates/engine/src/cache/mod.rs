@@ -39,7 +39,7 @@
 //! | `registry` | all scopes by name, and the caches of all threads in each |
 //! | `allowance` | the limit of a scope |
 //! | `scope_limit` | how many bytes that limit allows |
-//! | `reservation`, `graph_memory` | memory that stays reserved for captured work; all of it for one graph |
+//! | `graph_memory` | memory that stays reserved for the work of a captured graph |
 
 mod current;
 mod registry;
@@ -56,7 +56,7 @@ mod captured;
 mod chosen;
 mod deferred;
 mod entry;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", test))]
 mod graph_memory;
 #[cfg(feature = "tracing")]
 mod heard;
@@ -65,8 +65,6 @@ mod local;
 mod open;
 mod owner;
 mod policy;
-#[cfg(any(feature = "cuda", test))]
-mod reservation;
 mod ring;
 mod scope_limit;
 mod supply;
@@ -81,7 +79,7 @@ pub use block::Block;
 #[cfg(feature = "foreign")]
 pub use caller::Caller;
 pub use current::{Current, Entry};
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", test))]
 pub use graph_memory::GraphMemory;
 pub use owner::Cache;
 pub use policy::{Recycle, Terms};

@@ -324,15 +324,15 @@ impl Owner {
 
     /// Counts a supplied record as the scope's.
     pub(super) fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
-        let mut supplied = supplied;
+        let (mut record, taken) = supplied;
         self.shared.devices().note(stream.memory_id());
-        if supplied.taken.is_any() {
+        if taken.is_any() {
             reclaim::tick();
-            self.note_taken(stream, request.bytes as u64, supplied.taken);
+            self.note_taken(stream, request.bytes as u64, taken);
         }
-        self.with(|local, shared| local.adopt(shared, self.cache.door(), request, &mut supplied, keeps));
+        self.with(|local, shared| local.adopt(shared, self.cache.door(), request, (&mut record, taken), keeps));
         self.note_holding();
-        supplied.record
+        record
     }
 
     /// Takes a block back.

@@ -15,14 +15,6 @@ use crate::pressure::transit::{InNeed, Transit};
 use crate::range::{Cut, DeviceRange, GatherLimit, Obtained, RangeState};
 use crate::record::{Record, Request};
 
-/// The memory that a ring got.
-struct Grown {
-    /// The address of a new block; `None` if the last block became longer.
-    address: Option<u64>,
-    bytes: u64,
-    taken: Obtained,
-}
-
 impl Owner {
     /// Serves a request for which the ring has no room: from the ring once it has grown, or else from the lists.
     #[cold]
@@ -63,10 +55,10 @@ impl Owner {
             self.shared.ring.begin(leased);
         }
         self.with(|local, shared| match grown {
-            Some(Grown { address: Some(address), bytes, taken }) => {
+            Some((Some(address), bytes, taken)) => {
                 local.planner.add_to_ring(shared, address, bytes, taken);
             }
-            Some(Grown { address: None, bytes, taken }) => local.planner.ring_grew(shared, bytes, taken),
+            Some((None, bytes, taken)) => local.planner.ring_grew(shared, bytes, taken),
             None if is_lost => local.planner.lose_ring(shared),
             None => local.planner.refuse_growth(),
         });
@@ -91,9 +83,9 @@ impl Owner {
     }
 }
 
-/// Lengthens the ring's last block, or adds a block. After a failure everything stays as it was: the request goes beside the ring,
+/// Lengthens the ring's last block, or adds a block, and returns its address, the bytes and the device calls that they took. After a failure everything stays as it was: the request goes beside the ring,
 /// and meets a failure of the device there.
-fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -> Option<Grown> {
+fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -> Option<(Option<u64>, u64, Obtained)> {
     let RingGrowth { stream, more, bytes, whole, held, room } = growth;
     let RangeState { reserved, granule, .. } = range.occupancy();
     let limit = GatherLimit { cut: Cut::IfIdle, ..GatherLimit::aiming_at(reserved) };
@@ -102,7 +94,7 @@ fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -
         && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *more, limit)
     {
         leased.iter_mut().for_each(|leased| leased.bytes += bytes);
-        return Some(Grown { address: None, bytes, taken: carved.taken });
+        return Some((None, bytes, carved.taken));
     }
     let bytes = (*bytes)?;
     // A room has whole pages of its own. A ring that fits into one page lies among other blocks. Otherwise, a number that outlives
@@ -119,5 +111,5 @@ fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -
     let leased = leased.get_or_insert_with(|| Leased { pieces: SmallVec::new(), stream: stream.clone(), bytes: 0 });
     leased.bytes += bytes;
     leased.pieces.push(Piece { block: carved.block, room });
-    Some(Grown { address: Some(carved.address), bytes, taken: carved.taken })
+    Some((Some(carved.address), bytes, carved.taken))
 }

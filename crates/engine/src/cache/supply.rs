@@ -15,10 +15,7 @@ use crate::range::{Carved, DeviceRange, Obtained, RangeState, Reused};
 use crate::record::{Origin, Record, Request};
 
 /// A record with memory, and the device calls that it took.
-pub(super) struct Supplied {
-    pub(super) record: Box<Record>,
-    pub(super) taken: Obtained,
-}
+pub(super) type Supplied = (Box<Record>, Obtained);
 
 /// When pages move before the range grows. Moving takes calls. A scope that does not plan makes none once it is warm.
 #[derive(Clone, Copy, Debug)]
@@ -93,13 +90,13 @@ pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<
     if let Some(Carved { block, address, .. }) = free {
         return Ok(Box::new(Record::new(stream, request, address, Origin::Range(block))));
     }
-    let Supplied { record, .. } = from_range(stream, request, (None, Moves::First), None)?;
+    let (record, _) = from_range(stream, request, (None, Moves::First), None)?;
     Ok(record)
 }
 
 /// Memory of no scope on a stream whose memory is reserved. Repeated work writes this memory at any time.
 pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let Supplied { record, .. } = from_range(stream, request, (None, Moves::Never), None)?;
+    let (record, _) = from_range(stream, request, (None, Moves::Never), None)?;
     record.bare()?;
     Ok(record)
 }
@@ -132,7 +129,7 @@ pub(super) fn from_range(
         }
         None => Box::new(Record::new(stream, request, address, origin)),
     };
-    Ok(Supplied { record, taken })
+    Ok((record, taken))
 }
 
 /// The steps of a supply, the cheapest first:

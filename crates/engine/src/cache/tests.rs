@@ -5,9 +5,9 @@ use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::block::Block;
+use super::graph_memory::GraphMemory;
 use super::owner::Cache;
 use super::policy::{Recycle, Terms};
-use super::reservation::Reservation;
 use crate::device::{Stream, Virtual};
 use crate::home::Visit;
 use crate::range::{DeviceRange, WaitFor};
@@ -32,8 +32,8 @@ fn held(device: &Virtual) -> usize {
 fn what_is_reserved_serves_its_reservation_alone() {
     let device = Virtual::new(64 * BYTES);
     let stream = device.stream_handle();
-    let reservation = Reservation::begin(stream).unwrap();
-    assert!(Reservation::begin(stream).is_err_and(|error| error.is_unavailable()));
+    let reservation = GraphMemory::begin(stream).unwrap();
+    assert!(GraphMemory::begin(stream).is_err_and(|error| error.is_unavailable()));
     let first = new(stream).address();
     let again = new(stream);
     assert_eq!(again.address(), first, "dropped within, it serves again");
@@ -47,7 +47,7 @@ fn what_is_reserved_serves_its_reservation_alone() {
     assert_eq!(held(&device), 2 * BYTES, "what is reserved is no free memory");
     drop(reservation);
     // Both reservations use the same queue, so the second one can use at once what the first one freed.
-    let next = Reservation::begin(stream).unwrap();
+    let next = GraphMemory::begin(stream).unwrap();
     assert_eq!(new(stream).address(), first);
     drop(next);
     assert_eq!(held(&device), BYTES, "one is alive");
@@ -59,7 +59,7 @@ fn what_is_reserved_serves_its_reservation_alone() {
 fn idle_memory_beside_reserved_memory_serves_everybody() {
     let device = Virtual::new(64 * BYTES);
     let stream = device.stream_handle();
-    let reservation = Reservation::begin(stream).unwrap();
+    let reservation = GraphMemory::begin(stream).unwrap();
     let reserved = [new(stream), new(stream)];
     reservation.close();
     let outside = [new(stream), new(stream)];
@@ -77,9 +77,9 @@ fn idle_memory_beside_reserved_memory_serves_everybody() {
 fn the_end_of_one_reservation_leaves_another_one_open() {
     let device = Virtual::new(64 * BYTES);
     let stream = device.stream_handle();
-    let first = Reservation::begin(stream).unwrap();
+    let first = GraphMemory::begin(stream).unwrap();
     first.close();
-    let second = Reservation::begin(stream).unwrap();
+    let second = GraphMemory::begin(stream).unwrap();
     drop(first);
     let inside = new(stream);
     drop(second);
@@ -92,13 +92,13 @@ fn the_end_of_one_reservation_leaves_another_one_open() {
 fn what_is_used_meanwhile_is_kept() {
     let device = Virtual::new(64 * BYTES);
     let stream = device.stream_handle();
-    let setup = Reservation::begin(stream).unwrap();
+    let setup = GraphMemory::begin(stream).unwrap();
     let of_another = new(stream);
     setup.close();
     drop(setup);
     let mut used = [new(stream), of_another];
     let reservations = [(); 2].map(|()| {
-        let reservation = Reservation::begin(stream).unwrap();
+        let reservation = GraphMemory::begin(stream).unwrap();
         used[0].fill(&[1]).unwrap();
         used[1].read_on(stream).unwrap();
         reservation.close();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
-use super::supply::{self, Supplied};
+use super::supply;
 use super::token::claim_token;
 use crate::base::error::Result;
 use crate::base::sync::lock;
@@ -177,7 +177,6 @@ impl Owner {
         // Checked again, since a handler of the program may have allocated in the scope meanwhile.
         self.make_allowance(stream, request)?;
         let taken = if request.bytes > 0 { Obtained::ALLOCATION } else { Obtained::default() };
-        let supplied = Supplied { record, taken };
-        Ok(self.adopt(stream, request, supplied, false))
+        Ok(self.adopt(stream, request, (record, taken), false))
     }
 }
