@@ -71,7 +71,7 @@ impl Block {
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal size, since a part would stay unwritten;
     /// [`is_unavailable`](Error::is_unavailable) for blocks of two devices; a failure of the device.
     pub fn copy_from(&mut self, other: &Block) -> Result<()> {
-        let from = CopySource::of(other, self)?;
+        let copy = copy_of(other, self)?;
         if self.stream().memory_id() != other.stream().memory_id() {
             return Err(Error::unavailable(
                 "a copy between two devices",
@@ -81,7 +81,7 @@ impl Block {
         }
         other.read_on(self.stream())?;
         self.writing(|stream, to| {
-            from.copy(stream, to)?;
+            copy(stream, to)?;
             other.check_outcome()
         })?;
         // If the work that should write `other` fails, this copy of it is as wrong.
@@ -109,11 +109,11 @@ impl Block {
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal size; [`is_unavailable`](Error::is_unavailable) for
     /// blocks of other memories than the stream.s two, and while a graph is captured; a failure of the device.
     pub fn copy_over(&mut self, copy_stream: &CopyStream, other: &Block, is_timed: bool) -> Result<Crossing> {
-        let from = CopySource::of(other, self)?;
+        let copy = copy_of(other, self)?;
         other.read_on(copy_stream.side_of(other.stream())?)?;
         self.write_on(copy_stream.side_of(self.stream())?)?;
         // Times only the copy, and not the waits of the copy stream before it.
-        let copy = || from.copy(&copy_stream.device, self.address());
+        let copy = || copy(&copy_stream.device, self.address());
         let (copied, span) = if is_timed { Span::around(&copy_stream.device, copy) } else { (copy(), None) };
         copied.inspect_err(|_| copy_stream.note_failure())?;
         self.set_outcome(other.outcome());
@@ -129,30 +129,18 @@ impl Block {
 /// The fences at which a copy over a copy stream ends, for its device's side and its host's side, and the copy's duration.
 type Crossing = (Fence, Fence, Option<Span>);
 
-/// The source of a copy to a block.
+/// The copy of a block to another one of the same size, to be put on a stream that works on both blocks' memory. Both blocks know of the
+/// stream.
 ///
-/// Invariant: the `bytes` bytes at `from` are those of a block in use. The target of the copy has as many bytes. It is another
-/// block in use, so the two are disjoint. Only [`CopySource::of`] makes a source, and it is used before either block is given back.
-struct CopySource {
-    from: u64,
-    bytes: usize,
-}
-
-impl CopySource {
-    fn of(from: &Block, to: &Block) -> Result<CopySource> {
-        let (bytes, room) = (from.bytes(), to.bytes());
-        match bytes == room {
-            true => Ok(CopySource { from: from.address(), bytes }),
-            false => Err(Error::invalid_shape(format!(
-                "{bytes} bytes cannot be copied to {room}: copy between arrays of one size"
-            ))),
-        }
+/// Invariant: the copy is made before either block is given back, with the address of the target, which the caller borrows exclusively.
+fn copy_of(from: &Block, to: &Block) -> Result<impl Fn(&Stream, u64) -> Result<()> + use<>> {
+    let (address, bytes, room) = (from.address(), from.bytes(), to.bytes());
+    if bytes != room {
+        return Err(Error::invalid_shape(format!(
+            "{bytes} bytes cannot be copied to {room}: copy between arrays of one size"
+        )));
     }
-
-    /// Puts the copy to the block at `to` on a stream that works on both blocks' memory. Both blocks know of the stream.
-    fn copy(&self, stream: &Stream, to: u64) -> Result<()> {
-        // SAFETY: the invariant says that both sides are valid for `bytes` bytes and disjoint. Both callers borrow the written
-        // block exclusively. Both check that the stream is one of the blocks' device, or one of a copy stream between the two memories.
-        unsafe { stream.copy(self.from, to, self.bytes) }
-    }
+    // SAFETY: by the invariant, both sides are blocks in use, so they are valid for `bytes` bytes and disjoint. Both callers check that the
+    // stream is one of the blocks' device, or one of a copy stream between the two memories.
+    Ok(move |stream: &Stream, to| unsafe { stream.copy(address, to, bytes) })
 }

@@ -32,12 +32,6 @@ impl MovablePiece {
     }
 }
 
-/// Neighbouring pieces that are long enough together, and how many of their bytes must be moved.
-struct Candidate<'a> {
-    pieces: &'a [MovablePiece],
-    moved: u64,
-}
-
 impl DeviceRange {
     /// Whether `bytes` are free but not side by side, and no more memory can be reserved.
     pub fn lies_apart(&self, bytes: u64) -> bool {
@@ -88,10 +82,10 @@ impl<P: Pages> Range<P> {
         let bytes = self.rounded(bytes)?;
         let runs = self.runs(may_use, is_movable);
         let free: Vec<MovablePiece> = runs.iter().flatten().copied().filter(|piece| piece.is_free).collect();
-        let mut windows: Vec<Candidate<'_>> = runs.iter().flat_map(|run| windows(run, bytes)).collect();
-        windows.sort_by_key(|window| window.moved);
-        let found = windows.into_iter().take(PLACES).find(|window| window.fits(&free))?;
-        let (first, last) = (found.pieces.first()?, found.pieces.last()?);
+        let mut windows: Vec<_> = runs.iter().flat_map(|run| windows(run, bytes)).collect();
+        windows.sort_by_key(|(_, moved)| *moved);
+        let (found, _) = windows.into_iter().take(PLACES).find(|(pieces, _)| fits(pieces, &free))?;
+        let (first, last) = (found.first()?, found.last()?);
         Some(first.offset..last.end())
     }
 
@@ -131,8 +125,8 @@ impl<P: Pages> Range<P> {
     }
 }
 
-/// For each piece, the shortest window that begins there and has at least `bytes`.
-fn windows(run: &[MovablePiece], bytes: u64) -> Vec<Candidate<'_>> {
+/// For each piece, the shortest window that begins there and has at least `bytes`, and how many of its bytes must be moved.
+fn windows(run: &[MovablePiece], bytes: u64) -> Vec<(&[MovablePiece], u64)> {
     let (mut found, mut end, mut length, mut moved) = (Vec::new(), 0, 0, 0);
     for (begin, first) in run.iter().enumerate() {
         while length < bytes
@@ -145,24 +139,22 @@ fn windows(run: &[MovablePiece], bytes: u64) -> Vec<Candidate<'_>> {
         if length < bytes {
             break;
         }
-        found.push(Candidate { pieces: &run[begin..end], moved });
+        found.push((&run[begin..end], moved));
         length -= first.bytes;
         moved -= if first.is_free { 0 } else { first.bytes };
     }
     found
 }
 
-impl Candidate<'_> {
-    /// Whether all blocks to be moved fit into free memory elsewhere. The largest is placed first, each where it fits best.
-    fn fits(&self, free: &[MovablePiece]) -> bool {
-        let [Some(first), Some(last)] = [self.pieces.first(), self.pieces.last()] else { return false };
-        let is_outside = |piece: &&MovablePiece| piece.end() <= first.offset || last.end() <= piece.offset;
-        let mut left: Vec<u64> = free.iter().filter(is_outside).map(|piece| piece.bytes).collect();
-        let mut moved: Vec<u64> = self.pieces.iter().filter(|piece| !piece.is_free).map(|piece| piece.bytes).collect();
-        moved.sort_unstable();
-        moved.into_iter().rev().all(|bytes| {
-            let best = left.iter_mut().filter(|left| **left >= bytes).min_by_key(|left| **left);
-            best.map(|left| *left -= bytes).is_some()
-        })
-    }
+/// Whether all blocks to be moved among these pieces fit into free memory elsewhere. The largest is placed first, each where it fits best.
+fn fits(pieces: &[MovablePiece], free: &[MovablePiece]) -> bool {
+    let [Some(first), Some(last)] = [pieces.first(), pieces.last()] else { return false };
+    let is_outside = |piece: &&MovablePiece| piece.end() <= first.offset || last.end() <= piece.offset;
+    let mut left: Vec<u64> = free.iter().filter(is_outside).map(|piece| piece.bytes).collect();
+    let mut moved: Vec<u64> = pieces.iter().filter(|piece| !piece.is_free).map(|piece| piece.bytes).collect();
+    moved.sort_unstable();
+    moved.into_iter().rev().all(|bytes| {
+        let best = left.iter_mut().filter(|left| **left >= bytes).min_by_key(|left| **left);
+        best.map(|left| *left -= bytes).is_some()
+    })
 }

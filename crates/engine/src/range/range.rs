@@ -9,7 +9,6 @@ use std::convert::Infallible;
 
 use super::fit::{ANY_LENGTH, Fit, RangeBlock};
 use super::handles::{Handles, IdleHandle};
-use super::sizing::Sizes;
 #[cfg(test)]
 use super::spans::RangeSpan;
 use super::spans::{NIL, Node};
@@ -319,8 +318,7 @@ impl<P: Pages> Range<P> {
     pub(super) fn handle_of(&self, bytes: u64) -> u64 {
         let mean = self.stats.live.saturating_add(bytes) / (self.stats.large_blocks + 1);
         let capacity = self.pages.capacity().min(self.pages.limit());
-        let sizes = Sizes { bytes, mean, high_water: self.high_water(bytes), capacity };
-        sizing::handle(sizes, self.granule)
+        sizing::handle(bytes, mean, self.high_water(bytes), capacity, self.granule)
     }
 
     fn grow_chunks(&mut self, bytes: u64) -> Result<Option<RangeBlock>, P::Error> {

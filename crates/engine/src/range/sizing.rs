@@ -66,21 +66,10 @@ pub(super) fn step(high_water: u64, granule: u64) -> u64 {
     floor(high_water / STEP_SHARE, granule)
 }
 
-/// The sizes that determine the length of handles, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
-    /// The block for which pages are missing.
-    pub(super) bytes: u64,
-    /// The mean of the large blocks, this one included.
-    pub(super) mean: u64,
-    pub(super) high_water: u64,
-    /// The memory of the device; 0 if unknown.
-    pub(super) capacity: u64,
-}
-
-/// The bytes of each handle when a step in a span is divided, a multiple of `granule`. The last handle also takes the remainder.
-pub(super) fn handle(sizes: Sizes, granule: u64) -> u64 {
-    let Sizes { bytes, mean, high_water, capacity } = sizes;
+/// The bytes of each handle when a step in a span is divided, a multiple of `granule`. The last handle also takes the remainder. The pages
+/// are for a block of `bytes`, `mean` is the mean of the large blocks, this one included, and `capacity` the memory of the device; 0 if
+/// unknown.
+pub(super) fn handle(bytes: u64, mean: u64, high_water: u64, capacity: u64, granule: u64) -> u64 {
     let is_usual =
         bytes >= LEAST_BLOCK * granule && high_water >= LEAST_MARK * granule && bytes <= mean.saturating_add(mean / 2);
     let part = if is_usual { bytes.min(mean) } else { 0 };
