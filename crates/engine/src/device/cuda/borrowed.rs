@@ -13,8 +13,8 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use hashbrown::HashMap;
 
+use super::Handle;
 use super::driver;
-use super::handle::Handle;
 use super::lent::note_end;
 use super::memory::CudaMemory;
 use super::pool::Pool;

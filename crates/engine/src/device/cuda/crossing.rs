@@ -13,12 +13,8 @@ use crate::device::Copies;
 use crate::device::stream::Stream;
 use crate::device::stream::copy_stream::CopyStream;
 
-/// A queue between two GPUs.
-struct Crossing {
-    /// The numbers of the memory that it reads and of the memory that it writes.
-    memories: (u64, u64),
-    queue: Arc<CopyStream>,
-}
+/// A queue between two GPUs, and the numbers of the memory that it reads and of the memory that it writes.
+type Crossing = ((u64, u64), Arc<CopyStream>);
 
 /// All queues between GPUs. They last as long as the process, as the GPUs do.
 static CROSSINGS: Mutex<Vec<Crossing>> = Mutex::new(Vec::new());
@@ -30,7 +26,7 @@ impl CopyStream {
     /// The answer of the driver.
     pub fn between(from: &Stream, to: &Stream) -> Result<Option<Arc<CopyStream>>> {
         let memories = (from.memory_id(), to.memory_id());
-        let known = lock(&CROSSINGS).iter().find(|known| known.memories == memories).map(|known| known.queue.clone());
+        let known = lock(&CROSSINGS).iter().find(|(known, _)| *known == memories).map(|(_, queue)| queue.clone());
         if known.is_some() {
             return Ok(known);
         }
@@ -38,7 +34,7 @@ impl CopyStream {
         let Some((reads, writes)) = both else { return Ok(None) };
         let queue = Arc::new(CopyStream::over(from, copies(reads, writes)?, to.memory()));
         // If two threads come here at once, each uses the queue that it made, and later copies use one of them.
-        lock(&CROSSINGS).push(Crossing { memories, queue: queue.clone() });
+        lock(&CROSSINGS).push((memories, queue.clone()));
         Ok(Some(queue))
     }
 }

@@ -5,7 +5,7 @@ use cudarc::driver::result;
 use cudarc::driver::sys;
 
 #[cfg(feature = "foreign")]
-use super::handle::Handle;
+use super::Handle;
 use crate::base::per_thread::THREAD;
 #[cfg(feature = "foreign")]
 use crate::base::per_thread::with_flag;

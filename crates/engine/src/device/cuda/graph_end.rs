@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Re
 
 use cudarc::driver::sys;
 
+use super::Handle;
 use super::driver::load;
-use super::handle::Handle;
 use crate::base::sync::{Mutex, OnceLock, lock};
 use crate::device::stream::Stream;
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Release};
 use cudarc::driver::CudaStream;
 
 #[cfg(feature = "foreign")]
-use super::handle::Handle;
+use super::Handle;
 use super::known::RawStream;
 use super::memory::CudaMemory;
 use super::queue::CudaQueue;

@@ -18,8 +18,6 @@ mod errors;
 pub(super) mod graph;
 #[cfg(feature = "foreign")]
 mod graph_end;
-#[cfg(feature = "foreign")]
-mod handle;
 mod known;
 mod lent;
 mod memory;
@@ -41,8 +39,6 @@ pub use self::driver::EventRef;
 use self::errors::{describe, failure};
 #[cfg(feature = "foreign")]
 pub(crate) use self::graph_end::GraphEnd;
-#[cfg(feature = "foreign")]
-pub use self::handle::Handle;
 use self::known::Known;
 pub use self::known::Peer;
 use self::known::RawStream;
@@ -73,6 +69,12 @@ struct Gpu {
 }
 
 static GPUS: Mutex<Vec<Gpu>> = Mutex::new(Vec::new());
+
+/// A handle by which another library names a stream. This crate compares handles and never dereferences them. The files that serve such
+/// libraries add its functions.
+#[cfg(feature = "foreign")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(pub usize);
 
 impl GpuStream {
     /// The default stream of GPU number `ordinal`, counted from 0.

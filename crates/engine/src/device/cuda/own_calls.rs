@@ -5,7 +5,7 @@
 use hashbrown::HashSet;
 
 #[cfg(feature = "foreign")]
-use super::handle::Handle;
+use super::Handle;
 #[cfg(feature = "foreign")]
 use crate::base::per_thread::THREAD;
 use crate::base::per_thread::with_flag;

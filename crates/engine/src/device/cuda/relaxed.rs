@@ -3,9 +3,9 @@
 
 use cudarc::driver::sys;
 
-use super::driver;
 #[cfg(feature = "foreign")]
-use super::handle::Handle;
+use super::Handle;
+use super::driver;
 
 #[cfg(feature = "foreign")]
 impl Handle {

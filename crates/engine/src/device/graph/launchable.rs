@@ -6,14 +6,13 @@ use std::any::Any;
 #[cfg(feature = "cuda")]
 use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed};
 
-use super::listed::ListedWork;
 use crate::base::error::Result;
 #[cfg(feature = "cuda")]
 use crate::base::{
     error::Error,
     sync::{Mutex, lock},
 };
-use crate::device::stream::Stream;
+use crate::device::stream::{Stream, capture::Listed};
 #[cfg(feature = "cuda")]
 use crate::device::{cuda::graph::Executable, yielding::Yields};
 
@@ -26,7 +25,7 @@ pub struct LaunchableGraph {
 enum Work {
     #[cfg(feature = "cuda")]
     Driver(Arc<LaunchedByDriver>),
-    Listed(ListedWork),
+    Listed(Listed),
 }
 
 impl LaunchableGraph {
@@ -39,7 +38,7 @@ impl LaunchableGraph {
         LaunchableGraph { stream, work: Work::Driver(graph) }
     }
 
-    pub(super) fn of_list(stream: Stream, work: ListedWork) -> LaunchableGraph {
+    pub(super) fn of_list(stream: Stream, work: Listed) -> LaunchableGraph {
         LaunchableGraph { stream, work: Work::Listed(work) }
     }
 

@@ -6,21 +6,15 @@ use std::any::Any;
 use super::word::{Word, uncapturable};
 use crate::base::error::Result;
 use crate::device::stream::Stream;
-use crate::device::stream::capture::{KernelCall, Listed, Operation};
+use crate::device::stream::capture::{Listed, Operation};
 
-/// The listed operations, in order.
-pub(super) struct ListedWork {
-    operations: Vec<Operation>,
-}
-
-impl ListedWork {
+impl Listed {
+    /// The same list, if it has all of the work.
+    ///
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) if some of the work is not in the list.
-    pub(super) fn of(listed: Listed) -> Result<ListedWork> {
-        match listed.gap {
-            Some(gap) => Err(uncapturable(gap)),
-            None => Ok(ListedWork { operations: listed.operations }),
-        }
+    pub(super) fn without_gap(self) -> Result<Listed> {
+        self.gap.map_or(Ok(self), |gap| Err(uncapturable(gap)))
     }
 
     pub(super) fn words(&self) -> Vec<Word> {
@@ -33,7 +27,7 @@ impl ListedWork {
                     push(*from, false);
                     push(*to, true);
                 }
-                Operation::Kernel(KernelCall { arrays, .. }) => {
+                Operation::Kernel { arrays, .. } => {
                     arrays.iter().for_each(|&(value, is_written)| push(value, is_written));
                 }
             }
@@ -41,12 +35,12 @@ impl ListedWork {
         words
     }
 
-    /// Says what has the word at this place of [`words`](ListedWork::words), for a message.
+    /// Says what has the word at this place of [`words`](Listed::words), for a message.
     pub(super) fn word_name(&self, place: usize) -> String {
         self.operations.iter().flat_map(names).nth(place).unwrap_or_default()
     }
 
-    /// Replaces words by their places in [`words`](ListedWork::words).
+    /// Replaces words by their places in [`words`](Listed::words).
     pub(super) fn set(&mut self, changes: &[(usize, u64)]) {
         let mut words: Vec<&mut u64> = self.operations.iter_mut().flat_map(addresses).collect();
         for &(place, value) in changes {
@@ -68,7 +62,7 @@ impl ListedWork {
                 match operation {
                     Operation::Fill { to, bytes, pattern } => stream.fill(*to, *bytes, pattern),
                     Operation::Copy { from, to, bytes } => stream.copy(*from, *to, *bytes),
-                    Operation::Kernel(KernelCall { arrays, run }) => {
+                    Operation::Kernel { arrays, run } => {
                         run(&arrays.iter().map(|(address, _)| *address).collect::<Vec<_>>(), context)
                     }
                 }
@@ -82,7 +76,7 @@ fn addresses(operation: &mut Operation) -> Vec<&mut u64> {
     match operation {
         Operation::Fill { to, .. } => vec![to],
         Operation::Copy { from, to, .. } => vec![from, to],
-        Operation::Kernel(KernelCall { arrays, .. }) => arrays.iter_mut().map(|(address, _)| address).collect(),
+        Operation::Kernel { arrays, .. } => arrays.iter_mut().map(|(address, _)| address).collect(),
     }
 }
 
@@ -91,7 +85,7 @@ fn names(operation: &Operation) -> Vec<String> {
     match operation {
         Operation::Fill { .. } => vec!["the destination of a fill".into()],
         Operation::Copy { .. } => vec!["the source of a copy".into(), "the destination of a copy".into()],
-        Operation::Kernel(KernelCall { arrays, .. }) => {
+        Operation::Kernel { arrays, .. } => {
             (1..=arrays.len()).map(|number| format!("array {number} of a kernel on the host")).collect()
         }
     }

@@ -15,14 +15,13 @@ pub(super) mod word;
 use std::sync::Arc;
 
 pub use self::launchable::LaunchableGraph;
-use self::listed::ListedWork;
 pub use self::word::Word;
 use self::word::uncapturable;
 #[cfg(feature = "cuda")]
 use super::cuda::graph::{DriverCapture, DriverGraph, Executable};
 use super::host::HostMemory;
 use super::stream::Stream;
-use super::stream::capture::{CaptureBy, Listing};
+use super::stream::capture::{CaptureBy, Listed, Listing};
 use crate::base::error::{Error, Result};
 
 /// A capture in progress. It ends when this value is dropped, also by a panic.
@@ -84,7 +83,7 @@ impl Capture {
         let work = match &mut self.by {
             #[cfg(feature = "cuda")]
             By::Driver(driver) => CapturedWork::Driver(driver.end()?),
-            By::Listing(listing) => CapturedWork::Listed(ListedWork::of(listing.take())?),
+            By::Listing(listing) => CapturedWork::Listed(listing.take().without_gap()?),
         };
         if Stream::take_other_work() {
             return Err(uncapturable("the block also puts work on another stream"));
@@ -112,7 +111,7 @@ pub struct Captured {
 enum CapturedWork {
     #[cfg(feature = "cuda")]
     Driver(DriverGraph),
-    Listed(ListedWork),
+    Listed(Listed),
 }
 
 impl Captured {

@@ -84,17 +84,17 @@ unsafe impl Backend for HostMemory {
     }
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
-        Transfer { from, to: pointer_mut(to), bytes }.run();
+        transfer(from, pointer_mut(to), bytes);
         Ok(())
     }
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        Transfer { from: pointer_mut(from), to, bytes }.run();
+        transfer(pointer_mut(from), to, bytes);
         Ok(())
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        Transfer { from: pointer_mut(from), to: pointer_mut(to), bytes }.run();
+        transfer(pointer_mut(from), pointer_mut(to), bytes);
         Ok(())
     }
 
@@ -113,24 +113,16 @@ unsafe impl Backend for HostMemory {
     }
 }
 
-/// A copy of bytes that is made now.
+/// Copies bytes now.
 ///
 /// Invariant: `bytes` are readable at `from` and writable at `to`, both in memory of the process. They do not overlap. Nothing else writes
 /// the source or touches the destination before the copy is done. The callers of `write`, `read` and `copy` promise this, and only these
-/// three methods make a `Transfer`.
-struct Transfer {
-    from: *const u8,
-    to: *mut u8,
-    bytes: usize,
-}
-
-impl Transfer {
-    fn run(self) {
-        // SAFETY: the invariant provides readable and writable bytes that do not overlap, and bytes need no alignment. The provenance of a
-        // block was exposed when it was allocated or its addresses were reserved, so the pointer made of its address may reach all of it.
-        // The caller's own memory is passed as a pointer. That memory is borrowed, so it is not part of a block that may be written.
-        unsafe { copy_nonoverlapping(self.from, self.to, self.bytes) };
-    }
+/// three methods call this function.
+fn transfer(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the invariant provides readable and writable bytes that do not overlap, and bytes need no alignment. The provenance of a
+    // block was exposed when it was allocated or its addresses were reserved, so the pointer made of its address may reach all of it.
+    // The caller's own memory is passed as a pointer. That memory is borrowed, so it is not part of a block that may be written.
+    unsafe { copy_nonoverlapping(from, to, bytes) };
 }
 
 /// Fills `memory` by repeating `pattern`. Each step doubles the part that is written, so most of the work is long copies.

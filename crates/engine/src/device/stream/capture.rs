@@ -50,30 +50,19 @@ pub(in crate::device) struct Listed {
 /// One operation that can run again, with other addresses.
 pub(in crate::device) enum Operation {
     /// Fills `bytes` bytes at the address.
-    Fill {
-        to: u64,
-        bytes: usize,
-        pattern: Vec<u8>,
-    },
+    Fill { to: u64, bytes: usize, pattern: Vec<u8> },
     /// Copies `bytes` bytes.
-    Copy {
-        from: u64,
-        to: u64,
-        bytes: usize,
+    Copy { from: u64, to: u64, bytes: usize },
+    Kernel {
+        /// The address of each array, and whether the function writes it.
+        arrays: Vec<(u64, bool)>,
+        run: RunKernel,
     },
-    Kernel(KernelCall),
 }
 
 /// Puts a function on its stream, with these addresses in place of those of its arrays. The second argument is the one of
 /// [`LaunchableGraph::launch`](crate::device::LaunchableGraph::launch).
 type RunKernel = Box<dyn Fn(&[u64], &dyn Any) -> Result<()> + Send>;
-
-/// A function of the host with the addresses of its arrays.
-pub(in crate::device) struct KernelCall {
-    /// The address of each array, and whether the function writes it.
-    pub(in crate::device) arrays: Vec<(u64, bool)>,
-    pub(in crate::device) run: RunKernel,
-}
 
 impl Listing {
     pub(in crate::device) fn of_this_thread() -> Listing {
@@ -274,7 +263,7 @@ impl Stream {
         if Stream::is_any_in_capture() {
             self.list(|| {
                 let (arrays, run) = make();
-                Operation::Kernel(KernelCall { arrays, run: Box::new(run) })
+                Operation::Kernel { arrays, run: Box::new(run) }
             });
         }
     }

@@ -56,7 +56,7 @@ impl Executable {
         let raw = queue.stream().cu_stream();
         let places = places(&graph);
         let _one = lock(&ONE);
-        let before = Levels::now(stream.memory());
+        let before = known_bytes(stream.memory());
         let mut handle = null_mut();
         // SAFETY: the graph is alive, its context is current, and `handle` is writable.
         answer(unsafe { (graph.calls.instantiate)(&raw mut handle, graph.handle, 0) }).map_err(fail)?;
@@ -67,7 +67,9 @@ impl Executable {
         drop(_one);
         uploaded.map_err(fail)?;
         let nodes = new.graph.nodes.len() as u64;
-        new.charge(before.taken(stream.memory()).min(MOST + nodes * MOST_FOR_A_NODE))?;
+        // What is neither free nor held any more belongs to the executable.
+        let taken = before.saturating_sub(known_bytes(stream.memory()));
+        new.charge(taken.min(MOST + nodes * MOST_FOR_A_NODE))?;
         Ok(new)
     }
 
@@ -177,23 +179,8 @@ fn places(graph: &DriverGraph) -> Vec<(u32, u32)> {
 const MOST: u64 = 16 << 20;
 const MOST_FOR_A_NODE: u64 = 64 << 10;
 
-/// The bytes that are free on the device, and those that this crate holds there.
-struct Levels {
-    free: u64,
-    held: u64,
-}
-
-impl Levels {
-    /// Of the current context's device, which has this memory.
-    fn now(memory: &Memory) -> Levels {
-        let free = own_call(result::mem_get_info).map_or(0, |(free, _)| free as u64);
-        Levels { free, held: memory.meter().held() }
-    }
-
-    /// The bytes that are gone since then and that this crate does not hold.
-    fn taken(&self, memory: &Memory) -> u64 {
-        let now = Levels::now(memory);
-        let gone = i128::from(self.free) - i128::from(now.free) - (i128::from(now.held) - i128::from(self.held));
-        u64::try_from(gone).unwrap_or(0)
-    }
+/// The bytes of the current context's device, which has this memory, that are free or held by this crate.
+fn known_bytes(memory: &Memory) -> u64 {
+    let free = own_call(result::mem_get_info).map_or(0, |(free, _)| free as u64);
+    free.saturating_add(memory.meter().held())
 }

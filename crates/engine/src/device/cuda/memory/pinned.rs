@@ -18,15 +18,9 @@ use crate::device::backend::Backend;
 use crate::device::event::Event;
 use crate::device::host::HostMemory;
 
-/// Memory that could not be pinned.
-struct Pageable {
-    bytes: usize,
-    /// The handle of the context for which it was allocated.
-    context: usize,
-}
-
-/// All memory that could not be pinned, by its address, since any queue of the same GPU may free it.
-static PAGEABLE: Mutex<BTreeMap<u64, Pageable>> = Mutex::new(BTreeMap::new());
+/// All memory that could not be pinned, by its address, since any queue of the same GPU may free it: its bytes, and the handle of the context
+/// for which it was allocated.
+static PAGEABLE: Mutex<BTreeMap<u64, (usize, usize)>> = Mutex::new(BTreeMap::new());
 
 /// The host's side of a queue for copies.
 #[derive(Debug)]
@@ -48,7 +42,7 @@ impl Pinned {
             let why = format!("the driver pins no more: {}; {error}", describe(refused));
             Error::out_of_memory("the host", bytes, why)
         })?;
-        lock(&PAGEABLE).insert(address, Pageable { bytes, context: self.context() });
+        lock(&PAGEABLE).insert(address, (bytes, self.context()));
         Ok(address)
     }
 }
@@ -71,7 +65,7 @@ unsafe impl Backend for Pinned {
     unsafe fn free(&self, address: u64, _bytes: usize) -> Result<()> {
         self.0.synchronize()?;
         let taken = lock(&PAGEABLE).remove(&address);
-        if let Some(Pageable { bytes, .. }) = taken {
+        if let Some((bytes, _)) = taken {
             // SAFETY: `allocate_pageable` allocated this many bytes at this address and noted them, and the note is removed once. The
             // caller frees memory that only work of this queue may still use, and that work is done.
             return unsafe { HostMemory.free(address, bytes) };
@@ -104,7 +98,7 @@ unsafe impl Backend for Pinned {
 
     fn pageable_bytes(&self) -> u64 {
         let mine = self.context();
-        lock(&PAGEABLE).values().filter(|memory| memory.context == mine).map(|memory| memory.bytes as u64).sum()
+        lock(&PAGEABLE).values().filter(|(_, context)| *context == mine).map(|(bytes, _)| *bytes as u64).sum()
     }
 
     fn synchronize(&self) -> Result<()> {
