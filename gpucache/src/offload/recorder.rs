@@ -31,7 +31,7 @@ use super::host_pools;
 use super::moves::Moves;
 use super::placement::Placement;
 use gpucache_engine::cache::Entry;
-use gpucache_plan::offload::{Access, What};
+use gpucache_plan::offload::{Access, Move, What};
 
 pub(super) use self::thread::{count, is_known, note_copy, placement, timing, watch};
 pub(crate) use self::thread::{end_thread, set_scoped};
@@ -81,15 +81,8 @@ struct Left {
 
 type Account = Option<Arc<Moves>>;
 
-/// A move that is due: of an array in the known order, before a place.
-struct DueMove {
-    slot: Arc<dyn Rests>,
-    what: What,
-    array: u32,
-    place: u32,
-}
-
-type Due = Vec<DueMove>;
+/// Moves that are due, each with the array that it moves.
+type Due = Vec<(Arc<dyn Rests>, Move)>;
 
 /// The state of the current entry.
 enum Now {
@@ -197,14 +190,14 @@ fn with_entry<R>(entry: Entry, act: impl FnOnce(&mut Recorder, Entry) -> R) -> O
 
 /// Makes moves. A move that finds no memory may call handlers of the program. A failed move is made up for by the fetch of its array.
 fn make(due: Due) {
-    for DueMove { slot, what, array, place } in due {
+    for (slot, Move { what, array, before }) in due {
         match what {
             What::WriteBack => _ = slot.write_back(),
             // Its placement may have changed meanwhile.
             What::Evict if slot.tag().placement.get() == Placement::Device => {}
             What::Evict => _ = slot.evict(),
             What::Prefetch => {
-                let at = with(|recorder| recorder.followed()?.address(array, place)).flatten();
+                let at = with(|recorder| recorder.followed()?.address(array, before)).flatten();
                 if slot.bring(at).is_ok_and(|came| came) {
                     count(slot.pool(), |stats| stats.prefetched += 1);
                 }

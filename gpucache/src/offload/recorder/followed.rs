@@ -8,7 +8,7 @@ use super::learned::Learned;
 use super::misses::{Disturbed, Misses, Remedy};
 use super::pacer::Pacer;
 use super::timetable::{LEAST_FREE, LINK, Timetable};
-use super::{Account, BORN, Due, DueMove, Name, Seen};
+use super::{Account, BORN, Due, Name, Seen};
 use crate::offload::host_pool::{HostPool, Rests};
 use crate::offload::moves::OffloadStats;
 use crate::offload::sampling::{Sampling, Timing};
@@ -205,8 +205,7 @@ impl Followed {
         {
             self.next += 1;
             let (_, slot, _) = &self.arrays[each.array as usize];
-            let due = |slot| DueMove { slot, what: each.what, array: each.array, place: each.before };
-            self.due_moves.extend(slot.upgrade().map(due));
+            self.due_moves.extend(slot.upgrade().map(|slot| (slot, *each)));
         }
         self.find_due();
     }
