@@ -14,12 +14,13 @@ use gpucache_engine::device::{Handle, Stream};
 use gpucache_engine::record::Request;
 
 /// A capture whose beginning was seen, and whose end was not.
-struct Open {
+#[derive(Clone)]
+pub(super) struct Open {
     /// The driver's number of it.
     number: u64,
     origin: Handle,
-    /// The stream on which it began.
-    home: Stream,
+    /// The stream on which it began, or another one that is captured with it.
+    stream: Stream,
     memory: Arc<GraphMemory>,
 }
 
@@ -67,7 +68,7 @@ pub(super) fn begin(handle: Handle, begin: impl FnOnce() -> bool) {
     if let Some((home, number)) = home.zip(handle.capture()) {
         home.begin_served_capture();
         let memory = GraphMemory::of_capture(handle);
-        lock(&OPEN).push(Open { number, origin: handle, home, memory });
+        lock(&OPEN).push(Open { number, origin: handle, stream: home, memory });
         std::mem::forget(counted);
     }
 }
@@ -91,35 +92,24 @@ fn forget(handle: Handle, except: Option<u64>) {
     let ended: Vec<_> = lock(&OPEN).extract_if(.., is_over).collect();
     // The streams are dropped while no lock is held.
     ended.into_iter().for_each(|open| {
-        open.home.end_served_capture();
+        open.stream.end_served_capture();
         drop(Counted);
     });
 }
 
-/// A stream of an open capture, and the memory of the capture's graph.
-pub(super) struct Captured {
-    stream: Stream,
-    memory: Arc<GraphMemory>,
-}
-
-/// The stream that a handle means, if it belongs to an open capture.
-pub(super) fn of(handle: Handle) -> Option<Captured> {
+/// The open capture to which the stream that a handle means belongs, with that stream.
+pub(super) fn of(handle: Handle) -> Option<Open> {
     if !is_any() {
         return None;
     }
     let number = handle.capture();
     forget(handle, number);
-    let open = {
-        let open = lock(&OPEN);
-        let open = open.iter().find(|open| Some(open.number) == number)?;
-        (open.origin, open.home.clone(), open.memory.clone())
-    };
-    let (origin, home, memory) = open;
-    let stream = if origin == handle { home } else { handle.stream_in_capture(&home)? };
-    Some(Captured { stream, memory })
+    let open = lock(&OPEN).iter().find(|open| Some(open.number) == number).cloned()?;
+    let stream = if open.origin == handle { open.stream.clone() } else { handle.stream_in_capture(&open.stream)? };
+    Some(Open { stream, ..open })
 }
 
-impl Captured {
+impl Open {
     /// Memory of the graph.
     pub(super) fn allocate(&self, request: &Request<'_>) -> Result<Block> {
         Handle::in_relaxed_capture(|| self.memory.allocate(&self.stream, request))

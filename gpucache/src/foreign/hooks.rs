@@ -11,7 +11,7 @@ use cudarc::driver::sys::{CUdeviceptr, CUgraph, CUresult, CUstream, CUstreamCapt
 use super::driver::Driver;
 use super::probe::{Entrance, answer};
 use super::serve::{self, Answer, Freed};
-use super::{captures, info, pool};
+use super::{captures, pool};
 use gpucache_engine::device::{Handle, process_exits};
 
 /// Runs a hook with the driver's own functions and catches panics. Planned allocations and frees do not come here: they cannot panic.
@@ -163,7 +163,7 @@ unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -
             && !Handle::is_own_call()
             && let Some((total, free)) = total.as_ref().copied().zip(free.as_mut())
         {
-            *free = free.saturating_add(info::idle()).min(total);
+            *free = free.saturating_add(pool::idle()).min(total);
         }
         answer
     })

@@ -31,13 +31,12 @@
 // | `streams` | finds the stream of a handle, usually without a call |
 // | `entrance`, `shim`, `probe` | intercept calls, and tell whether that works |
 // | `driver` | the driver's own functions |
-// | `pool`, `info` | the driver's own pool; the memory that counts as free |
+// | `pool` | the driver's own pool; the memory that counts as free |
 
 mod captures;
 mod driver;
 mod entrance;
 mod hooks;
-mod info;
 mod pool;
 mod probe;
 mod serve;

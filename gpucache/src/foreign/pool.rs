@@ -1,9 +1,13 @@
-//! The driver's own pool, which serves allocations outside scopes.
+//! The driver's own pool, which serves allocations outside scopes. Also the idle memory that counts as free, beside the driver's own free
+//! memory: programs choose the sizes of their caches by it.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use cudarc::driver::{result, sys};
+
+use gpucache_engine::device::Handle;
+use gpucache_engine::range::DeviceRange;
 
 /// Whether the pools keep their memory.
 static KEEPS: AtomicBool = AtomicBool::new(true);
@@ -53,4 +57,14 @@ fn set(bytes: u64) {
             })
         };
     }
+}
+
+/// Bytes of the current context's device that scopes and the driver's pool keep idle, and would free on request.
+pub(super) fn idle() -> usize {
+    let Some(stream) = Handle(0).stream().map(|(stream, _)| stream) else { return 0 };
+    let in_scopes = DeviceRange::known(stream.memory()).map_or(0, |range| {
+        let (reserved, _) = range.reserved_and_live();
+        reserved.saturating_sub(stream.memory().busy())
+    });
+    in_scopes.saturating_add(Handle::idle_in_pool(&stream)) as usize
 }

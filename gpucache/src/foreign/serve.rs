@@ -26,9 +26,6 @@ pub(super) enum Answer {
     Exhausted,
 }
 
-/// The dtype of memory that other crates allocate: bytes.
-struct Bytes;
-
 /// The result of a free.
 pub(super) enum Freed {
     Done,
@@ -113,7 +110,7 @@ fn put(block: Result<Block>) -> Result<Option<u64>> {
 }
 
 fn request(dims: &[usize; 1]) -> Request<'_> {
-    Request { dtype: TypeId::of::<Bytes>(), type_name: "bytes", dims, bytes: dims[0], site: None }
+    Request { dtype: TypeId::of::<[u8]>(), type_name: "bytes", dims, bytes: dims[0], site: None }
 }
 
 /// Repeats a call of the driver that found no memory, after all idle memory was freed. Returns whether it succeeded.
