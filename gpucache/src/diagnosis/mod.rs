@@ -6,11 +6,9 @@
 //! | `words` | for each cause what happens, why it matters, and what to do |
 //! | `rules` | pure rules from facts to causes |
 //! | `finding` | findings, as data and as text |
-//! | `joined` | equal findings of many scopes become one |
 
 mod cause;
 mod finding;
-mod joined;
 mod rules;
 mod words;
 
@@ -18,7 +16,6 @@ use std::sync::Arc;
 
 pub use cause::Cause;
 pub use finding::{Diagnosis, Finding};
-pub(crate) use joined::joined;
 
 use gpucache_engine::base::amounts::{add, total};
 use gpucache_engine::cache::ScopeFacts;
@@ -113,4 +110,39 @@ fn of_names(siblings: Siblings) -> Finding {
     let details = vec![format!("{names} names have {entries} entries together")];
     let (sites, cause) = (Vec::new(), Cause::ManyNames);
     Finding { cause, entries, of_entries: entries, allocations: 0, share: 0.0, bytes: idle_bytes, sites, details }
+}
+
+/// Joins the diagnoses of scopes with problems that have the same source line and the same causes, such as `layer0` to `layer31` of one
+/// macro with a computed name. The first scope by name stays, and has the names of the others.
+pub(crate) fn joined(all: impl Iterator<Item = Diagnosis>) -> Vec<Diagnosis> {
+    let mut kept: Vec<Diagnosis> = Vec::new();
+    for new in all {
+        match kept.iter_mut().find(|known| is_alike(known, &new)) {
+            Some(known) => join(known, new),
+            None => kept.push(new),
+        }
+    }
+    kept
+}
+
+fn is_alike(known: &Diagnosis, new: &Diagnosis) -> bool {
+    let causes = |one: &Diagnosis| {
+        let mut causes: Vec<Cause> = one.findings.iter().map(|finding| finding.cause).collect();
+        causes.sort_unstable_by_key(|cause| *cause as usize);
+        causes
+    };
+    let has_line = new.scope_site.is_some() && known.scope_site == new.scope_site;
+    has_line && !new.is_healthy() && causes(known) == causes(new)
+}
+
+fn join(known: &mut Diagnosis, new: Diagnosis) {
+    known.alike.push(new.scope);
+    add(&mut known.entries, new.entries);
+    add(&mut known.still_alive, new.still_alive);
+    for finding in new.findings {
+        // This one counts all names already.
+        let is_of_names = finding.cause == Cause::ManyNames;
+        let same = known.findings.iter_mut().find(|one| one.cause == finding.cause && !is_of_names);
+        same.into_iter().for_each(|one| merge(one, finding.clone()));
+    }
 }

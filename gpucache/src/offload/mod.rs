@@ -31,7 +31,6 @@
 // | file | its one matter |
 // |---|---|
 // | `placed` | [`Placed`]: what a program has |
-// | `room` | memory for an array that comes or is made |
 // | `unwritten` | arrays whose contents come with their first use |
 // | `guard` | [`Fetched`], [`FetchedMut`]: an array that stays on the device meanwhile |
 // | `slot` | where an array is, and how it leaves |
@@ -59,7 +58,6 @@ mod moves;
 mod placed;
 mod placement;
 mod recorder;
-mod room;
 mod sampling;
 mod shift;
 mod slot;

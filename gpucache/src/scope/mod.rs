@@ -1,7 +1,6 @@
 //! Scopes by name: as values, which the macros expand to, and functions that take a name.
 
 mod auto;
-mod families;
 mod name;
 #[cfg(feature = "tracing")]
 mod shown;

@@ -16,12 +16,10 @@
 
 // | file | content |
 // |---|---|
-// | `scope` | `ScopeStats`, `ThreadStats`: one scope and its threads |
+// | `scope` | `ScopeStats`, `ThreadStats`: one scope and its threads; peaks that start again; `Invalidated`: what an invalidation freed |
 // | `served`, `plan`, `foreign` | the parts of it |
 // | `device` | `DeviceStats`: one device |
 // | `process` | `ProcessStats`: all of them |
-// | `peaks` | peaks that start again |
-// | `invalidated` | `Invalidated`: what an invalidation freed |
 // | `guard` | `StatsGuard`: what a part of the program allocated |
 // | `top` | `Top`: a line for each scope and thread, with bars |
 // | `watch` | the same in a file, once a second |
@@ -30,8 +28,6 @@ mod device;
 #[cfg(feature = "foreign")]
 mod foreign;
 mod guard;
-mod invalidated;
-mod peaks;
 mod plan;
 mod process;
 mod scope;
@@ -47,12 +43,10 @@ pub use foreign::ForeignStats;
 pub use gpucache_engine::home::Deviations;
 pub use gpucache_engine::pressure::{ReclaimStats, ReclaimStep, StepUse};
 pub use guard::{StatsGuard, report_on_drop};
-pub use invalidated::Invalidated;
-pub use peaks::reset_peaks;
 pub use plan::{PlanStats, Unplanned};
 pub use process::{ProcessStats, process};
 pub(crate) use scope::of_scope;
-pub use scope::{ScopeStats, ThreadStats};
+pub use scope::{Invalidated, ScopeStats, ThreadStats, reset_peaks};
 pub use served::{Amount, InUse, Served};
 pub use top::{Top, top};
 pub(crate) use watch::start_from_environment;
