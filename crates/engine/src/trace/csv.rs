@@ -51,12 +51,13 @@ impl Trace {
         for TraceDevice { device, page_bytes } in &self.devices {
             writeln!(to, "0,device,0,{page_bytes},0,0,0,,,0x0,,,,{device},,")?;
         }
-        let mut steps = Steps::default();
+        let (mut step, mut depths) = (0, Vec::new());
         for event in &self.events {
-            line(&mut to, steps.of(event), event)?;
+            step += u64::from(begins_step(event, &mut depths));
+            line(&mut to, step, event)?;
         }
         if self.lost > 0 {
-            writeln!(to, "{},lost,0,{},0,0,0,,,0x0,,,,0,,", steps.number, self.lost)?;
+            writeln!(to, "{},lost,0,{},0,0,0,,,0x0,,,,0,,", step, self.lost)?;
         }
         to.flush()
     }
@@ -98,31 +99,21 @@ fn escaped(text: &str) -> String {
     plain
 }
 
-/// Counts how often threads entered a scope from outside all scopes.
-#[derive(Default)]
-struct Steps {
-    number: u64,
-    depths: Vec<usize>,
-}
-
-impl Steps {
-    fn of(&mut self, event: &TraceEvent) -> u64 {
-        let thread = event.thread as usize;
-        if self.depths.len() <= thread {
-            self.depths.resize(thread + 1, 0);
-        }
-        let depth = &mut self.depths[thread];
-        match event.action {
-            Action::Entered => {
-                self.number += u64::from(*depth == 0);
-                *depth += 1;
-            }
-            // A scope that was entered before the trace began may be left in it.
-            Action::Left => *depth = depth.saturating_sub(1),
-            Action::Allocated | Action::Freed | Action::Short | Action::Reserved => {}
-        }
-        self.number
+/// Whether a thread enters a scope from outside all scopes. `depths` has the number of scopes that each thread is in.
+fn begins_step(event: &TraceEvent, depths: &mut Vec<usize>) -> bool {
+    let thread = event.thread as usize;
+    if depths.len() <= thread {
+        depths.resize(thread + 1, 0);
     }
+    let depth = &mut depths[thread];
+    let before = *depth;
+    match event.action {
+        Action::Entered => *depth += 1,
+        // A scope that was entered before the trace began may be left in it.
+        Action::Left => *depth = depth.saturating_sub(1),
+        Action::Allocated | Action::Freed | Action::Short | Action::Reserved => {}
+    }
+    event.action == Action::Entered && before == 0
 }
 
 #[cfg(test)]

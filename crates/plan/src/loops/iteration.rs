@@ -14,16 +14,10 @@ const OLDEST: u32 = 8;
 /// An iteration has at least this many allocations. Shorter ones are taken several at a time, since each costs as much as an entry.
 const SHORTEST: u32 = 32;
 
-/// The iterations of a loop: their length in allocations, and the number of the allocation that begins the next one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Iteration {
-    pub(super) length: u32,
-    pub(super) next: u32,
-}
-
 /// The answer about a candidate whose period repeats from `from` up to the allocation before `now`.
 pub(super) enum Verdict {
-    Loop(Iteration),
+    /// It is a loop: the length of its iterations in allocations, and the number of the allocation that begins the next one.
+    Loop { length: u32, next: u32 },
     /// To be asked again once so many allocations repeat.
     Later(u32),
     /// Its arrays live too long.
@@ -44,7 +38,7 @@ pub(super) fn judge(past: Past<'_>, period: u32, run: u32, first: u32) -> Verdic
     if !is_closed(log, (now - age * period).max(first), period) || drops_others(past, period) {
         return if age == OLDEST { Verdict::Never } else { Verdict::Later((2 * age).min(OLDEST) * period - period) };
     }
-    Verdict::Loop(Iteration { length, next: lowest(log, length) + length })
+    Verdict::Loop { length, next: lowest(log, length) + length }
 }
 
 /// Whether most bytes of this stretch were dropped by now.

@@ -1,7 +1,7 @@
 //! The search for a loop in the entry that is going on.
 
 use super::candidate::{Candidate, Past};
-use super::iteration::{self, Iteration, Verdict};
+use super::iteration::{self, Verdict};
 use super::windows::{Known, Place, Seen, Token, WINDOW, Windows};
 use crate::entries::Log;
 
@@ -27,8 +27,8 @@ pub struct Search {
     /// Shorter periods than this are no candidates before this allocation: a loop around a known one is searched.
     least: u32,
     until: u32,
-    /// A loop, and the period of its candidate.
-    found: Option<(u32, Iteration)>,
+    /// The period of a candidate that is a loop, the length of its iterations, and the allocation that begins the next one.
+    found: Option<(u32, u32, u32)>,
 }
 
 /// The result of a search.
@@ -169,7 +169,7 @@ impl Search {
 
     /// The loop that was found, if its next iteration begins now, and it has repeated up to now.
     fn confirmed(&mut self, number: u32) -> Option<Found> {
-        let (period, Iteration { length, next }) = self.found?;
+        let (period, length, next) = self.found?;
         if !self.candidates.iter().flatten().any(|candidate| candidate.period == period) {
             self.found = None;
             return None;
@@ -201,9 +201,9 @@ impl Search {
             return;
         }
         match iteration::judge(Past { log, tokens: &self.tokens }, period, run, first) {
-            Verdict::Loop(found) => {
+            Verdict::Loop { length, next } => {
                 candidate.wanted = u32::MAX;
-                self.found = self.found.or(Some((period, found)));
+                self.found = self.found.or(Some((period, length, next)));
             }
             Verdict::Later(wanted) => candidate.wanted = wanted,
             Verdict::Never => self.refuse(place, number),
