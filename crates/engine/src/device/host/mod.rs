@@ -18,7 +18,6 @@ use std::sync::Arc;
 pub(super) use self::memory::HostMemory;
 use self::memory::memory;
 use self::queue::HostQueue;
-use self::queued::Queued;
 use super::memory::Memory;
 use super::stream::Stream;
 use crate::base::error::Result;
@@ -47,9 +46,9 @@ impl HostStream {
         let memory = MEMORY.get_or_init(|| memory().into()).clone();
         // SAFETY: the range maps memory of this process, and streams over the same `Memory` allocate memory of this process. The work of
         // each of them can use all of it.
-        let host = HostStream(unsafe { Stream::new(memory, Queued(queue)) });
+        let host = HostStream(unsafe { Stream::new(memory, queue) });
         if let Some(queued) = host.queued() {
-            queued.0.report_to(host.0.downgrade());
+            queued.report_to(host.0.downgrade());
         }
         Ok(host)
     }
@@ -62,7 +61,7 @@ impl HostStream {
     pub fn join(&self, other: &HostStream) -> Result<()> {
         match (self.queued(), other.queued()) {
             (Some(this), Some(other)) => this.follow(other),
-            (None, Some(other)) => other.0.progress().finish()?,
+            (None, Some(other)) => other.progress().finish()?,
             (_, None) => {}
         }
         Ok(())
@@ -83,7 +82,7 @@ impl HostStream {
     /// Does `work` after all work that is on the stream: on the default stream at once.
     pub fn push(&self, work: impl FnOnce() + Send + 'static) {
         match self.queued() {
-            Some(queued) => queued.0.push(work),
+            Some(queued) => queued.push(work),
             None => work(),
         }
     }
@@ -93,15 +92,15 @@ impl HostStream {
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) if work of this stream calls it while more work is queued behind.
     pub fn finish(&self) -> Result<()> {
-        self.queued().map_or(Ok(()), |queued| queued.0.progress().finish())
+        self.queued().map_or(Ok(()), |queued| queued.progress().finish())
     }
 
     /// Whether the stream has no work.
     pub fn is_idle(&self) -> bool {
-        self.queued().is_none_or(|queued| queued.0.progress().is_done(queued.0.progress().queued()))
+        self.queued().is_none_or(|queued| queued.progress().is_done(queued.progress().queued()))
     }
 
-    fn queued(&self) -> Option<&Queued> {
+    fn queued(&self) -> Option<&HostQueue> {
         self.0.backend()
     }
 }

@@ -14,13 +14,9 @@ use crate::base::sync::{Mutex, lock};
 use crate::device::mark::Moment;
 use crate::device::{Backend, Copies, Event, Mark};
 
-/// Memory of the process whose uses a queue orders.
-#[derive(Debug)]
-pub(super) struct Queued(pub(super) HostQueue);
-
 /// The destructor of a backend may be code of the program, so this one checks the same rule.
 #[cfg(debug_assertions)]
-impl Drop for Queued {
+impl Drop for HostQueue {
     fn drop(&mut self) {
         assert_nothing_held();
     }
@@ -75,23 +71,23 @@ fn own(event: &dyn Event) -> Result<&QueueEvent> {
     event.downcast_ref().ok_or_else(|| Error::device_failure("the host", "an event", "it is another device's"))
 }
 
-impl Queued {
+impl HostQueue {
     /// Queues an operation. Its error is kept for the stream's next call.
-    fn push(&self, operation: Operation) -> Result<()> {
-        let progress = self.0.progress().clone();
-        self.0.push(move || operation.run().unwrap_or_else(|error| progress.keep(error)));
+    fn put(&self, operation: Operation) -> Result<()> {
+        let progress = self.progress().clone();
+        self.push(move || operation.run().unwrap_or_else(|error| progress.keep(error)));
         Ok(())
     }
 
     /// Makes later work wait for the work that is on `other` now.
-    pub(super) fn follow(&self, other: &Queued) {
-        self.follow_place(other.0.progress().clone(), other.0.progress().queued());
+    pub(super) fn follow(&self, other: &HostQueue) {
+        self.follow_place(other.progress().clone(), other.progress().queued());
     }
 
     fn follow_place(&self, progress: Arc<Progress>, piece: u64) {
         // Earlier work of this stream is done before its later work anyway.
-        if !Arc::ptr_eq(&progress, self.0.progress()) && !progress.is_done(piece) {
-            self.0.push(move || progress.wait(piece));
+        if !Arc::ptr_eq(&progress, self.progress()) && !progress.is_done(piece) {
+            self.push(move || progress.wait(piece));
         }
     }
 }
@@ -99,17 +95,17 @@ impl Queued {
 // SAFETY: memory comes from the default stream's backend, which hands out no memory twice. The queue runs one operation after the other,
 // each before all pieces that were queued later, so a free comes after all uses. An event is complete, and a wait for it ends, once all
 // pieces up to its place have ended.
-unsafe impl Backend for Queued {
+unsafe impl Backend for HostQueue {
     fn allocate(&self, bytes: usize) -> Result<u64> {
         HostMemory.allocate(bytes)
     }
 
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
-        self.push(Operation::Free { address, bytes })
+        self.put(Operation::Free { address, bytes })
     }
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
-        self.push(Operation::Fill { address, bytes, pattern: pattern.to_vec() })
+        self.put(Operation::Fill { address, bytes, pattern: pattern.to_vec() })
     }
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
@@ -117,11 +113,11 @@ unsafe impl Backend for Queued {
         copy.try_reserve_exact(bytes).map_err(|error| Error::out_of_memory("the host", bytes, error))?;
         // SAFETY: the caller promises `bytes` readable bytes at `from`, which nobody writes until this returns.
         copy.extend_from_slice(unsafe { from_raw_parts(from, bytes) });
-        self.push(Operation::Write { from: copy, to })
+        self.put(Operation::Write { from: copy, to })
     }
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        let progress = self.0.progress();
+        let progress = self.progress();
         progress.finish()?;
         progress.check()?;
         // SAFETY: the caller promises a block of `bytes` bytes at `from` and `bytes` writable bytes of another object at `to`. `finish`
@@ -130,16 +126,16 @@ unsafe impl Backend for Queued {
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        self.push(Operation::Copy { from, to, bytes })
+        self.put(Operation::Copy { from, to, bytes })
     }
 
     fn copies(&self) -> Result<Option<Copies>> {
-        let queue: Arc<dyn Backend> = Arc::new(Queued(HostQueue::start()?));
+        let queue: Arc<dyn Backend> = Arc::new(HostQueue::start()?);
         Ok(Some(Copies { device: queue.clone(), host: queue }))
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.0.progress().finish()
+        self.progress().finish()
     }
 
     fn new_event(&self) -> Result<Arc<dyn Event>> {
@@ -147,7 +143,7 @@ unsafe impl Backend for Queued {
     }
 
     fn record(&self, event: &dyn Event) -> Result<()> {
-        let progress = self.0.progress();
+        let progress = self.progress();
         *own(event)?.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((progress.clone(), progress.queued()));
         Ok(())
     }
@@ -162,7 +158,7 @@ unsafe impl Backend for Queued {
     fn mark(&self) -> Result<Option<Box<dyn Mark>>> {
         let moment = Moment::default();
         let reached = moment.clone();
-        self.0.push(move || reached.reach());
+        self.push(move || reached.reach());
         Ok(Some(Box::new(moment)))
     }
 
