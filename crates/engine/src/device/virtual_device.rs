@@ -118,7 +118,7 @@ impl Virtual {
 
     fn over(bytes: usize, page_bytes: u64, watches: bool) -> Virtual {
         let addresses = Arc::new(Addresses { page_bytes, ..Addresses::new(bytes as u64, watches) });
-        let memory = Memory::with_pages(VirtualPages(addresses.clone())).of_kind(DeviceKind::Virtual);
+        let memory = Memory::with_pages(Unbacked(addresses.clone())).of_kind(DeviceKind::Virtual);
         // SAFETY: the pages and the backend return numbers that nobody dereferences. So there is no memory that one of them could use and
         // the other could not.
         Virtual(unsafe { Stream::new(memory.into(), Unbacked(addresses)) })
@@ -166,11 +166,8 @@ fn broken(rule: &'static str, address: u64, bytes: u64) -> Error {
     Error::refused("the virtual device", rule, detail, "report this, with the program that shows it")
 }
 
-#[derive(Debug)]
-struct VirtualPages(Arc<Addresses>);
-
 // SAFETY: nobody dereferences the addresses, so they need no memory behind them.
-unsafe impl VirtualMemory for VirtualPages {
+unsafe impl VirtualMemory for Unbacked {
     fn granularity(&self) -> u64 {
         self.0.page_bytes
     }
