@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::backoff::{Backoff, Pace, Refused};
+use super::backoff::{Backoff, Refused};
 use super::effects::{Begin, Vacated};
 use super::recurring::RecurringMoves;
 use super::{NO_STREAM, Planner};
@@ -22,21 +22,8 @@ pub(super) struct Arena {
     pub(super) launches: u32,
 }
 
-/// Arrays that were alive in an arena when it was given up, and are still in use.
-#[derive(Default)]
-pub(super) struct Escaped {
-    /// Their memory and its generation, by arena and position.
-    places: HashMap<(ArenaId, u32), (range::RangeBlock, Generation)>,
-    /// Waits before such arrays are evicted from an arena again. An eviction costs the arena, and a layout.
-    waits: Backoff,
-}
-
-impl Escaped {
-    /// Whether the arrays that are in the way may be evicted in this entry. If so, counts the eviction as done.
-    pub(super) fn may_go(&mut self, entry: u64) -> bool {
-        self.waits.try_now(entry, Pace::DOUBLING)
-    }
-}
+/// Arrays that were alive in an arena when it was given up, and are still in use: their memory and its generation, by arena and position.
+pub(super) type Escaped = HashMap<(ArenaId, u32), (range::RangeBlock, Generation)>;
 
 impl Planner {
     /// Serves from an arena of `bytes` bytes that the planner asked for. Hands the block back if the plans were forgotten
@@ -148,14 +135,14 @@ impl Planner {
     pub(crate) fn note_escaped(&mut self, shared: &Shared, arena: ArenaId, places: Vec<(u32, range::RangeBlock)>) {
         let generation = shared.generation();
         let own = |(position, block)| ((arena, position), (block, generation));
-        self.escaped.places.extend(places.into_iter().map(own));
+        self.escaped.extend(places.into_iter().map(own));
     }
 
     /// If the record escaped from an arena, gives it the memory that is its own now.
     #[cold]
     pub(crate) fn release_escaped(&mut self, record: &mut Record) {
         let Some(arena) = record.arena() else { return };
-        if let Some((block, generation)) = self.escaped.places.remove(&(arena, record.position())) {
+        if let Some((block, generation)) = self.escaped.remove(&(arena, record.position())) {
             record.leave_arena(block, generation);
         }
     }
@@ -174,7 +161,7 @@ impl Planner {
         self.loops.leave();
         self.forget_plans(shared);
         self.effects.streams.extend(self.learning.forget());
-        self.escaped.waits = Backoff::default();
+        self.evictions = Backoff::default();
         self.footprint.moving = Backoff::default();
         self.recurring = RecurringMoves::default();
         self.carry.forget_waits();

@@ -283,7 +283,7 @@ impl Planner {
                 self.learning.begin_anew(self.entry.number);
             }
             Fate::Vacate => self.vacate(shared),
-            Fate::Evict if self.escaped.may_go(self.entry.number) => {
+            Fate::Evict if self.evictions.try_now(self.entry.number, Pace::DOUBLING) => {
                 self.plans.carry_escaped(self.hot.cursor.live_positions().chain(self.entry.overlapping));
                 self.vacate(shared);
             }

@@ -95,6 +95,8 @@ pub(crate) struct Planner {
     plans: Plans,
     arena: Option<Arena>,
     escaped: Escaped,
+    /// Waits before arrays that outlived their entry are evicted from an arena again. An eviction costs the arena, and a layout.
+    evictions: Backoff,
     learning: Learning,
     footprint: Footprint,
     trimming: Trimming,
