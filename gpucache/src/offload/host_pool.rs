@@ -11,7 +11,6 @@ use std::sync::{Arc, PoisonError, Weak};
 use super::moves::{Moves, OffloadStats};
 use super::placement::{Chosen, Placement};
 use super::waits::Waits;
-use crate::array::{Element, Room};
 use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::device::CopyStream;
@@ -199,7 +198,7 @@ impl HostPool {
 
     /// Moves arrays to the host until `bytes` bytes are free and contiguous for an array of `stream`. Does nothing if the device could
     /// never have as many.
-    fn make_room(&self, stream: &Stream, bytes: u64) {
+    pub(super) fn make_room(&self, stream: &Stream, bytes: u64) {
         if bytes > self.stream.memory().most() {
             return;
         }
@@ -221,25 +220,6 @@ impl HostPool {
                 break;
             }
         }
-    }
-
-    /// Memory for an array of `stream` with so many bytes: at the address `at` if that is free, or else where other arrays leave for it.
-    ///
-    /// # Errors
-    /// As for [`Room::new`].
-    pub(super) fn find_room<T: Element>(
-        &self,
-        stream: &Stream,
-        dims: &[usize],
-        (bytes, at): (u64, Option<u64>),
-    ) -> Result<Room<T>> {
-        if let Some(address) = at
-            && let Some(room) = Room::at(stream, dims, address)?
-        {
-            return Ok(room);
-        }
-        self.make_room(stream, bytes);
-        Room::new(stream, dims)
     }
 
     pub(super) fn slots_now(&self) -> Vec<Weak<dyn Rests>> {

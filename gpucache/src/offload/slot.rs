@@ -243,6 +243,25 @@ impl<T: Element, D: Device> Slot<T, D> {
     }
 }
 
+/// Memory for an array of `stream` with so many bytes: at the address `at` if that is free, or else where other arrays leave for it.
+///
+/// # Errors
+/// As for [`Room::new`].
+pub(super) fn find_room<T: Element>(
+    pool: &HostPool,
+    stream: &Stream,
+    dims: &[usize],
+    (bytes, at): (u64, Option<u64>),
+) -> Result<Room<T>> {
+    if let Some(address) = at
+        && let Some(room) = Room::at(stream, dims, address)?
+    {
+        return Ok(room);
+    }
+    pool.make_room(stream, bytes);
+    Room::new(stream, dims)
+}
+
 /// The error of an array that is on neither side. No call leads to this: an array leaves one side only once it is on the other.
 #[cold]
 pub(super) fn gone() -> Error {

@@ -1,6 +1,7 @@
 //! Placed arrays without contents, for programs that write every element first.
 #![allow(unsafe_code)]
 
+use super::slot::find_room;
 use super::{Placed, host_pools, recorder};
 use crate::array::{Array, Element, Room, Shape};
 use crate::device::Device;
@@ -37,6 +38,6 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub(super) fn room_for(device: &D, dims: &[usize]) -> Result<Room<T>> {
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
         let (at, stream) = (recorder::make_way(), device.stream_handle());
-        host_pools::of(stream).find_room(stream, dims, (bytes as u64, at))
+        find_room(&host_pools::of(stream), stream, dims, (bytes as u64, at))
     }
 }

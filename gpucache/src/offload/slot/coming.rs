@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Locked, Slot, gone};
+use super::{Locked, Slot, find_room, gone};
 use crate::array::{Array, Element};
 use crate::device::Device;
 use crate::offload::recorder;
@@ -83,7 +83,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// whether this thread did it.
     fn copy_in(&self, turn: Turn<'_>, dims: &[usize], at: Option<u64>) -> Result<bool> {
         let copy_streams = self.pool.copy_streams()?;
-        let find_room = || self.pool.find_room(self.stream(), dims, (self.tag.bytes, at));
+        let find_room = || find_room(&self.pool, self.stream(), dims, (self.tag.bytes, at));
         // Declared before the lock, so that it is freed after the lock.
         let mut room = Some(if turn.is_beside_others { Memory::without_handlers(find_room) } else { find_room() }?);
         let Some(mut state) = self.lock_if_away() else { return Ok(false) };
