@@ -2,12 +2,19 @@
 
 use super::buffer::{Readable, Writable};
 use super::communicator::Communicator;
+use super::group::Group;
 use super::number::{Number, Reduction};
-use super::prepared::Prepared;
 use crate::array::Element;
 use gpucache_engine::Result;
 
 impl Communicator {
+    /// Launches a group of one collective.
+    fn alone<'a>(&'a self, add: impl for<'g> FnOnce(&'g mut Group<'a>) -> Result<&'g mut Group<'a>>) -> Result<()> {
+        let mut group = self.group();
+        add(&mut group)?;
+        group.launch()
+    }
+
     /// Reduces the elements of `from` over all ranks, and writes the results to `to` on each rank.
     ///
     /// # Errors
@@ -28,7 +35,7 @@ impl Communicator {
         to: &mut R,
         by: Reduction,
     ) -> Result<()> {
-        self.launch_one(Prepared::all_reduce(&self.place, from, to, by)?)
+        self.alone(|group| group.all_reduce(from, to, by))
     }
 
     /// Reduces the elements of `data` over all ranks, in place.
@@ -44,7 +51,7 @@ impl Communicator {
     /// }
     /// ```
     pub fn all_reduce_in_place<T: Number, R: Writable<T>>(&self, data: &mut R, by: Reduction) -> Result<()> {
-        self.launch_one(Prepared::all_reduce_in_place(&self.place, data, by)?)
+        self.alone(|group| group.all_reduce_in_place(data, by))
     }
 
     /// Reduces the elements of `from` over all ranks, and writes the results to `to` on the rank `root`. The other ranks pass an array of
@@ -70,7 +77,7 @@ impl Communicator {
         by: Reduction,
         root: usize,
     ) -> Result<()> {
-        self.launch_one(Prepared::reduce(&self.place, from, to, by, root)?)
+        self.alone(|group| group.reduce(from, to, by, root))
     }
 
     /// Reduces the elements of `from` over all ranks. Each rank gets one part of the results in `to`: `from` has as many parts as there are
@@ -95,7 +102,7 @@ impl Communicator {
         to: &mut R,
         by: Reduction,
     ) -> Result<()> {
-        self.launch_one(Prepared::reduce_scatter(&self.place, from, to, by)?)
+        self.alone(|group| group.reduce_scatter(from, to, by))
     }
 
     /// As [`reduce_scatter`](Communicator::reduce_scatter), but the results are written to this rank's part of `data`. The other parts are
@@ -114,7 +121,7 @@ impl Communicator {
     /// }
     /// ```
     pub fn reduce_scatter_in_place<T: Number, R: Writable<T>>(&self, data: &mut R, by: Reduction) -> Result<()> {
-        self.launch_one(Prepared::reduce_scatter_in_place(&self.place, data, by)?)
+        self.alone(|group| group.reduce_scatter_in_place(data, by))
     }
 
     /// Writes the elements of all ranks to `to` on each rank, those of rank 0 first.
@@ -133,7 +140,7 @@ impl Communicator {
     /// }
     /// ```
     pub fn all_gather<T: Element, S: Readable<T>, R: Writable<T>>(&self, from: &S, to: &mut R) -> Result<()> {
-        self.launch_one(Prepared::all_gather(&self.place, from, to)?)
+        self.alone(|group| group.all_gather(from, to))
     }
 
     /// As [`all_gather`](Communicator::all_gather), where each rank's elements are its part of `data` already.
@@ -150,7 +157,7 @@ impl Communicator {
     /// }
     /// ```
     pub fn all_gather_in_place<T: Element, R: Writable<T>>(&self, data: &mut R) -> Result<()> {
-        self.launch_one(Prepared::all_gather_in_place(&self.place, data)?)
+        self.alone(|group| group.all_gather_in_place(data))
     }
 
     /// Writes the elements that `data` has on the rank `root` to `data` on all other ranks.
@@ -166,7 +173,7 @@ impl Communicator {
     /// }
     /// ```
     pub fn broadcast<T: Element, R: Writable<T>>(&self, data: &mut R, root: usize) -> Result<()> {
-        self.launch_one(Prepared::broadcast(&self.place, data, root)?)
+        self.alone(|group| group.broadcast(data, root))
     }
 
     /// Sends elements to the rank `to`, which calls [`recv`](Communicator::recv) for as many.
@@ -184,7 +191,7 @@ impl Communicator {
     /// }
     /// ```
     pub fn send<T: Element, S: Readable<T>>(&self, data: &S, to: usize) -> Result<()> {
-        self.launch_one(Prepared::send(&self.place, data, to)?)
+        self.alone(|group| group.send(data, to))
     }
 
     /// Receives elements from the rank `from`, which calls [`send`](Communicator::send) for as many.
@@ -200,6 +207,6 @@ impl Communicator {
     /// }
     /// ```
     pub fn recv<T: Element, R: Writable<T>>(&self, data: &mut R, from: usize) -> Result<()> {
-        self.launch_one(Prepared::recv(&self.place, data, from)?)
+        self.alone(|group| group.recv(data, from))
     }
 }

@@ -6,11 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::id::Id;
-use super::library::Library;
+use super::library::{Id, Library};
 use super::link::Link;
 use super::operation::Operation;
-use super::prepared::{Place, Prepared, Uses};
+use super::prepared::{Place, Uses};
 use crate::device::Cuda;
 use gpucache_engine::base::sync::{Mutex, MutexGuard, lock};
 use gpucache_engine::device::process_exits;
@@ -133,17 +132,11 @@ impl Communicator {
         self.place.ranks
     }
 
-    /// Queues one operation.
-    pub(super) fn launch_one(&self, prepared: Prepared<'_>) -> Result<()> {
-        let Prepared { operation, uses } = prepared;
-        self.launch(&[operation], [uses])
-    }
-
     /// Queues operations whose arrays are ordered. The uses end once the work is on the stream.
     pub(super) fn launch<'a>(&self, operations: &[Operation], uses: impl IntoIterator<Item = Uses<'a>>) -> Result<()> {
         let launched = {
             let _turn = self.turn();
-            // SAFETY: the handle is that of a live stream of this GPU, which `self` keeps alive. The operations are those of `Prepared`s, so
+            // SAFETY: the handle is that of a live stream of this GPU, which `self` keeps alive. The operations were made in `prepared`, so
             // they stay within arrays whose memory is reused only behind the stream's work, and which are ordered for the stream.
             unsafe { self.link.launch(operations, self.place.raw_stream().cu_stream().cast()) }
         };

@@ -5,8 +5,8 @@ use std::fmt;
 use super::buffer::{Readable, Writable};
 use super::communicator::Communicator;
 use super::number::{Number, Reduction};
-use super::operation::Operation;
-use super::prepared::{Prepared, Uses};
+use super::operation::{Kind, Operation};
+use super::prepared::{Counted, Place, Uses, WHOLE, both, part_of, read, same_lengths, written};
 use crate::array::Element;
 use gpucache_engine::Result;
 
@@ -53,10 +53,15 @@ impl Communicator {
 }
 
 impl<'a> Group<'a> {
-    fn add(&mut self, prepared: Prepared<'a>) -> &mut Self {
-        self.operations.push(prepared.operation);
-        self.uses.push(prepared.uses);
-        self
+    fn place(&self) -> &'a Place {
+        &self.communicator.place
+    }
+
+    fn add(&mut self, prepared: Result<(Operation, Uses<'a>)>) -> Result<&mut Self> {
+        let (operation, uses) = prepared?;
+        self.operations.push(operation);
+        self.uses.push(uses);
+        Ok(self)
     }
 
     /// Queues all operations of the group.
@@ -99,7 +104,9 @@ impl<'a> Group<'a> {
         to: &'a mut R,
         by: Reduction,
     ) -> Result<&mut Self> {
-        Ok(self.add(Prepared::all_reduce(&self.communicator.place, from, to, by)?))
+        let (place, count) = (self.place(), from.len());
+        same_lengths("all_reduce", ("the input", count), ("the output", to.len()), 1)?;
+        self.add(both(place, Kind::AllReduce { by: by.raw() }, from, to, Counted::numbers::<T>(count)))
     }
 
     /// Adds a [`all_reduce_in_place`](Communicator::all_reduce_in_place).
@@ -120,7 +127,8 @@ impl<'a> Group<'a> {
         data: &'a mut R,
         by: Reduction,
     ) -> Result<&mut Self> {
-        Ok(self.add(Prepared::all_reduce_in_place(&self.communicator.place, data, by)?))
+        let count = Counted::numbers::<T>(data.len());
+        self.add(written(self.place(), Kind::AllReduce { by: by.raw() }, data, count, WHOLE))
     }
 
     /// Adds a [`reduce`](Communicator::reduce).
@@ -143,7 +151,10 @@ impl<'a> Group<'a> {
         by: Reduction,
         root: usize,
     ) -> Result<&mut Self> {
-        Ok(self.add(Prepared::reduce(&self.communicator.place, from, to, by, root)?))
+        let (place, count) = (self.place(), Counted::numbers::<T>(from.len()));
+        same_lengths("reduce", ("the input", from.len()), ("the output", to.len()), 1)?;
+        let kind = Kind::Reduce { by: by.raw(), root: place.checked_rank(root)? };
+        self.add(if root == place.rank { both(place, kind, from, to, count) } else { read(place, kind, from, count) })
     }
 
     /// Adds a [`reduce_scatter`](Communicator::reduce_scatter).
@@ -165,7 +176,9 @@ impl<'a> Group<'a> {
         to: &'a mut R,
         by: Reduction,
     ) -> Result<&mut Self> {
-        Ok(self.add(Prepared::reduce_scatter(&self.communicator.place, from, to, by)?))
+        let (place, count) = (self.place(), to.len());
+        same_lengths("reduce_scatter", ("the input", from.len()), ("the output", count), place.ranks)?;
+        self.add(both(place, Kind::ReduceScatter { by: by.raw() }, from, to, Counted::numbers::<T>(count)))
     }
 
     /// Adds a [`reduce_scatter_in_place`](Communicator::reduce_scatter_in_place).
@@ -186,7 +199,9 @@ impl<'a> Group<'a> {
         data: &'a mut R,
         by: Reduction,
     ) -> Result<&mut Self> {
-        Ok(self.add(Prepared::reduce_scatter_in_place(&self.communicator.place, data, by)?))
+        let place = self.place();
+        let count = Counted::numbers::<T>(part_of("reduce_scatter_in_place", data.len(), place.ranks)?);
+        self.add(written(place, Kind::ReduceScatter { by: by.raw() }, data, count, (0, place.rank)))
     }
 
     /// Adds a [`all_gather`](Communicator::all_gather).
@@ -207,7 +222,9 @@ impl<'a> Group<'a> {
         from: &'a S,
         to: &'a mut R,
     ) -> Result<&mut Self> {
-        Ok(self.add(Prepared::all_gather(&self.communicator.place, from, to)?))
+        let (place, count) = (self.place(), from.len());
+        same_lengths("all_gather", ("the output", to.len()), ("the input", count), place.ranks)?;
+        self.add(both(place, Kind::AllGather, from, to, Counted::bytes::<T>(count)))
     }
 
     /// Adds a [`all_gather_in_place`](Communicator::all_gather_in_place).
@@ -224,7 +241,9 @@ impl<'a> Group<'a> {
     /// }
     /// ```
     pub fn all_gather_in_place<T: Element, R: Writable<T>>(&mut self, data: &'a mut R) -> Result<&mut Self> {
-        Ok(self.add(Prepared::all_gather_in_place(&self.communicator.place, data)?))
+        let place = self.place();
+        let count = Counted::bytes::<T>(part_of("all_gather_in_place", data.len(), place.ranks)?);
+        self.add(written(place, Kind::AllGather, data, count, (place.rank, 0)))
     }
 
     /// Adds a [`broadcast`](Communicator::broadcast).
@@ -241,7 +260,8 @@ impl<'a> Group<'a> {
     /// }
     /// ```
     pub fn broadcast<T: Element, R: Writable<T>>(&mut self, data: &'a mut R, root: usize) -> Result<&mut Self> {
-        Ok(self.add(Prepared::broadcast(&self.communicator.place, data, root)?))
+        let (place, count) = (self.place(), Counted::bytes::<T>(data.len()));
+        self.add(written(place, Kind::Broadcast { root: place.checked_rank(root)? }, data, count, WHOLE))
     }
 
     /// Adds a [`send`](Communicator::send).
@@ -258,7 +278,8 @@ impl<'a> Group<'a> {
     /// }
     /// ```
     pub fn send<T: Element, S: Readable<T>>(&mut self, data: &'a S, to: usize) -> Result<&mut Self> {
-        Ok(self.add(Prepared::send(&self.communicator.place, data, to)?))
+        let (place, count) = (self.place(), Counted::bytes::<T>(data.len()));
+        self.add(read(place, Kind::Send { to: place.checked_rank(to)? }, data, count))
     }
 
     /// Adds a [`recv`](Communicator::recv).
@@ -275,7 +296,8 @@ impl<'a> Group<'a> {
     /// }
     /// ```
     pub fn recv<T: Element, R: Writable<T>>(&mut self, data: &'a mut R, from: usize) -> Result<&mut Self> {
-        Ok(self.add(Prepared::recv(&self.communicator.place, data, from)?))
+        let (place, count) = (self.place(), Counted::bytes::<T>(data.len()));
+        self.add(written(place, Kind::Recv { from: place.checked_rank(from)? }, data, count, WHOLE))
     }
 }
 

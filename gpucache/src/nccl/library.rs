@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::fmt;
 
 use gpucache_engine::base::sync::OnceLock;
 use gpucache_engine::{Error, Result};
@@ -18,11 +19,6 @@ pub(super) type RawStream = *mut c_void;
 const NAMES: [&str; 4] = ["libnccl.so.2", "libnccl.so", "nccl.dll", "libnccl.dylib"];
 /// The oldest version that has all functions: 2.19.3.
 const OLDEST: c_int = 21903;
-
-/// NCCL's `ncclUniqueId`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(C)]
-pub(super) struct RawId(pub(super) [u8; 128]);
 
 /// The beginning of NCCL's `ncclConfig_t`, as version 2.14 declared it. Newer libraries use defaults for the fields behind it, as `size` and
 /// `version` say.
@@ -65,8 +61,8 @@ macro_rules! functions {
 
 functions! {
     get_version: "ncclGetVersion"(*mut c_int);
-    get_unique_id: "ncclGetUniqueId"(*mut RawId);
-    init_rank: "ncclCommInitRankConfig"(*mut RawComm, c_int, RawId, c_int, *mut Config);
+    get_unique_id: "ncclGetUniqueId"(*mut Id);
+    init_rank: "ncclCommInitRankConfig"(*mut RawComm, c_int, Id, c_int, *mut Config);
     async_error: "ncclCommGetAsyncError"(RawComm, *mut c_int);
     finalize: "ncclCommFinalize"(RawComm);
     destroy: "ncclCommDestroy"(RawComm);
@@ -166,17 +162,83 @@ impl Library {
         let version = self.version.unsigned_abs();
         (version / 10_000, version / 100 % 100, version % 100)
     }
+}
 
-    /// A number that no other communicator of the world has.
+/// The name of a communicator. One rank makes it, and passes its bytes to all others before they connect.
+///
+/// ```no_run
+/// use std::{io::{Read, Write}, net::{TcpListener, TcpStream}};
+/// use gpucache::nccl::Id;
+///
+/// fn exchange(rank: usize, ranks: usize) -> Result<Id, Box<dyn std::error::Error>> {
+///     if rank > 0 {
+///         let mut bytes = [0; Id::BYTES];
+///         TcpStream::connect("main.example:29500")?.read_exact(&mut bytes)?;
+///         return Ok(Id::from_bytes(bytes));
+///     }
+///     let (id, listener) = (Id::new()?, TcpListener::bind("0.0.0.0:29500")?);
+///     for _ in 1..ranks {
+///         listener.accept()?.0.write_all(&id.to_bytes())?;
+///     }
+///     Ok(id)
+/// }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Id([u8; 128]);
+
+impl Id {
+    /// The number of bytes of an id.
+    pub const BYTES: usize = 128;
+
+    /// A new id. The process that makes it must live until all ranks have connected, because NCCL listens there.
     ///
     /// # Errors
-    /// [`is_device_failure`](Error::is_device_failure) if NCCL finds no network interface.
-    pub(super) fn unique_id(&self) -> Result<RawId> {
-        let mut id = RawId([0; 128]);
+    /// [`is_unavailable`](crate::Error::is_unavailable) without NCCL; [`is_device_failure`](crate::Error::is_device_failure) if NCCL finds
+    /// no network interface.
+    ///
+    /// ```no_run
+    /// let id = gpucache::nccl::Id::new()?;
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn new() -> Result<Id> {
+        let (library, mut id) = (Library::get()?, Id([0; Id::BYTES]));
         // SAFETY: the function writes 128 bytes, for which there is room.
-        match Code(unsafe { (self.functions.get_unique_id)(&mut id) }) {
+        match Code(unsafe { (library.functions.get_unique_id)(&mut id) }) {
             Code::SUCCESS => Ok(id),
             code => Err(code.error("NCCL", "making an id")),
         }
+    }
+
+    /// The id with these bytes, which [`to_bytes`](Id::to_bytes) returned on another rank.
+    ///
+    /// ```
+    /// use gpucache::nccl::Id;
+    ///
+    /// assert_eq!(Id::from_bytes([7; Id::BYTES]).to_bytes(), [7; 128]);
+    /// ```
+    pub fn from_bytes(bytes: [u8; Id::BYTES]) -> Id {
+        Id(bytes)
+    }
+
+    /// The bytes, for other ranks.
+    ///
+    /// ```no_run
+    /// use gpucache::nccl::Id;
+    ///
+    /// std::fs::write("id", Id::new()?.to_bytes()).unwrap();
+    /// # Ok::<(), gpucache::Error>(())
+    /// ```
+    pub fn to_bytes(&self) -> [u8; Id::BYTES] {
+        self.0
+    }
+}
+
+/// Shows the first bytes in hexadecimal digits.
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Id(")?;
+        self.0[..16].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str("..)")
     }
 }

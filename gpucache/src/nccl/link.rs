@@ -10,8 +10,7 @@ use std::ptr::null_mut;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use super::id::Id;
-use super::library::{Code, Config, Library, RawComm};
+use super::library::{Code, Config, Id, Library, RawComm};
 use super::operation::Operation;
 use crate::device::Cuda;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
@@ -44,15 +43,6 @@ pub(super) struct Link {
     timeout: Duration,
 }
 
-/// How an object ends that is no longer used.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// End all of its work at once.
-    Abort,
-    /// Finish what is queued. If that fails or takes longer, abort.
-    Finish(Duration),
-}
-
 impl Link {
     /// Connects all ranks. The context of the rank's GPU is current.
     ///
@@ -68,7 +58,7 @@ impl Link {
         let (mut comm, mut config) = (null_mut(), Config::nonblocking());
         // SAFETY: the function writes a pointer, for which there is room, and reads the configuration before it returns. `size` of the
         // configuration says how many bytes it has.
-        let code = unsafe { (library.functions.init_rank)(&mut comm, ranks, id.0, rank, &mut config) };
+        let code = unsafe { (library.functions.init_rank)(&mut comm, ranks, *id, rank, &mut config) };
         let comm = Mutex::new((!comm.is_null()).then_some(Comm(comm)));
         let link = Link { library, comm, lost: OnceLock::new(), name, timeout };
         match link.settle(Code(code), "connecting") {
@@ -235,13 +225,13 @@ impl Link {
     /// Ends all work of the communicator here. The first cause is kept.
     pub(super) fn abort(&self, cause: &str) {
         let _ = self.lost.set(cause.to_string());
-        self.end(End::Abort);
+        self.end(None);
     }
 
     /// Gives the communicator up once its queued work is done.
     pub(super) fn close(&self) {
         let _ = self.lost.set("it was dropped".to_string());
-        self.end(End::Finish(self.timeout));
+        self.end(Some(self.timeout));
     }
 
     pub(super) fn timeout(&self) -> Duration {
@@ -254,20 +244,21 @@ impl Link {
     }
 
     /// Takes the object and ends it on a thread of its own, because NCCL may wait for other ranks there. This thread waits for that, but
-    /// not forever.
-    fn end(&self, how: End) {
+    /// not forever. The object first `finishes` what is queued, if there is a time for that. If that fails or takes longer, or without a
+    /// time, all of its work ends at once.
+    fn end(&self, finishes: Option<Duration>) {
         // Not in the `let` below, which would hold the lock.
         let taken = lock(&self.comm).take();
         let Some(comm) = taken else { return };
         let library = self.library;
         let (done, is_done) = mpsc::channel();
         let work = move || {
-            end(library, comm, how);
+            end(library, comm, finishes);
             let _ = done.send(());
         };
         // Without a thread the object stays, with its memory: a wait here could last forever.
         if std::thread::Builder::new().name("nccl end".to_string()).spawn(work).is_ok() {
-            let longest = if how == End::Abort { LONGEST_END } else { self.timeout.saturating_add(LONGEST_END) };
+            let longest = finishes.unwrap_or(Duration::ZERO).saturating_add(LONGEST_END);
             let _ = is_done.recv_timeout(longest);
         }
     }
@@ -287,12 +278,9 @@ fn grouped(library: &Library, calls: impl FnOnce() -> Option<Code>) -> Code {
 }
 
 /// Ends a communicator. The object is not used again, even if NCCL answers with an error.
-fn end(library: &Library, comm: Comm, how: End) {
+fn end(library: &Library, comm: Comm, finishes: Option<Duration>) {
     let functions = &library.functions;
-    let is_finished = match how {
-        End::Abort => false,
-        End::Finish(timeout) => is_finished(library, &comm, timeout),
-    };
+    let is_finished = finishes.is_some_and(|timeout| is_finished(library, &comm, timeout));
     // SAFETY: the object is alive, because only this function frees it, and it owns it. No other thread calls it any more.
     let _ = unsafe { if is_finished { (functions.destroy)(comm.0) } else { (functions.abort)(comm.0) } };
 }

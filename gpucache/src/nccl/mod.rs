@@ -32,19 +32,19 @@
 //! }
 //! ```
 
-// A collective passes these files. `prepared` checks its lengths and orders its arrays for the communicator's stream, and yields an
-// `operation`, which is plain numbers. `communicator` lets one thread at a time call NCCL. `link` makes the call while it holds the lock of
+// A collective passes these files. A group of one or several collectives checks the lengths, and `prepared` orders the arrays for the
+// communicator's stream and yields an `operation`, which is plain numbers. `communicator` lets one thread at a time call NCCL. `link` makes the call while it holds the lock of
 // NCCL's object, and polls until the work is on the stream. Only then do the uses of
 // its arrays end: others wait for that point, and not for later collectives.
 //
 // | file | content |
 // |---|---|
-// | `library` | the loaded library, its functions and codes |
-// | `id`, `number` | the values of calls: names of communicators, element types, reductions |
+// | `library` | the loaded library, its functions and codes, and the names of communicators |
+// | `number` | element types and reductions |
 // | `operation` | one operation as plain numbers, and the call of NCCL for it |
 // | `link` | NCCL's object: connection, abort, end, polling |
 // | `buffer` | what collectives take |
-// | `prepared` | the checks and the order of a collective |
+// | `prepared` | the checks of a collective, and the order of its arrays |
 // | `communicator`, `collectives` | one rank, and its collectives |
 // | `group` | collectives that are launched together |
 // | `registered` | arrays in registered memory |
@@ -53,7 +53,6 @@ mod buffer;
 mod collectives;
 mod communicator;
 mod group;
-mod id;
 mod library;
 mod link;
 mod number;
@@ -64,7 +63,7 @@ mod registered;
 pub use buffer::{Readable, Writable};
 pub use communicator::Communicator;
 pub use group::Group;
-pub use id::Id;
+pub use library::Id;
 pub use number::{Number, Reduction};
 
 use gpucache_engine::Result;

@@ -1,6 +1,6 @@
 //! The checks of a collective's arguments, and their order with other streams.
 //!
-//! Invariant: a [`Prepared`] has an operation within the arrays that its guards borrow. The communicator's stream is ordered behind earlier
+//! Invariant: an operation that is made here stays within the arrays that the guards of its uses borrow. The communicator's stream is ordered behind earlier
 //! uses of these arrays, and the arrays know the stream as a user.
 
 use std::ffi::c_int;
@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use cudarc::driver::{CudaStream, DeviceSlice, SyncOnDrop};
 
 use super::buffer::{Readable, Writable};
-use super::number::{BYTE, Number, Reduction};
+use super::number::{BYTE, Number};
 use super::operation::{Kind, Operation};
 use crate::array::{Element, QueuedWrite};
 use crate::device::Cuda;
@@ -30,7 +30,7 @@ impl Place {
     ///
     /// # Errors
     /// [`is_unavailable`](Error::is_unavailable) if there is no such rank.
-    fn checked_rank(&self, rank: usize) -> Result<c_int> {
+    pub(super) fn checked_rank(&self, rank: usize) -> Result<c_int> {
         let number = c_int::try_from(rank).ok().filter(|_| rank < self.ranks);
         number.ok_or_else(|| {
             Error::unavailable(
@@ -40,12 +40,6 @@ impl Place {
             )
         })
     }
-}
-
-/// An operation whose arrays are ordered for the communicator's stream.
-pub(super) struct Prepared<'a> {
-    pub(super) operation: Operation,
-    pub(super) uses: Uses<'a>,
 }
 
 /// The uses of an operation's arrays. They end once the operation is on the stream.
@@ -64,107 +58,9 @@ impl Uses<'_> {
     }
 }
 
-impl<'a> Prepared<'a> {
-    pub(super) fn all_reduce<T: Number>(
-        ranks: &'a Place,
-        from: &'a impl Readable<T>,
-        to: &'a mut impl Writable<T>,
-        by: Reduction,
-    ) -> Result<Prepared<'a>> {
-        let count = from.len();
-        same_lengths("all_reduce", ("the input", count), ("the output", to.len()), 1)?;
-        both(ranks, Kind::AllReduce { by: by.raw() }, from, to, Counted::numbers::<T>(count))
-    }
-
-    pub(super) fn all_reduce_in_place<T: Number>(
-        ranks: &'a Place,
-        data: &'a mut impl Writable<T>,
-        by: Reduction,
-    ) -> Result<Prepared<'a>> {
-        let count = data.len();
-        written(ranks, Kind::AllReduce { by: by.raw() }, data, Counted::numbers::<T>(count), Parts::WHOLE)
-    }
-
-    pub(super) fn reduce<T: Number>(
-        ranks: &'a Place,
-        from: &'a impl Readable<T>,
-        to: &'a mut impl Writable<T>,
-        by: Reduction,
-        root: usize,
-    ) -> Result<Prepared<'a>> {
-        let len = from.len();
-        same_lengths("reduce", ("the input", len), ("the output", to.len()), 1)?;
-        let kind = Kind::Reduce { by: by.raw(), root: ranks.checked_rank(root)? };
-        let count = Counted::numbers::<T>(len);
-        if root == ranks.rank { both(ranks, kind, from, to, count) } else { read(ranks, kind, from, count) }
-    }
-
-    pub(super) fn reduce_scatter<T: Number>(
-        ranks: &'a Place,
-        from: &'a impl Readable<T>,
-        to: &'a mut impl Writable<T>,
-        by: Reduction,
-    ) -> Result<Prepared<'a>> {
-        let count = to.len();
-        same_lengths("reduce_scatter", ("the input", from.len()), ("the output", count), ranks.ranks)?;
-        both(ranks, Kind::ReduceScatter { by: by.raw() }, from, to, Counted::numbers::<T>(count))
-    }
-
-    pub(super) fn reduce_scatter_in_place<T: Number>(
-        ranks: &'a Place,
-        data: &'a mut impl Writable<T>,
-        by: Reduction,
-    ) -> Result<Prepared<'a>> {
-        let part = part_of("reduce_scatter_in_place", data.len(), ranks.ranks)?;
-        let kind = Kind::ReduceScatter { by: by.raw() };
-        written(ranks, kind, data, Counted::numbers::<T>(part), Parts { reads: 0, writes: ranks.rank })
-    }
-
-    pub(super) fn all_gather<T: Element>(
-        ranks: &'a Place,
-        from: &'a impl Readable<T>,
-        to: &'a mut impl Writable<T>,
-    ) -> Result<Prepared<'a>> {
-        let count = from.len();
-        same_lengths("all_gather", ("the output", to.len()), ("the input", count), ranks.ranks)?;
-        both(ranks, Kind::AllGather, from, to, Counted::bytes::<T>(count))
-    }
-
-    pub(super) fn all_gather_in_place<T: Element>(
-        ranks: &'a Place,
-        data: &'a mut impl Writable<T>,
-    ) -> Result<Prepared<'a>> {
-        let part = part_of("all_gather_in_place", data.len(), ranks.ranks)?;
-        written(ranks, Kind::AllGather, data, Counted::bytes::<T>(part), Parts { reads: ranks.rank, writes: 0 })
-    }
-
-    pub(super) fn broadcast<T: Element>(
-        ranks: &'a Place,
-        data: &'a mut impl Writable<T>,
-        root: usize,
-    ) -> Result<Prepared<'a>> {
-        let (kind, count) = (Kind::Broadcast { root: ranks.checked_rank(root)? }, data.len());
-        written(ranks, kind, data, Counted::bytes::<T>(count), Parts::WHOLE)
-    }
-
-    pub(super) fn send<T: Element>(ranks: &'a Place, data: &'a impl Readable<T>, to: usize) -> Result<Prepared<'a>> {
-        let (kind, count) = (Kind::Send { to: ranks.checked_rank(to)? }, data.len());
-        read(ranks, kind, data, Counted::bytes::<T>(count))
-    }
-
-    pub(super) fn recv<T: Element>(
-        ranks: &'a Place,
-        data: &'a mut impl Writable<T>,
-        from: usize,
-    ) -> Result<Prepared<'a>> {
-        let (kind, count) = (Kind::Recv { from: ranks.checked_rank(from)? }, data.len());
-        written(ranks, kind, data, Counted::bytes::<T>(count), Parts::WHOLE)
-    }
-}
-
 /// How many elements of which type NCCL sees.
 #[derive(Clone, Copy)]
-struct Counted {
+pub(super) struct Counted {
     count: usize,
     dtype: c_int,
     /// The bytes of them all.
@@ -172,11 +68,11 @@ struct Counted {
 }
 
 impl Counted {
-    fn numbers<T: Number>(count: usize) -> Counted {
+    pub(super) fn numbers<T: Number>(count: usize) -> Counted {
         Counted { count, dtype: T::TYPE, bytes: (count * size_of::<T>()) as u64 }
     }
 
-    fn bytes<T: Element>(count: usize) -> Counted {
+    pub(super) fn bytes<T: Element>(count: usize) -> Counted {
         let bytes = count * size_of::<T>();
         Counted { count: bytes, dtype: BYTE, bytes: bytes as u64 }
     }
@@ -186,57 +82,50 @@ impl Counted {
     }
 }
 
-/// The parts of an array, one for each rank, that an operation in place reads and writes.
-#[derive(Clone, Copy)]
-struct Parts {
-    reads: usize,
-    writes: usize,
-}
-
-impl Parts {
-    /// The array as one part.
-    const WHOLE: Parts = Parts { reads: 0, writes: 0 };
-}
+/// The parts of an array that an operation in place reads and writes: each one is the whole array.
+pub(super) const WHOLE: (usize, usize) = (0, 0);
 
 /// An operation that reads one array and writes another one.
-fn both<'a, T>(
+pub(super) fn both<'a, T>(
     ranks: &'a Place,
     kind: Kind,
     from: &'a impl Readable<T>,
     to: &'a mut impl Writable<T>,
     count: Counted,
-) -> Result<Prepared<'a>> {
+) -> Result<(Operation, Uses<'a>)> {
     on_its_gpu(ranks, from)?;
     on_its_gpu(ranks, &*to)?;
     let (from, read) = from.device_ptr(ranks.raw_stream());
     let (to, written, write) = to.queue_write(ranks.raw_stream());
-    Ok(Prepared {
-        operation: count.operation(kind, from, to),
-        uses: Uses { guards: [Some(read), Some(written)], write },
-    })
+    Ok((count.operation(kind, from, to), Uses { guards: [Some(read), Some(written)], write }))
 }
 
 /// An operation that only reads.
-fn read<'a, T>(ranks: &'a Place, kind: Kind, from: &'a impl Readable<T>, count: Counted) -> Result<Prepared<'a>> {
+pub(super) fn read<'a, T>(
+    ranks: &'a Place,
+    kind: Kind,
+    from: &'a impl Readable<T>,
+    count: Counted,
+) -> Result<(Operation, Uses<'a>)> {
     on_its_gpu(ranks, from)?;
     let (from, read) = from.device_ptr(ranks.raw_stream());
     let uses = Uses { guards: [Some(read), None], write: QueuedWrite::UNKNOWN };
-    Ok(Prepared { operation: count.operation(kind, from, 0), uses })
+    Ok((count.operation(kind, from, 0), uses))
 }
 
 /// An operation that reads and writes parts of one array.
-fn written<'a, T>(
+pub(super) fn written<'a, T>(
     ranks: &'a Place,
     kind: Kind,
     data: &'a mut impl Writable<T>,
     count: Counted,
-    parts: Parts,
-) -> Result<Prepared<'a>> {
+    (reads, writes): (usize, usize),
+) -> Result<(Operation, Uses<'a>)> {
     on_its_gpu(ranks, &*data)?;
     let (data, written, write) = data.queue_write(ranks.raw_stream());
     let at = |part: usize| data + part as u64 * count.bytes;
-    let operation = count.operation(kind, at(parts.reads), at(parts.writes));
-    Ok(Prepared { operation, uses: Uses { guards: [Some(written), None], write } })
+    let operation = count.operation(kind, at(reads), at(writes));
+    Ok((operation, Uses { guards: [Some(written), None], write }))
 }
 
 /// Refuses an array of another GPU than the communicator's.
@@ -253,7 +142,12 @@ fn on_its_gpu<T>(ranks: &Place, data: &impl DeviceSlice<T>) -> Result<()> {
 }
 
 /// Refuses lengths of which the first is not `times` the second.
-fn same_lengths(operation: &str, (one, len): (&str, usize), (other, unit): (&str, usize), times: usize) -> Result<()> {
+pub(super) fn same_lengths(
+    operation: &str,
+    (one, len): (&str, usize),
+    (other, unit): (&str, usize),
+    times: usize,
+) -> Result<()> {
     match unit.checked_mul(times) == Some(len) {
         true => Ok(()),
         false if times == 1 => Err(Error::invalid_shape(format!(
@@ -267,7 +161,7 @@ fn same_lengths(operation: &str, (one, len): (&str, usize), (other, unit): (&str
 }
 
 /// The length of each rank's part of an array.
-fn part_of(operation: &str, len: usize, ranks: usize) -> Result<usize> {
+pub(super) fn part_of(operation: &str, len: usize, ranks: usize) -> Result<usize> {
     match len.is_multiple_of(ranks) {
         true => Ok(len / ranks),
         false => Err(Error::invalid_shape(format!(
