@@ -44,7 +44,7 @@ impl Block {
     }
 
     /// Memory of no scope on a stream whose memory is reserved.
-    #[cfg(feature = "foreign")]
+    #[cfg(any(feature = "cuda", test))]
     pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Block> {
         let record = traced::told(stream, request, || supply::reserved(stream, request))?;
         Ok(Block::handed_out(stream, record))
@@ -93,13 +93,11 @@ impl Block {
     }
 
     /// Notes that work already on another stream of the device may use the memory. The caller then drops the block.
-    #[cfg(feature = "foreign")]
     pub fn used_by(&self, stream: &Stream) {
         self.0.used_by(stream);
     }
 
     /// Tells the cache that served the block that another stream than the block's own frees it.
-    #[cfg(feature = "foreign")]
     pub fn note_freed_elsewhere(&self) {
         self.0.door.into_iter().for_each(|door| door.note_freed_elsewhere());
     }
@@ -203,7 +201,6 @@ impl Block {
         let view = view.downcast().ok()?;
         if let Origin::Device = std::mem::replace(&mut self.0.origin, Origin::Nowhere) {
             self.0.stream().meter().freed(self.0.bytes as u64);
-            #[cfg(feature = "foreign")]
             crate::device::disown(self.0.address);
         }
         self.0.leave_home();

@@ -19,7 +19,6 @@ use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Short;
 use crate::device::Stream;
-#[cfg(feature = "foreign")]
 use crate::home::Counter;
 use crate::record::{Record, Request};
 use crate::trace;
@@ -84,7 +83,6 @@ impl Current {
     }
 
     /// Counts an allocation of another crate for the innermost scope, which this thread owns, if that scope keeps memory.
-    #[cfg(feature = "foreign")]
     #[inline]
     pub fn note_foreign(counter: Counter) {
         if let Some(cache) = keeping() {
@@ -151,7 +149,6 @@ impl Serving {
 }
 
 /// Exchanges what serves this thread and what serves a caller that no thread is at work for.
-#[cfg(feature = "foreign")]
 #[inline(always)]
 pub(super) fn exchange(caller: &mut Serving) {
     with_serving(|serving| {
@@ -294,14 +291,12 @@ impl Entry {
     }
 
     /// The thread's current entry of its innermost scope, if that scope keeps memory; otherwise [`Entry::NONE`].
-    #[cfg(feature = "foreign")]
     #[inline]
     pub fn now() -> Entry {
         Entry::serving().unwrap_or(Entry::NONE)
     }
 
     /// The thread's current entry of its innermost scope, if that scope keeps memory.
-    #[cfg(feature = "foreign")]
     #[inline]
     pub fn serving() -> Option<Entry> {
         keeping().or_else(|| Current::innermost()?.keeping()).map(Entry::of)

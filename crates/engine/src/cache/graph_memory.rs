@@ -13,19 +13,16 @@
 //!   thread next requests memory of a device, or invalidates a scope, while no graph is captured.
 //! - **A pool of a framework** (a default value): what the front end asks for, until it drops this value.
 
-#[cfg(feature = "foreign")]
+#[cfg(feature = "cuda")]
 use std::sync::Arc;
 
-#[cfg(feature = "foreign")]
 use super::block::Block;
 use crate::base::error::Result;
-#[cfg(feature = "foreign")]
 use crate::base::sync::{Mutex, lock};
 use crate::device::Stream;
-#[cfg(feature = "foreign")]
+#[cfg(feature = "cuda")]
 use crate::device::{GraphEnd, Handle};
 use crate::range::DeviceRange;
-#[cfg(feature = "foreign")]
 use crate::record::Request;
 
 /// Memory that nobody but the work of a graph uses while this value lives.
@@ -34,10 +31,8 @@ pub struct GraphMemory {
     /// That of the stream on which the program captures.
     own: Option<Reservation>,
     /// One for each stream that is captured, since the streams are in no order.
-    #[cfg(feature = "foreign")]
     apart: Mutex<Vec<(Stream, Reservation)>>,
     /// Blocks that the work uses and that were freed in its capture.
-    #[cfg(feature = "foreign")]
     kept: Mutex<Vec<Block>>,
 }
 
@@ -62,13 +57,7 @@ impl GraphMemory {
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) if the stream has an open reservation already.
     pub fn begin(stream: &Stream) -> Result<GraphMemory> {
-        Ok(GraphMemory {
-            own: Some(Reservation(stream.reserve()?)),
-            #[cfg(feature = "foreign")]
-            apart: Mutex::default(),
-            #[cfg(feature = "foreign")]
-            kept: Mutex::default(),
-        })
+        Ok(GraphMemory { own: Some(Reservation(stream.reserve()?)), apart: Mutex::default(), kept: Mutex::default() })
     }
 
     /// Ends the reserving: memory that is reserved by now stays reserved, and no more is added.
@@ -78,9 +67,9 @@ impl GraphMemory {
 }
 
 /// Functions for front ends whose clients capture.
-#[cfg(feature = "foreign")]
 impl GraphMemory {
     /// Memory for the graph that is captured on the stream of `handle` now. It stays reserved until the driver tells the end of the graph.
+    #[cfg(feature = "cuda")]
     pub fn of_capture(handle: Handle) -> Arc<GraphMemory> {
         let new = Arc::new(GraphMemory::default());
         GraphEnd::of_capture(handle).keep(new.clone());

@@ -45,12 +45,10 @@ mod current;
 mod registry;
 
 mod access;
-#[cfg(feature = "foreign")]
 mod addresses;
 mod allowance;
 mod block;
 mod brief;
-#[cfg(feature = "foreign")]
 mod caller;
 mod captured;
 mod chosen;
@@ -76,7 +74,6 @@ mod traced;
 mod upkeep;
 
 pub use block::Block;
-#[cfg(feature = "foreign")]
 pub use caller::Caller;
 pub use current::{Current, Entry};
 #[cfg(any(feature = "cuda", test))]

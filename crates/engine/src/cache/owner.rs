@@ -173,7 +173,6 @@ impl Cache {
 }
 
 impl Keeper for Cache {
-    #[cfg(feature = "foreign")]
     fn note_freed_elsewhere(&self) {
         self.shared.note_freed_elsewhere();
     }

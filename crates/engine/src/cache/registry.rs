@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 
 use super::owner::{Cache, ScopeSite};
 use crate::base::sync::{LazyLock, Mutex, lock};
-#[cfg(feature = "foreign")]
+#[cfg(feature = "cuda")]
 use crate::device::GraphEnd;
 use crate::device::Memory;
 use crate::home::Counts;
@@ -69,7 +69,7 @@ impl NamedCaches {
     /// waits a moment for the work that uses the pages. Returns devices without other handles, which the caller must drop where no
     /// lock is held.
     pub fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Memory> {
-        #[cfg(feature = "foreign")]
+        #[cfg(feature = "cuda")]
         GraphEnd::free_ended();
         demand::trim_to_demand(waits, serves)
     }

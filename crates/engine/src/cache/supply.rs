@@ -108,7 +108,7 @@ pub(super) fn from_range(
     (spare, moves): (Option<Box<Record>>, Moves),
     holder: Asking,
 ) -> Result<Supplied> {
-    #[cfg(feature = "foreign")]
+    #[cfg(feature = "cuda")]
     crate::device::GraphEnd::free_ended();
     let bytes = request.bytes as u64;
     let (address, origin, taken) = match DeviceRange::of(stream) {

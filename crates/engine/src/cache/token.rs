@@ -29,29 +29,19 @@ pub(super) fn new_token() -> u64 {
 }
 
 /// The bit of the numbers of callers that threads share.
-#[cfg(feature = "foreign")]
 const SHARED: u64 = 1 << 62;
 
 /// A number for a caller that threads share.
-#[cfg(feature = "foreign")]
 pub(super) fn new_shared_token() -> u64 {
     new_token() | SHARED
 }
 
 /// Whether the thread works in the name of a caller that threads share.
-#[cfg(feature = "foreign")]
 pub(super) fn is_shared() -> bool {
     token() & SHARED == SHARED
 }
 
-/// No thread does without such callers.
-#[cfg(not(feature = "foreign"))]
-pub(super) fn is_shared() -> bool {
-    false
-}
-
 /// Replaces the number under which the calling thread works. Returns the one before.
-#[cfg(feature = "foreign")]
 #[inline(always)]
 pub(super) fn replace_token(token: u64) -> u64 {
     THREAD.with(|thread| thread.token.replace(token))

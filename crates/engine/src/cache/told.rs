@@ -107,7 +107,6 @@ impl Cache {
     }
 
     /// Counts an allocation of another crate.
-    #[cfg(feature = "foreign")]
     #[inline]
     pub(super) fn note_foreign(&self, counter: Counter) {
         self.shared.counters.add(counter, 1);

@@ -35,13 +35,11 @@ mod cuda;
 pub(crate) use backend::ALIGNMENT;
 pub use backend::Backend;
 pub use backend::copies::Copies;
-#[cfg(feature = "foreign")]
-pub use cuda::Handle;
 #[cfg(all(feature = "cuda", feature = "tracing"))]
 pub use cuda::nvtx::NvtxRange;
 #[cfg(feature = "cuda")]
-pub use cuda::{EventRef, GpuStream, Peer};
-#[cfg(feature = "foreign")]
+pub use cuda::{EventRef, GpuStream, Handle, Peer};
+#[cfg(feature = "cuda")]
 pub(crate) use cuda::{GraphEnd, disown};
 pub use event::Event;
 pub(crate) use graph::is_one_queue;

@@ -96,13 +96,10 @@ pub enum Counter {
     /// 1 if it pauses because page moves recurred with plans.
     MovesRecur,
     /// Allocations of other crates that the scope served.
-    #[cfg(feature = "foreign")]
     ForeignServed,
     /// Allocations of other crates that went on to the driver.
-    #[cfg(feature = "foreign")]
     ForeignPassedOn,
     /// Allocations of other crates in captures, which got memory of the graph.
-    #[cfg(feature = "foreign")]
     ForeignCaptured,
     /// Allocations that the plan did not expect.
     Extra,
@@ -121,6 +118,5 @@ pub enum Counter {
     /// Only in [`Counts`](super::Counts): bytes of those blocks.
     ReturnedBytes,
     /// Only in [`Counts`](super::Counts): blocks that were freed on another stream than their own.
-    #[cfg(feature = "foreign")]
     FreedElsewhere,
 }

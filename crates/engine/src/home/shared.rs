@@ -33,7 +33,6 @@ pub(crate) struct Shared {
     /// How the scope's requests were served when memory was short.
     reclaim: Mutex<ReclaimStats>,
     /// Blocks that were freed on another stream than their own. The thread that frees a block counts it.
-    #[cfg(feature = "foreign")]
     freed_elsewhere: AtomicU64,
     /// The facts that keep the scope from being planned.
     facts: Mutex<Facts>,
@@ -64,7 +63,6 @@ impl Shared {
             lease: Lease::new(),
             ring: Lease::new(),
             reclaim: Mutex::default(),
-            #[cfg(feature = "foreign")]
             freed_elsewhere: AtomicU64::new(0),
             facts: Mutex::default(),
             keeps_all: AtomicBool::new(false),
@@ -93,7 +91,6 @@ impl Shared {
         lock(&self.facts)
     }
 
-    #[cfg(feature = "foreign")]
     pub(crate) fn note_freed_elsewhere(&self) {
         self.freed_elsewhere.fetch_add(1, Relaxed);
     }
@@ -131,9 +128,7 @@ impl Shared {
 
     /// The statistics of the cache.
     pub(crate) fn counts(&self) -> Counts {
-        #[cfg_attr(not(feature = "foreign"), expect(unused_mut))]
         let mut counts = Counts::of(&self.counters, &self.returns, self.planned_bytes());
-        #[cfg(feature = "foreign")]
         counts.set(Counter::FreedElsewhere, self.freed_elsewhere.load(Relaxed));
         counts
     }
@@ -166,7 +161,6 @@ impl Shared {
         self.keeps_all.store(false, Relaxed);
         *self.facts() = Facts::default();
         let done = self.counts().without_plans();
-        #[cfg(feature = "foreign")]
         self.freed_elsewhere.store(0, Relaxed);
         self.counters.reset();
         self.number.store(next_number(), Relaxed);

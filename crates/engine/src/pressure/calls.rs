@@ -2,7 +2,6 @@
 
 use super::request::Asked;
 use super::serve::insist_on_call;
-#[cfg(feature = "foreign")]
 use crate::base::error::Error;
 use crate::base::error::Result;
 use crate::device::Stream;
@@ -26,7 +25,6 @@ impl Stream {
     }
 }
 
-#[cfg(feature = "foreign")]
 impl Stream {
     /// Repeats a call of another crate for `bytes` bytes, which found no memory, until the call succeeds. Each reclaim step gives
     /// memory back to the driver. Returns whether the call succeeded.

@@ -92,7 +92,6 @@ pub(crate) trait Keeper: Sync {
     fn take_back(&'static self, record: Box<Record>);
 
     /// Notes that a record of this cache was freed on another stream than its own.
-    #[cfg(feature = "foreign")]
     fn note_freed_elsewhere(&self);
 }
 
@@ -110,7 +109,6 @@ impl Door {
     }
 
     /// Tells the keeper that a record was freed on another stream than its own.
-    #[cfg(feature = "foreign")]
     pub(crate) fn note_freed_elsewhere(&self) {
         self.0.get().into_iter().for_each(|keeper| keeper.note_freed_elsewhere());
     }

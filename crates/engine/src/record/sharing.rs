@@ -27,7 +27,6 @@ impl Record {
     }
 
     /// Notes that present work of another stream of the device may use the memory. The next life then waits for it.
-    #[cfg(feature = "foreign")]
     pub(crate) fn used_by(&self, stream: &Stream) {
         self.uses().note(stream);
     }

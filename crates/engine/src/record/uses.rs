@@ -70,7 +70,6 @@ impl Uses {
     }
 
     /// Notes that present work of `stream` may use the block. Other code has ordered this work.
-    #[cfg(feature = "foreign")]
     pub(super) fn note(&mut self, stream: &Stream) {
         self.continue_writer(stream);
         if !self.users().any(|user| user.queue() == stream.queue()) {

@@ -28,7 +28,6 @@ mod writer;
 pub(crate) use environment::{start_from_environment, write_at_exit};
 pub use event::{Action, ServedBy, TraceDevice, TraceEvent};
 pub use whole::Trace;
-#[cfg(feature = "foreign")]
 pub(crate) use writer::read_clock_next;
 pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left, reserved};
 

@@ -143,7 +143,6 @@ pub(crate) fn inside(title: Option<&Title>) {
 }
 
 /// Has the thread's next event read the clock, since another thread may have made the event before it.
-#[cfg(feature = "foreign")]
 pub(crate) fn read_clock_next() {
     let _ = with(|writer| writer.look_in = 0);
 }

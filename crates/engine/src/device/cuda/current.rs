@@ -1,13 +1,10 @@
 //! Restores the current context of a thread after this crate worked within a driver call of other code.
 
-#[cfg(feature = "foreign")]
 use cudarc::driver::result;
 use cudarc::driver::sys;
 
-#[cfg(feature = "foreign")]
 use super::Handle;
 use crate::base::per_thread::THREAD;
-#[cfg(feature = "foreign")]
 use crate::base::per_thread::with_flag;
 
 /// Notes that this context is about to be replaced as the current one.
@@ -19,7 +16,6 @@ pub(super) fn note_change(before: Option<sys::CUcontext>) {
     });
 }
 
-#[cfg(feature = "foreign")]
 impl Handle {
     /// Runs `act`. Afterwards the same context is current as before.
     #[inline]
@@ -42,7 +38,6 @@ impl Handle {
     }
 }
 
-#[cfg(feature = "foreign")]
 #[cold]
 #[allow(unsafe_code)]
 fn restore(before: usize) {

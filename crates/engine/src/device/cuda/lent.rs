@@ -5,13 +5,11 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-#[cfg(feature = "foreign")]
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::{AtomicU64, Ordering::Release};
 
 use cudarc::driver::CudaStream;
 
-#[cfg(feature = "foreign")]
 use super::Handle;
 use super::known::RawStream;
 use super::memory::CudaMemory;
@@ -45,7 +43,6 @@ pub(super) fn note_end() {
     ENDED.fetch_add(1, Release);
 }
 
-#[cfg(feature = "foreign")]
 impl Handle {
     /// The number of streams of other libraries that have ended so far.
     #[inline]

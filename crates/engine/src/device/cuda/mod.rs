@@ -9,14 +9,12 @@
 //! stream meanwhile.
 #![allow(unsafe_code)]
 
-#[cfg(feature = "foreign")]
 mod borrowed;
 mod crossing;
 mod current;
 mod driver;
 mod errors;
 pub(super) mod graph;
-#[cfg(feature = "foreign")]
 mod graph_end;
 mod known;
 mod lent;
@@ -37,13 +35,11 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
 pub use self::driver::EventRef;
 use self::errors::{describe, failure};
-#[cfg(feature = "foreign")]
 pub(crate) use self::graph_end::GraphEnd;
 use self::known::Known;
 pub use self::known::Peer;
 use self::known::RawStream;
 use self::memory::CudaMemory;
-#[cfg(feature = "foreign")]
 pub(crate) use self::own_calls::disown;
 use self::pages::CudaPages;
 use self::queue::CudaQueue;
@@ -72,7 +68,6 @@ static GPUS: Mutex<Vec<Gpu>> = Mutex::new(Vec::new());
 
 /// A handle by which another library names a stream. This crate compares handles and never dereferences them. The files that serve such
 /// libraries add its functions.
-#[cfg(feature = "foreign")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(pub usize);
 
@@ -128,7 +123,6 @@ impl GpuStream {
         self.memory().stream()
     }
 
-    #[cfg(feature = "foreign")]
     pub(crate) fn into_stream(self) -> Stream {
         self.0
     }

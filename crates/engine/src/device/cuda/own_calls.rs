@@ -1,15 +1,10 @@
 //! Marks this crate's own calls of the driver's allocator. The driver serves these calls, even while a scope serves the allocations of
 //! other crates.
 
-#[cfg(feature = "foreign")]
 use hashbrown::HashSet;
 
-#[cfg(feature = "foreign")]
 use super::Handle;
-#[cfg(feature = "foreign")]
-use crate::base::per_thread::THREAD;
-use crate::base::per_thread::with_flag;
-#[cfg(feature = "foreign")]
+use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::sync::{LazyLock, Mutex, lock};
 
 /// Makes a call that allocates from the driver.
@@ -18,22 +13,18 @@ pub(crate) fn own_call<R>(call: impl FnOnce() -> R) -> R {
 }
 
 /// The addresses of memory that this crate got from the driver's allocator.
-#[cfg(feature = "foreign")]
 static OWN: LazyLock<Mutex<HashSet<u64>>> = LazyLock::new(Mutex::default);
 
 /// Notes that the driver allocated memory for this crate.
-pub(super) fn note_own(_address: u64) {
-    #[cfg(feature = "foreign")]
-    lock(&OWN).insert(_address);
+pub(super) fn note_own(address: u64) {
+    lock(&OWN).insert(address);
 }
 
 /// Notes that memory no longer belongs to this crate: it is being freed, or other code owns it now and frees it.
-pub(crate) fn disown(_address: u64) {
-    #[cfg(feature = "foreign")]
-    lock(&OWN).remove(&_address);
+pub(crate) fn disown(address: u64) {
+    lock(&OWN).remove(&address);
 }
 
-#[cfg(feature = "foreign")]
 impl Handle {
     /// Whether the calling thread is in a call that the engine itself makes to the driver's allocator.
     #[inline]

@@ -42,7 +42,6 @@ impl CudaQueue {
     }
 
     /// The queue of a stream that its owner may end at any time.
-    #[cfg(feature = "foreign")]
     pub(super) fn lent(stream: Arc<CudaStream>) -> CudaQueue {
         CudaQueue { stream, lent: Some(Lent { thread: None, heir: RwLock::default() }) }
     }
@@ -167,7 +166,6 @@ impl CudaQueue {
     }
 
     /// Replaces a stream that ended without notice, whose handle may mean another stream by now. So this waits for all work of the context.
-    #[cfg(feature = "foreign")]
     pub(super) fn has_been_ended(&self) {
         self.end_by(|| {
             driver::bind(self.context())?;

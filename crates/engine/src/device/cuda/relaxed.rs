@@ -3,11 +3,9 @@
 
 use cudarc::driver::sys;
 
-#[cfg(feature = "foreign")]
 use super::Handle;
 use super::driver;
 
-#[cfg(feature = "foreign")]
 impl Handle {
     /// Runs `act`. Within it, the driver allows calls that the capture of a graph would forbid to this thread, such as those for memory.
     /// They are safe, because they touch no captured stream.

@@ -27,7 +27,6 @@ pub(in crate::device) enum CaptureBy {
     #[cfg(feature = "cuda")]
     Driver(ThreadId),
     /// Other code captures it by the driver, and this crate serves the capture.
-    #[cfg(feature = "foreign")]
     Other,
     /// This crate lists the operations, and runs each as usual.
     Listing(Arc<Listing>),
@@ -97,7 +96,6 @@ impl Stream {
     }
 
     /// Notes that other code captures this stream, and gets memory for the capture, until [`end_served_capture`](Stream::end_served_capture).
-    #[cfg(feature = "foreign")]
     #[doc(hidden)]
     pub fn begin_served_capture(&self) {
         // A stream that is noted as captured already stays so.
@@ -105,7 +103,6 @@ impl Stream {
     }
 
     /// Undoes [`begin_served_capture`](Stream::begin_served_capture).
-    #[cfg(feature = "foreign")]
     #[doc(hidden)]
     pub fn end_served_capture(&self) {
         if matches!(self.capture(), Some(CaptureBy::Other)) {
@@ -213,7 +210,6 @@ impl Stream {
             }
             #[cfg(feature = "cuda")]
             CaptureBy::Driver(_) => None,
-            #[cfg(feature = "foreign")]
             CaptureBy::Other => None,
         }
     }

@@ -47,7 +47,6 @@ impl Stream {
 
     /// Another stream over the same queue, which nobody's allocations go to. The work that uses its memory may be launched on any other queue,
     /// so memory counts as one of another queue.
-    #[cfg(feature = "foreign")]
     pub(crate) fn reserved_apart(&self) -> Stream {
         self.reserved_twin(NEXT_STREAM.fetch_add(1, Relaxed))
     }
@@ -85,7 +84,6 @@ impl Stream {
     }
 
     /// Whether this is the stream of a reservation on the queue of `home`.
-    #[cfg(feature = "foreign")]
     #[doc(hidden)]
     pub fn is_reserved_on(&self, home: &Stream) -> bool {
         self.0.reserved.as_ref().is_some_and(|reserved| reserved.home.id() == home.id())
