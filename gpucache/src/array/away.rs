@@ -8,8 +8,7 @@ use super::{Array, Element};
 use crate::device::Device;
 use gpucache_engine::Result;
 use gpucache_engine::cache::Block;
-use gpucache_engine::device::Stream;
-use gpucache_engine::device::{CopyStream, Span, process_exits};
+use gpucache_engine::device::{CopyStream, Span, Stream, process_exits};
 use gpucache_engine::record::Fence;
 
 /// A copy of an array's elements.

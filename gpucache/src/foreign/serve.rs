@@ -12,8 +12,7 @@ use super::driver::Driver;
 use super::streams::{self, Unknown};
 use gpucache_engine::Result;
 use gpucache_engine::cache::{Block, Current, Entry};
-use gpucache_engine::device::Stream;
-use gpucache_engine::device::{Handle, process_exits};
+use gpucache_engine::device::{Handle, Stream, process_exits};
 use gpucache_engine::home::Counter;
 use gpucache_engine::record::Request;
 

@@ -9,8 +9,7 @@ use std::cell::RefCell;
 use super::captures;
 use super::driver::Driver;
 use gpucache_engine::cache::Entry;
-use gpucache_engine::device::Handle;
-use gpucache_engine::device::Stream;
+use gpucache_engine::device::{Handle, Stream};
 
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };

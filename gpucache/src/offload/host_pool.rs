@@ -13,8 +13,7 @@ use super::placement::{Chosen, Placement};
 use super::waits::Waits;
 use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
-use gpucache_engine::device::CopyStream;
-use gpucache_engine::device::{Memory, Stream};
+use gpucache_engine::device::{CopyStream, Memory, Stream};
 use gpucache_engine::range::DeviceRange;
 use gpucache_engine::{Error, Result};
 

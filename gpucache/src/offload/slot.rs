@@ -25,8 +25,7 @@ use gpucache_engine::base::errand::Errand;
 use gpucache_engine::base::held::Held;
 #[cfg(feature = "tracing")]
 use gpucache_engine::base::subscriber::{self, TARGET};
-use gpucache_engine::device::Span;
-use gpucache_engine::device::Stream;
+use gpucache_engine::device::{Span, Stream};
 use gpucache_engine::record::Fence;
 use gpucache_engine::{Error, Result};
 

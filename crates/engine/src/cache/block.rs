@@ -3,7 +3,6 @@
 //! Invariant: a block owns its record until its drop. The drop gives the record back to the cache that served it.
 #![allow(unsafe_code)]
 
-#[cfg(feature = "cuda")]
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -11,12 +10,9 @@ use std::sync::Arc;
 use super::{current, supply, traced};
 use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
-#[cfg(feature = "cuda")]
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
-use crate::record::{Fence, Outcome, Record, Request};
-#[cfg(feature = "cuda")]
-use crate::record::{Origin, View};
+use crate::record::{Fence, Origin, Outcome, Record, Request, View};
 
 /// Memory on a stream, in use until it is dropped. The drop returns it to the cache that served it, from any thread.
 pub struct Block(pub(super) ManuallyDrop<Box<Record>>);
@@ -107,7 +103,6 @@ impl Block {
     /// # Safety
     /// The bytes of the request lie at `address` on the stream's device until `view` is dropped. Nobody else uses them without the
     /// view's knowledge.
-    #[cfg(feature = "cuda")]
     pub unsafe fn adopt(stream: &Stream, request: &Request<'_>, address: u64, view: Box<dyn View>) -> Block {
         let mut record = Record::new(stream, request, address, Origin::Nowhere);
         record.view = OnceLock::from(view);
@@ -126,14 +121,12 @@ impl Block {
     }
 
     /// Whether somebody got the bare address, so that work on the block's own stream may write the memory without notice.
-    #[cfg(feature = "cuda")]
     pub fn is_bare(&self) -> bool {
         self.0.is_bare()
     }
 
     /// Notes that all work of the last write that another stream announced (by [`write_on`](Block::write_on)) is on that stream now. Others
     /// then wait for this point. Otherwise they wait for all work that is on the stream when they wait.
-    #[cfg(feature = "cuda")]
     pub fn end_write_on(&self, stream: &Stream) {
         self.0.end_write_on(stream);
     }
@@ -145,7 +138,6 @@ impl Block {
     }
 
     /// The address as a place in memory, for kernels that take a pointer to the address.
-    #[cfg(feature = "cuda")]
     pub fn address_ref(&self) -> &u64 {
         &self.0.address
     }
@@ -172,7 +164,6 @@ impl Block {
     }
 
     /// The value that the front end keeps with the memory. `make` makes it once; later lives of the memory find it again.
-    #[cfg(feature = "cuda")]
     pub fn view<V: View>(&self, make: impl FnOnce() -> V) -> Option<&V> {
         self.0.take_care();
         let view: &dyn Any = &**self.0.view.get_or_init(|| Box::new(make()));
@@ -180,14 +171,12 @@ impl Block {
     }
 
     /// The view, if one was made, for exclusive use.
-    #[cfg(feature = "cuda")]
     pub fn view_mut<V: View>(&mut self) -> Option<&mut V> {
         let view: &mut dyn Any = &mut **self.0.view.get_mut()?;
         view.downcast_mut()
     }
 
     /// Whether a view can take the memory over: the block is an allocation of its own, or the view owns the memory already.
-    #[cfg(feature = "cuda")]
     pub fn can_leave(&self) -> bool {
         let has_owner =
             matches!(self.0.origin, Origin::Nowhere) && self.0.view.get().is_some_and(|view| view.can_leave());
@@ -195,12 +184,12 @@ impl Block {
     }
 
     /// Takes the view out and leaves the memory to it. This block releases nothing any more.
-    #[cfg(feature = "cuda")]
     pub fn detach<V: View>(mut self) -> Option<Box<V>> {
         let view: Box<dyn Any> = self.0.view.take()?;
         let view = view.downcast().ok()?;
         if let Origin::Device = std::mem::replace(&mut self.0.origin, Origin::Nowhere) {
             self.0.stream().meter().freed(self.0.bytes as u64);
+            #[cfg(feature = "cuda")]
             crate::device::disown(self.0.address);
         }
         self.0.leave_home();
@@ -296,7 +285,6 @@ impl Block {
     }
 }
 
-#[cfg(feature = "cuda")]
 impl std::fmt::Debug for Block {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes at {:#x}", self.0.bytes, self.0.address)

@@ -64,10 +64,7 @@ impl GraphMemory {
     pub fn close(&self) {
         self.own.iter().for_each(|own| own.0.end_reserving());
     }
-}
 
-/// Functions for front ends whose clients capture.
-impl GraphMemory {
     /// Memory for the graph that is captured on the stream of `handle` now. It stays reserved until the driver tells the end of the graph.
     #[cfg(feature = "cuda")]
     pub fn of_capture(handle: Handle) -> Arc<GraphMemory> {

@@ -2,8 +2,7 @@
 
 use super::request::Asked;
 use super::serve::insist_on_call;
-use crate::base::error::Error;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::device::Stream;
 
 impl Stream {
@@ -23,9 +22,7 @@ impl Stream {
     pub fn uncount(&self, bytes: u64) {
         self.meter().freed(bytes);
     }
-}
 
-impl Stream {
     /// Repeats a call of another crate for `bytes` bytes, which found no memory, until the call succeeds. Each reclaim step gives
     /// memory back to the driver. Returns whether the call succeeded.
     #[doc(hidden)]

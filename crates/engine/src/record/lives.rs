@@ -7,11 +7,10 @@
 use std::any::TypeId;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-use super::Door;
-use super::Request;
 use super::identity::{ArenaId, DropPath, Generation};
 use super::last_write::LastWrite;
 use super::record::{Dims, Origin, Record};
+use super::{Door, Request};
 use crate::base::sync::OnceLock;
 use crate::device::{Stream, process_exits};
 use crate::range::{self, DeviceRange};
@@ -145,7 +144,6 @@ impl Record {
     }
 
     /// Makes the cache that served the memory never keep it again.
-    #[cfg(feature = "cuda")]
     pub(crate) fn leave_home(&mut self) {
         self.generation = Generation::NEVER_KEPT;
     }

@@ -5,11 +5,10 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use super::Door;
-use super::View;
 use super::identity::{ArenaId, DropPath, Generation, ListPlace};
 use super::last_write::LastWrite;
 use super::uses::Uses;
+use super::{Door, View};
 use crate::base::sync::{Mutex, OnceLock};
 use crate::device::Stream;
 use crate::range;

@@ -51,7 +51,6 @@ impl Record {
     }
 
     /// Whether other code got the bare address in this life.
-    #[cfg(feature = "cuda")]
     pub(crate) fn is_bare(&self) -> bool {
         self.last_write.is_anytime()
     }
@@ -85,7 +84,6 @@ impl Record {
     }
 
     /// Notes that all work of the last write that `stream` announced is on the stream now. Others then wait for no later work of it.
-    #[cfg(feature = "cuda")]
     pub(crate) fn end_write_on(&self, stream: &Stream) {
         if let Some(uses) = self.uses.get() {
             lock(uses).end_write(stream);

@@ -91,7 +91,6 @@ impl Uses {
 
     /// Notes that all work of the last announced write of `stream` is on the stream. Captured work is not: it runs with each launch of its
     /// graph.
-    #[cfg(feature = "cuda")]
     pub(super) fn end_write(&mut self, stream: &Stream) {
         let writer = self.writer.as_mut().filter(|writer| writer.stream.id() == stream.id());
         if let Some(writer) = writer.filter(|_| !stream.has_notice() && !stream.is_capturing()) {

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use crate::offload::sampling::Sample;
-use gpucache_engine::device::Span;
-use gpucache_engine::device::{Mark, Stream};
+use gpucache_engine::device::{Mark, Span, Stream};
 
 /// The most stretches of an entry. With fewer than one for each use, moves come at wrong places: of 24 uses of a backward pass one takes a
 /// hundred times as long as the others. A mark takes some microseconds, so that as many take some ten milliseconds.

@@ -14,8 +14,7 @@ use crate::offload::placement::{self, Placement};
 use crate::offload::sampling::Timing;
 use gpucache_engine::base::held::Held;
 use gpucache_engine::cache::Entry;
-use gpucache_engine::device::Span;
-use gpucache_engine::device::Stream;
+use gpucache_engine::device::{Span, Stream};
 use gpucache_plan::offload::Access;
 
 /// The state of a thread.

@@ -13,13 +13,11 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use hashbrown::HashMap;
 
-use super::Handle;
-use super::driver;
 use super::lent::note_end;
 use super::memory::CudaMemory;
 use super::pool::Pool;
 use super::queue::{CudaQueue, lasting_stream};
-use super::{GpuStream, with_gpu_of};
+use super::{GpuStream, Handle, driver, with_gpu_of};
 use crate::base::sync::{LazyLock, Mutex, OnceLock, lock};
 use crate::device::stream::Stream;
 

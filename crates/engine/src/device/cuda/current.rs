@@ -1,11 +1,9 @@
 //! Restores the current context of a thread after this crate worked within a driver call of other code.
 
-use cudarc::driver::result;
-use cudarc::driver::sys;
+use cudarc::driver::{result, sys};
 
 use super::Handle;
-use crate::base::per_thread::THREAD;
-use crate::base::per_thread::with_flag;
+use crate::base::per_thread::{THREAD, with_flag};
 
 /// Notes that this context is about to be replaced as the current one.
 pub(super) fn note_change(before: Option<sys::CUcontext>) {

@@ -3,8 +3,7 @@
 
 use cudarc::driver::sys;
 
-use super::Handle;
-use super::driver;
+use super::{Handle, driver};
 
 impl Handle {
     /// Runs `act`. Within it, the driver allows calls that the capture of a graph would forbid to this thread, such as those for memory.
