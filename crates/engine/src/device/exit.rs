@@ -1,31 +1,31 @@
 //! Whether the process is exiting. From then on no drop calls a driver, since the driver may be gone already.
 #![allow(unsafe_code)]
 
-#[cfg(any(unix, windows))]
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-#[cfg(any(unix, windows))]
 use crate::base::sync::OnceLock;
-#[cfg(any(unix, windows))]
 use crate::trace;
 
 static EXITS: AtomicBool = AtomicBool::new(false);
 
 /// Registers an exit handler with the C library. If the environment requests a trace, this also starts the trace, which the handler writes.
 /// A device calls this after its driver was loaded. Exit handlers run in reverse order, so this one runs before the driver's own.
-#[cfg(any(unix, windows))]
 pub(super) fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
+        // Other systems, for example WebAssembly, report no exit and have no driver that could be gone before.
+        #[cfg(any(unix, windows))]
         // SAFETY: `at_exit` is a plain `extern "C"` function without arguments. It lives as long as the process, touches no thread-local
         // values and cannot unwind. If the registration is refused, the flag stays unset, as before the call.
-        unsafe { libc::atexit(at_exit) };
+        unsafe {
+            libc::atexit(at_exit)
+        };
         trace::start_from_environment();
     });
 }
 
-#[cfg(any(unix, windows))]
+#[cfg_attr(not(any(unix, windows)), allow(dead_code))]
 extern "C" fn at_exit() {
     process_exits_now();
     trace::write_at_exit();
@@ -33,24 +33,14 @@ extern "C" fn at_exit() {
 }
 
 /// A call of the front end at the exit.
-#[cfg(any(unix, windows))]
 static LAST_CALL: OnceLock<fn()> = OnceLock::new();
 
 /// Has `call` called while the process exits. The first call of this function decides. `call` runs after the end of `main`, while other
 /// threads may still run, and must end soon.
-#[cfg(any(unix, windows))]
 pub fn call_at_exit(call: fn()) {
     LAST_CALL.get_or_init(|| call);
     watch();
 }
-
-/// Other systems, for example WebAssembly, report no exit and have no driver that could be gone before.
-#[cfg(not(any(unix, windows)))]
-pub(super) fn watch() {}
-
-/// No exit is known, so the call is never made.
-#[cfg(not(any(unix, windows)))]
-pub fn call_at_exit(_call: fn()) {}
 
 /// Notes that the process exits. The main thread also calls this when its thread-local values are dropped, which happens before exit
 /// handlers run.
