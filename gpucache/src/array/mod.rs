@@ -10,7 +10,6 @@
 #![allow(unsafe_code)]
 
 mod across;
-mod address;
 mod allocate;
 mod away;
 mod debug;

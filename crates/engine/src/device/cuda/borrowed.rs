@@ -205,7 +205,7 @@ impl Handle {
 
 /// A stream over a queue that other code owns.
 fn lent(stream: Arc<CudaStream>) -> Option<Stream> {
-    with_gpu_of(CudaQueue::lent(stream), |_, unmade| unmade.make()).ok()
+    with_gpu_of(CudaQueue::lent(stream), |_, new| new()).ok()
 }
 
 static BORROWED: LazyLock<Mutex<HashMap<usize, Borrowed>>> = LazyLock::new(Mutex::default);

@@ -85,7 +85,7 @@ impl GpuStream {
                 return Ok(known.clone());
             }
             let queue = CudaQueue::of_this_thread(stream.clone());
-            let new = with_gpu_of(queue, |known, unmade| known.find_or_add(raw, || unmade.make()))?;
+            let new = with_gpu_of(queue, |known, new| known.find_or_add(raw, new))?;
             own.push(new.clone());
             Ok(new)
         });

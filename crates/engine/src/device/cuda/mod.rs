@@ -104,9 +104,8 @@ impl GpuStream {
     /// The answer of the driver.
     pub fn of(stream: Arc<CudaStream>) -> Result<GpuStream> {
         let raw = RawStream::of(&stream).of_any_thread();
-        with_gpu_of(CudaQueue::held(stream), |known, unmade| {
-            let make =
-                || if raw.is_per_thread() { unmade.make().by_thread(GpuStream::on_this_thread) } else { unmade.make() };
+        with_gpu_of(CudaQueue::held(stream), |known, new| {
+            let make = || if raw.is_per_thread() { new().by_thread(GpuStream::on_this_thread) } else { new() };
             known.find_or_add(raw, make)
         })
     }
@@ -129,7 +128,7 @@ impl GpuStream {
 
     #[inline]
     fn memory(&self) -> &CudaMemory {
-        // SAFETY: the stream of a `GpuStream` is over a `CudaMemory`. `Unmade::make` makes only such streams, and `Known` keeps and wraps
+        // SAFETY: the stream of a `GpuStream` is over a `CudaMemory`. `with_gpu_of` makes only such streams, and `Known` keeps and wraps
         // no others.
         unsafe { self.0.backend_unchecked::<CudaMemory>() }
     }
@@ -157,23 +156,8 @@ fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
     act(&mut gpus[place])
 }
 
-/// A queue over which a stream is about to be made. Invariant: the memory is that of the queue's GPU.
-struct Unmade {
-    memory: Arc<Memory>,
-    known: Arc<Known>,
-    queue: CudaQueue,
-}
-
-impl Unmade {
-    fn make(self) -> Stream {
-        // SAFETY: by the invariant above, this memory is mapped for the queue's GPU. Streams of it allocate memory on the same GPU, in the
-        // only address space of the process. So all of them can use all of it.
-        unsafe { Stream::new(self.memory, CudaMemory::new(self.queue, self.known)) }
-    }
-}
-
-/// Runs `act` with the streams of a queue's GPU, and with the queue for a new stream.
-fn with_gpu_of<R>(queue: CudaQueue, act: impl FnOnce(&Known, Unmade) -> R) -> Result<R> {
+/// Runs `act` with the streams of a queue's GPU, and with a function that makes a new stream over the queue.
+fn with_gpu_of<R>(queue: CudaQueue, act: impl FnOnce(&Known, Box<dyn FnOnce() -> Stream>) -> R) -> Result<R> {
     let context = queue.stream().context().clone();
     with_gpu(context.ordinal(), |gpu| {
         let memory = match &gpu.memory {
@@ -185,7 +169,10 @@ fn with_gpu_of<R>(queue: CudaQueue, act: impl FnOnce(&Known, Unmade) -> R) -> Re
             }
         };
         let known = gpu.known.clone();
-        Ok(act(&gpu.known, Unmade { memory, known, queue }))
+        // SAFETY: this memory is mapped for the queue's GPU. Streams of it allocate memory on the same GPU, in the only address space of the
+        // process. So all of them can use all of it.
+        let make = || unsafe { Stream::new(memory, CudaMemory::new(queue, known)) };
+        Ok(act(&gpu.known, Box::new(make)))
     })
 }
 
