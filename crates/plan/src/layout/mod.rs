@@ -11,7 +11,6 @@
 
 mod aim;
 mod backward;
-mod bound;
 mod check;
 mod index;
 mod portfolio;
@@ -25,8 +24,7 @@ mod solver;
 mod sort;
 mod types;
 
-pub use bound::lower_bound;
-pub use check::check;
+pub use check::{check, lower_bound};
 pub use solver::Solver;
 pub use types::{Buffer, Layout, LayoutError, TooLarge};
 
