@@ -4,7 +4,6 @@
 //! keeps a failure inside a drop or late work, and [`Stream::check`] returns it.
 #![allow(unsafe_code)]
 
-mod by_thread;
 mod bytes;
 pub(super) mod capture;
 pub(super) mod copy_stream;
@@ -15,7 +14,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use self::by_thread::Find;
 use self::capture::CaptureBy;
 use self::reserved::{Kept, Reserved};
 use super::backend::Backend;
@@ -60,6 +58,10 @@ struct StreamState {
     by_thread: Option<Find>,
     backend: Arc<dyn Backend>,
 }
+
+/// Finds the calling thread's stream for a handle that stands for a different stream on each thread. Such a handle has no work and no memory
+/// of its own. An allocation or a use through it goes to the stream of the calling thread.
+type Find = fn(&Stream) -> Result<Stream>;
 
 /// Matters that a call must handle before its work.
 #[derive(Default)]
@@ -338,6 +340,26 @@ impl Stream {
         if let Err(error) = self.0.backend.taken_back(address, bytes) {
             self.keep(error);
         }
+    }
+
+    /// Makes `find` return the stream of each thread. The handle must not have been cloned yet.
+    #[cfg(feature = "cuda")]
+    pub(in crate::device) fn by_thread(mut self, find: Find) -> Stream {
+        if let Some(state) = std::sync::Arc::get_mut(&mut self.0) {
+            state.by_thread = Some(find);
+        }
+        self.tell(&Default::default());
+        self
+    }
+
+    /// The calling thread's stream, if this handle stands for a different stream on each thread.
+    ///
+    /// # Errors
+    /// If the thread has no stream because it is ending.
+    #[doc(hidden)]
+    #[inline]
+    pub fn here(&self) -> Result<Option<Stream>> {
+        self.0.by_thread.map_or(Ok(None), |find| find(self).map(Some))
     }
 }
 

@@ -3,10 +3,9 @@
 
 use std::any::Any;
 
-use super::word::{Word, uncapturable};
 use crate::base::error::Result;
 use crate::device::stream::Stream;
-use crate::device::stream::capture::{Listed, Operation};
+use crate::device::stream::capture::{Listed, Operation, Word, uncapturable};
 
 impl Listed {
     /// The same list, if it has all of the work.

@@ -10,18 +10,16 @@
 
 mod launchable;
 mod listed;
-pub(super) mod word;
 
 use std::sync::Arc;
 
 pub use self::launchable::LaunchableGraph;
-pub use self::word::Word;
-use self::word::uncapturable;
 #[cfg(feature = "cuda")]
 use super::cuda::graph::{DriverCapture, DriverGraph, Executable};
 use super::host::HostMemory;
 use super::stream::Stream;
-use super::stream::capture::{CaptureBy, Listed, Listing};
+pub use super::stream::capture::Word;
+use super::stream::capture::{CaptureBy, Listed, Listing, uncapturable};
 use crate::base::error::{Error, Result};
 
 /// A capture in progress. It ends when this value is dropped, also by a panic.

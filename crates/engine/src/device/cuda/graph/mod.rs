@@ -18,8 +18,8 @@ use super::errors::failure;
 use super::memory::CudaMemory;
 use crate::base::error::{Error, Result};
 use crate::device::exit::process_exits;
-use crate::device::graph::word::{Word, uncapturable};
 use crate::device::stream::Stream;
+use crate::device::stream::capture::{Word, uncapturable};
 
 /// The capture of a stream. Other threads may call the driver meanwhile: the capture is of the thread-local mode.
 pub(in crate::device) struct DriverCapture {

@@ -9,7 +9,7 @@ use std::ptr::{null, null_mut};
 use cudarc::driver::{DriverError, sys};
 
 use super::calls::{Calls, FillParams, KernelParams, answer};
-use crate::device::graph::word::Word;
+use crate::device::stream::capture::Word;
 
 /// The kinds of nodes, as the driver numbers them.
 const KERNEL: u32 = 0;
