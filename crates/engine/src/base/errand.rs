@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::finally::{Finally, finally};
 use super::held::assert_nothing_held;
 use super::per_thread::THREAD;
 use super::sync::{Condvar, Mutex, MutexGuard, lock};
@@ -150,34 +151,24 @@ fn run_after() {
 #[inline]
 pub(crate) fn run_user_code<R>(act: impl FnOnce() -> R) -> R {
     assert_nothing_held();
-    let _pause = Pause::begin();
+    let _paused = pause();
     act()
 }
 
-/// Pauses the errands of the thread while it lives. Errands that were paused before, the first ones, stay as they are.
-struct Pause {
-    before: usize,
-}
-
-impl Pause {
-    fn begin() -> Pause {
-        let before = THREAD.with(|thread| thread.paused.get());
+/// Pauses the errands of the thread while the returned value lives. Errands that were paused before, the first ones, stay as they are.
+fn pause() -> Finally<impl FnMut()> {
+    let before = THREAD.with(|thread| thread.paused.get());
+    with_mine(|mine| {
+        mine.iter().skip(before).for_each(|errand| errand.change(|threads| threads.running -= 1));
+        THREAD.with(|thread| thread.paused.set(mine.len()));
+    });
+    finally(move || {
+        let all = THREAD.with(|thread| thread.paused.replace(before));
         with_mine(|mine| {
-            mine.iter().skip(before).for_each(|errand| errand.change(|threads| threads.running -= 1));
-            THREAD.with(|thread| thread.paused.set(mine.len()));
-        });
-        Pause { before }
-    }
-}
-
-impl Drop for Pause {
-    fn drop(&mut self) {
-        let before = THREAD.with(|thread| thread.paused.replace(self.before));
-        with_mine(|mine| {
-            let paused = mine.iter().take(before).skip(self.before);
+            let paused = mine.iter().take(all).skip(before);
             paused.for_each(|errand| errand.change(|threads| threads.running += 1));
         });
-    }
+    })
 }
 
 #[cfg(all(test, not(loom)))]

@@ -3,13 +3,14 @@
 //! - `error` and `shortage`: the error type, and the figures that explain an out-of-memory error.
 //! - `amounts`, `table` and `output`: numbers with units, text tables, and files or pipes to write them to.
 //! - `sync`: locks and atomics. `held`: checks that no lock is held while code of the program runs.
-//! - `errand`: work that one thread does for all threads. `per_thread`: values of the calling thread.
+//! - `errand`: work that one thread does for all threads. `per_thread`: values of the calling thread. `finally`: the end of a block.
 //! - `opened`: a list of open entries. `subscriber`: events for the crate `tracing`.
 
 mod advice;
 pub mod amounts;
 pub mod errand;
 pub mod error;
+pub mod finally;
 pub mod held;
 pub mod limit;
 pub mod opened;

@@ -4,6 +4,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use super::finally::finally;
+
 /// Plain values of one thread without destructors. They can be read and written at any time while the thread ends.
 pub(crate) struct PerThread {
     /// Identifies the caller in whose name the thread works, or 0 (`cache/token`).
@@ -58,13 +60,7 @@ thread_local! {
 /// Sets a flag of the calling thread while `act` runs, then restores the flag's old value.
 #[inline]
 pub(crate) fn with_flag<R>(flag: fn(&PerThread) -> &Cell<bool>, act: impl FnOnce() -> R) -> R {
-    struct Reset(fn(&PerThread) -> &Cell<bool>, bool);
-    impl Drop for Reset {
-        #[inline]
-        fn drop(&mut self) {
-            THREAD.with(|thread| self.0(thread).set(self.1));
-        }
-    }
-    let _reset = Reset(flag, THREAD.with(|thread| flag(thread).replace(true)));
+    let before = THREAD.with(|thread| flag(thread).replace(true));
+    let _reset = finally(|| THREAD.with(|thread| flag(thread).set(before)));
     act()
 }

@@ -9,15 +9,13 @@
 
 use super::current::{self, Serving};
 use super::token::{new_shared_token, replace_token};
+use crate::base::finally::finally;
 
 /// The identity of a caller, and the scopes that it is inside of.
 pub struct Caller {
     token: u64,
     serving: Serving,
 }
-
-/// Puts the thread's own identity back when it is dropped, also by a panic.
-struct Restore<'a>(&'a mut Caller);
 
 impl Caller {
     /// A caller that is in no scope.
@@ -33,8 +31,9 @@ impl Caller {
     /// for these entries are made within this function.
     #[inline]
     pub unsafe fn run<R>(&mut self, act: impl FnOnce() -> R) -> R {
-        let restore = Restore(self);
-        restore.0.exchange();
+        self.exchange();
+        // Puts the thread's own identity back, also after a panic.
+        let _back = finally(|| self.exchange());
         act()
     }
 
@@ -43,13 +42,6 @@ impl Caller {
     fn exchange(&mut self) {
         self.token = replace_token(self.token);
         current::exchange(&mut self.serving);
-    }
-}
-
-impl Drop for Restore<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.0.exchange();
     }
 }
 

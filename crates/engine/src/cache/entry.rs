@@ -11,7 +11,7 @@ use crate::planner::{Begin, Effects, Look, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim::{self, Releaser};
-use crate::pressure::transit::{InNeed, Transit};
+use crate::pressure::transit::{Transit, are_blocks_taken};
 use crate::range::{Carved, Cut, DeviceRange, GatherLimit, Obtained, RangeState, WaitFor};
 
 /// A trim needs idle memory of more than this share of a range: two of its handles. Less is not worth device calls that the next
@@ -112,7 +112,7 @@ impl Owner {
         let Some(range) = DeviceRange::of(stream) else { return };
         let mut state = range.occupancy();
         let live = state.live;
-        if refused.is_some_and(|refused| refused.is_in_vain(live)) || InNeed::is_any(stream.memory_id()) {
+        if refused.is_some_and(|refused| refused.is_in_vain(live)) || are_blocks_taken(stream.memory_id()) {
             return;
         }
         let _transit = Transit::begin();

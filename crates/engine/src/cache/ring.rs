@@ -11,7 +11,7 @@ use crate::device::{Stream, softly};
 use crate::home::Fact;
 use crate::planner::{Resolved, RingGrowth};
 use crate::pressure::lease::{Leased, Piece};
-use crate::pressure::transit::{InNeed, Transit};
+use crate::pressure::transit::{Transit, are_blocks_taken};
 use crate::range::{Cut, DeviceRange, GatherLimit, Obtained, RangeState};
 use crate::record::{Record, Request};
 
@@ -66,7 +66,7 @@ impl Owner {
     }
 
     fn may_grow(&self, range: &DeviceRange, growth: &RingGrowth) -> bool {
-        let may = !InNeed::is_any(growth.stream.memory_id()) && !growth.stream.is_capturing();
+        let may = !are_blocks_taken(growth.stream.memory_id()) && !growth.stream.is_capturing();
         may && self.allows_whole(range, growth.bytes.unwrap_or(0).max(growth.more))
     }
 

@@ -14,6 +14,9 @@
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 #[cfg(debug_assertions)]
+use crate::base::finally::Finally;
+use crate::base::finally::finally;
+#[cfg(debug_assertions)]
 use crate::base::held::Held;
 use crate::base::sync::{AtomicU64, UnsafeCell, yield_now};
 
@@ -128,7 +131,15 @@ impl<T> Hold<T> {
     /// # Safety
     /// This thread owns the cache.
     pub(crate) unsafe fn exit_after(&self, me: u64, duties: &impl Duties, act: impl FnOnce()) -> bool {
-        let leaving = Leaving(self);
+        let leaving = finally(|| {
+            // SAFETY: by this function's contract this thread owns the cache, until the store to `owner` below.
+            let depth = unsafe { self.depth() } - 1;
+            // SAFETY: this thread still owns the cache, since nothing has stored to `owner` in between.
+            unsafe { self.set_depth(depth) };
+            if depth == 0 {
+                self.owner.store(NOBODY, SeqCst);
+            }
+        });
         act();
         // SAFETY: this thread owns the cache by this function's contract, and no other thread can take it before `leaving` gives it
         // up below.
@@ -189,55 +200,23 @@ impl<T> Hold<T> {
     #[inline(always)]
     pub(crate) unsafe fn owned<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(debug_assertions)]
-        let _borrowed = BorrowNote::begin(self);
+        let _borrowed = self.note_borrow();
         #[cfg(debug_assertions)]
         let _held = Held::begin();
         // SAFETY: by the contract, only this thread touches the contents, and no other call of this function is under way.
         self.inside.with_mut(|inside| act(unsafe { &mut (*inside).content }))
     }
 
-    /// Panics if somebody calls back into the cache while the contents are borrowed.
+    /// Marks the contents as borrowed until the returned value is dropped. Panics if somebody calls back into the cache meanwhile.
     #[cfg(debug_assertions)]
-    fn note_borrow(&self, is_borrowed: bool) {
-        // SAFETY: only `owned` calls this, by `BorrowNote`, and by its contract only this thread touches the contents.
-        let before =
-            self.inside.with_mut(|inside| unsafe { std::mem::replace(&mut (*inside).is_borrowed, is_borrowed) });
-        debug_assert!(before != is_borrowed, "a cache is touched from within");
-    }
-}
-
-/// Gives up one hold of the calling thread when it is dropped, also by a panic.
-struct Leaving<'a, T>(&'a Hold<T>);
-
-impl<T> Drop for Leaving<'_, T> {
-    fn drop(&mut self) {
-        let Leaving(hold) = self;
-        // SAFETY: only `exit_after` makes a `Leaving`. By its contract this thread owns the cache, until the store to `owner`
-        // below.
-        let depth = unsafe { hold.depth() } - 1;
-        // SAFETY: this thread still owns the cache, since nothing has stored to `owner` in between.
-        unsafe { hold.set_depth(depth) };
-        if depth == 0 {
-            hold.owner.store(NOBODY, SeqCst);
-        }
-    }
-}
-
-/// Marks the contents as borrowed until it is dropped, also by a panic.
-#[cfg(debug_assertions)]
-struct BorrowNote<'a, T>(&'a Hold<T>);
-
-#[cfg(debug_assertions)]
-impl<'a, T> BorrowNote<'a, T> {
-    fn begin(hold: &'a Hold<T>) -> BorrowNote<'a, T> {
-        hold.note_borrow(true);
-        BorrowNote(hold)
-    }
-}
-
-#[cfg(debug_assertions)]
-impl<T> Drop for BorrowNote<'_, T> {
-    fn drop(&mut self) {
-        self.0.note_borrow(false);
+    fn note_borrow(&self) -> Finally<impl FnMut()> {
+        let note = |is_borrowed| {
+            // SAFETY: only `owned` calls this function, and by its contract only this thread touches the contents.
+            let before =
+                self.inside.with_mut(|inside| unsafe { std::mem::replace(&mut (*inside).is_borrowed, is_borrowed) });
+            debug_assert!(before != is_borrowed, "a cache is touched from within");
+        };
+        note(true);
+        finally(move || note(false))
     }
 }

@@ -14,7 +14,7 @@ use super::limits;
 use super::reclaim::{self, Holder, Idle, Releaser};
 use super::request::{Ask, Asked, Call, Seen, seen, seen_after};
 use super::steps::{ReclaimStats, ReclaimStep};
-use super::transit::{self, InNeed};
+use super::transit;
 use crate::base::amounts::add;
 use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
@@ -305,7 +305,7 @@ impl<A: Ask> Reclaim<'_, A> {
     /// Makes the request again after arenas were taken away, and whenever others gave memory back, until the memory suffices.
     fn revoke(&mut self) -> Result<Option<A::Memory>> {
         let device = Some(self.asked.stream.memory_id()).filter(|_| !self.error.is_of_process());
-        let _in_need = InNeed::begin(device);
+        let _in_need = transit::take_blocks(device);
         for _ in 0..MOST_ATTEMPTS {
             let Some(wait_for) = self.found() else { break };
             transit::wait();

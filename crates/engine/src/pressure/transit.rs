@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread::yield_now;
 
+use crate::base::finally::{Finally, finally};
 use crate::base::sync::{Mutex, lock};
 
 static DEPARTURES: AtomicU64 = AtomicU64::new(0);
@@ -48,30 +49,23 @@ pub(crate) fn wait() {
     (0..MOST_YIELDS).take_while(|_| !is_still()).for_each(|_| yield_now());
 }
 
-/// While this lives, a thread takes blocks away from plans: on this device, or on every device if the limit of the process was met.
-/// Meanwhile no plan gets a block there.
-pub(crate) struct InNeed(Option<u64>);
-
+/// The devices on which threads take blocks away from plans; `None` stands for every device.
 static NEEDS: Mutex<Vec<Option<u64>>> = Mutex::new(Vec::new());
 
-impl InNeed {
-    pub(crate) fn begin(device: Option<u64>) -> InNeed {
-        lock(&NEEDS).push(device);
-        InNeed(device)
-    }
-
-    /// Whether any thread takes blocks away on this device.
-    pub(crate) fn is_any(device: u64) -> bool {
-        lock(&NEEDS).iter().any(|need| need.is_none_or(|needy| needy == device))
-    }
+/// While the returned value lives, a thread takes blocks away from plans: on this device, or on every device if the limit of the process was
+/// met. Meanwhile no plan gets a block there.
+pub(crate) fn take_blocks(device: Option<u64>) -> Finally<impl FnMut()> {
+    lock(&NEEDS).push(device);
+    finally(move || {
+        let mut needs = lock(&NEEDS);
+        let place = needs.iter().position(|need| *need == device);
+        place.into_iter().for_each(|place| _ = needs.swap_remove(place));
+    })
 }
 
-impl Drop for InNeed {
-    fn drop(&mut self) {
-        let mut needs = lock(&NEEDS);
-        let place = needs.iter().position(|need| *need == self.0);
-        place.into_iter().for_each(|place| _ = needs.swap_remove(place));
-    }
+/// Whether any thread takes blocks away on this device.
+pub(crate) fn are_blocks_taken(device: u64) -> bool {
+    lock(&NEEDS).iter().any(|need| need.is_none_or(|needy| needy == device))
 }
 
 #[cfg(test)]
@@ -82,14 +76,14 @@ mod tests {
     fn a_shortage_of_one_device_leaves_the_plans_of_others_alone() {
         // No device has these numbers, since devices are numbered from one.
         let (short, other) = (u64::MAX - 1, u64::MAX - 2);
-        let needs = [InNeed::begin(Some(short)), InNeed::begin(Some(short))];
-        assert!(InNeed::is_any(short) && !InNeed::is_any(other));
+        let needs = [take_blocks(Some(short)), take_blocks(Some(short))];
+        assert!(are_blocks_taken(short) && !are_blocks_taken(other));
         for need in needs {
-            assert!(InNeed::is_any(short));
+            assert!(are_blocks_taken(short));
             drop(need);
         }
-        assert!(!InNeed::is_any(short));
-        let _every = InNeed::begin(None);
-        assert!(InNeed::is_any(short) && InNeed::is_any(other));
+        assert!(!are_blocks_taken(short));
+        let _every = take_blocks(None);
+        assert!(are_blocks_taken(short) && are_blocks_taken(other));
     }
 }

@@ -5,44 +5,9 @@ use std::panic::Location;
 #[cfg(feature = "tracing")]
 use super::Shown;
 use super::{STACK, ScopeGuard, Stack};
+use gpucache_engine::base::finally::finally;
 use gpucache_engine::cache::{Cache, Current, Terms};
 use gpucache_engine::home::Visit;
-
-/// Sets the thread's flag back when it is dropped, also by a panic.
-struct Reset(bool);
-
-impl Drop for Reset {
-    fn drop(&mut self) {
-        set_in_block(self.0);
-    }
-}
-
-/// An entry that serves nothing: the thread's stack of scopes does not have it. It ends when this is dropped, also by a panic.
-struct Visited {
-    cache: &'static Cache,
-    entry: usize,
-}
-
-impl Visited {
-    #[inline]
-    fn begin(cache: &'static Cache) -> Visited {
-        let visited = Visited { cache, entry: cache.begin_launch() };
-        if Current::is_traced() {
-            cache.note_entered();
-        }
-        visited
-    }
-}
-
-impl Drop for Visited {
-    #[inline]
-    fn drop(&mut self) {
-        self.cache.end_launch(self.entry);
-        if Current::is_traced() {
-            self.cache.note_left();
-        }
-    }
-}
 
 /// Returns the value before.
 fn set_in_block(is_in_block: bool) -> bool {
@@ -72,7 +37,17 @@ impl ScopeGuard {
         #[cfg(feature = "tracing")]
         let _shown = Shown::begin(name);
         let cache = STACK.try_with(|stack| stack.cache(name, site)).ok()?;
-        let _visited = Visited::begin(cache);
+        // An entry that serves nothing: the thread's stack of scopes does not have it.
+        let entry = cache.begin_launch();
+        if Current::is_traced() {
+            cache.note_entered();
+        }
+        let _visited = finally(|| {
+            cache.end_launch(entry);
+            if Current::is_traced() {
+                cache.note_left();
+            }
+        });
         Some(work(cache))
     }
 
@@ -88,7 +63,8 @@ impl ScopeGuard {
 
     /// Runs the block of a captured scope.
     pub(crate) fn run_block<R>(block: impl FnOnce() -> R) -> R {
-        let _reset = Reset(set_in_block(true));
+        let before = set_in_block(true);
+        let _reset = finally(|| _ = set_in_block(before));
         block()
     }
 

@@ -3,6 +3,7 @@
 use cudarc::driver::{result, sys};
 
 use super::Handle;
+use crate::base::finally::finally;
 use crate::base::per_thread::{THREAD, with_flag};
 
 /// Notes that this context is about to be replaced as the current one.
@@ -18,20 +19,15 @@ impl Handle {
     /// Runs `act`. Afterwards the same context is current as before.
     #[inline]
     pub fn keeping_current<R>(act: impl FnOnce() -> R) -> R {
-        struct Restore;
-        impl Drop for Restore {
-            #[inline]
-            fn drop(&mut self) {
-                if let Some(before) = THREAD.with(|thread| thread.current_before.take()) {
-                    restore(before);
-                }
-            }
-        }
         if THREAD.with(|thread| thread.keeps_current.get()) {
             return act();
         }
         // Dropped after the flag is reset, so its own change of the context is not noted.
-        let _restore = Restore;
+        let _restore = finally(|| {
+            if let Some(before) = THREAD.with(|thread| thread.current_before.take()) {
+                restore(before);
+            }
+        });
         with_flag(|thread| &thread.keeps_current, act)
     }
 }
