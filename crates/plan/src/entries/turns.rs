@@ -25,10 +25,12 @@ impl Turns {
         if sizes.len() > MOST_BIRTHS || largest * FINE <= reach || largest == 0 {
             return (Turns::default(), natural);
         }
-        let paths = Paths::new(sizes, reach, natural);
-        let lengths = paths.lengths();
-        let shortest = lengths.partition_point(|&length| paths.within(length).is_none());
-        match lengths.get(shortest).and_then(|&length| Some((paths.within(length)?, length))) {
+        let turns = possible(sizes, reach, natural);
+        let mut lengths: Vec<u64> = turns.iter().flatten().map(|&(bytes, _)| bytes).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        let shortest = lengths.partition_point(|&length| within(&turns, length).is_none());
+        match lengths.get(shortest).and_then(|&length| Some((within(&turns, length)?, length))) {
             // If all sizes are alike, turns end at the right place without a plan.
             Some((_, length)) if length == reach => (Turns::default(), length),
             Some((births, length)) => (Turns(births), length),
@@ -47,66 +49,50 @@ impl Turns {
     }
 }
 
-/// The possible turns of each position: they are at least as long as the reach, and no longer than natural ones.
-struct Paths {
-    positions: usize,
-    /// The turns of each position as bytes and births, the shortest first.
-    turns: Vec<Vec<(u64, u32)>>,
-}
-
-impl Paths {
-    fn new(sizes: &[u64], reach: u64, natural: u64) -> Paths {
-        let whole: u64 = sizes.iter().sum();
-        // Each turn contains at least this many whole entries.
-        let entries = reach / whole;
-        let from = |begin: usize| {
-            let (mut bytes, mut births) = (entries * whole, entries as u32 * sizes.len() as u32);
-            let mut turns = Vec::new();
-            for next in 0..2 * sizes.len() {
-                if bytes >= reach && bytes <= natural && births > 0 {
-                    turns.push((bytes, births));
-                }
-                if bytes > natural {
-                    break;
-                }
-                bytes += sizes[(begin + next) % sizes.len()];
-                births += 1;
+/// The possible turns of each position as bytes and births, the shortest first: they are at least as long as the reach, and no longer than
+/// natural ones.
+fn possible(sizes: &[u64], reach: u64, natural: u64) -> Vec<Vec<(u64, u32)>> {
+    let whole: u64 = sizes.iter().sum();
+    // Each turn contains at least this many whole entries.
+    let entries = reach / whole;
+    let from = |begin: usize| {
+        let (mut bytes, mut births) = (entries * whole, entries as u32 * sizes.len() as u32);
+        let mut turns = Vec::new();
+        for next in 0..2 * sizes.len() {
+            if bytes >= reach && bytes <= natural && births > 0 {
+                turns.push((bytes, births));
             }
-            turns
-        };
-        Paths { positions: sizes.len(), turns: (0..sizes.len()).map(from).collect() }
-    }
-
-    /// The lengths of all turns in bytes, in ascending order.
-    fn lengths(&self) -> Vec<u64> {
-        let mut lengths: Vec<u64> = self.turns.iter().flatten().map(|&(bytes, _)| bytes).collect();
-        lengths.sort_unstable();
-        lengths.dedup();
-        lengths
-    }
-
-    /// A turn for each position, none longer than `length`, so that the path never ends; `None` if there is no such path. A turn that
-    /// begins at a position without such a path ends at the next position that has one. This is safe: it occurs only at the
-    /// beginning, while the ring is empty.
-    fn within(&self, length: u64) -> Option<Vec<u32>> {
-        let mut leads_on = vec![true; self.positions];
-        let turn = |begin: usize, leads_on: &[bool]| {
-            let short = self.turns[begin].iter().take_while(|&&(bytes, _)| bytes <= length);
-            short.map(|&(_, births)| births).find(|&births| leads_on[(begin + births as usize) % self.positions])
-        };
-        loop {
-            let ended: Vec<usize> =
-                (0..self.positions).filter(|&at| leads_on[at] && turn(at, &leads_on).is_none()).collect();
-            if ended.is_empty() {
+            if bytes > natural {
                 break;
             }
-            ended.into_iter().for_each(|at| leads_on[at] = false);
+            bytes += sizes[(begin + next) % sizes.len()];
+            births += 1;
         }
-        leads_on.contains(&true).then_some(())?;
-        let to_next =
-            |begin: usize| (1..).find(|&births| leads_on[(begin + births) % self.positions]).unwrap_or(1) as u32;
-        Some((0..self.positions).map(|at| turn(at, &leads_on).unwrap_or_else(|| to_next(at))).collect())
+        turns
+    };
+    (0..sizes.len()).map(from).collect()
+}
+
+/// A turn for each position, none longer than `length`, so that the path never ends; `None` if there is no such path. A turn that
+/// begins at a position without such a path ends at the next position that has one. This is safe: it occurs only at the
+/// beginning, while the ring is empty.
+fn within(turns: &[Vec<(u64, u32)>], length: u64) -> Option<Vec<u32>> {
+    let positions = turns.len();
+    let mut leads_on = vec![true; positions];
+    let turn = |begin: usize, leads_on: &[bool]| {
+        let short = turns[begin].iter().take_while(|&&(bytes, _)| bytes <= length);
+        short.map(|&(_, births)| births).find(|&births| leads_on[(begin + births as usize) % positions])
+    };
+    loop {
+        let ended: Vec<usize> = (0..positions).filter(|&at| leads_on[at] && turn(at, &leads_on).is_none()).collect();
+        if ended.is_empty() {
+            break;
+        }
+        ended.into_iter().for_each(|at| leads_on[at] = false);
     }
+    leads_on.contains(&true).then_some(())?;
+    let to_next = |begin: usize| (1..).find(|&births| leads_on[(begin + births) % positions]).unwrap_or(1) as u32;
+    Some((0..positions).map(|at| turn(at, &leads_on).unwrap_or_else(|| to_next(at))).collect())
 }
 
 #[cfg(test)]
