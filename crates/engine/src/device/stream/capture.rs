@@ -24,7 +24,7 @@ pub(crate) fn relaxed<R>(act: impl FnOnce() -> R) -> R {
 #[derive(Clone)]
 pub(in crate::device) enum CaptureBy {
     /// The driver captures it, and runs nothing of it. Only this thread may put work on the stream.
-    #[cfg(feature = "cuda")]
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     Driver(ThreadId),
     /// Other code captures it by the driver, and this crate serves the capture.
     Other,
@@ -141,13 +141,10 @@ impl Stream {
     /// Keeps a value until the capture by the driver ends: its drop may call the driver, which a capture does not allow. Returns the value
     /// if there is no such capture.
     pub(crate) fn keep_captured<T: Any + Send>(&self, what: Box<T>) -> Result<(), Box<T>> {
-        #[cfg(feature = "cuda")]
-        {
-            let mut notice = self.notice();
-            if let Some(CaptureBy::Driver(_)) = notice.capture {
-                notice.kept.push(what);
-                return Ok(());
-            }
+        let mut notice = self.notice();
+        if let Some(CaptureBy::Driver(_)) = notice.capture {
+            notice.kept.push(what);
+            return Ok(());
         }
         Err(what)
     }
@@ -178,7 +175,6 @@ impl Stream {
     #[cold]
     fn check_captures(&self) -> Result<()> {
         match self.capture() {
-            #[cfg(feature = "cuda")]
             Some(CaptureBy::Driver(thread)) if thread != current().id() => Err(Error::unavailable(
                 "the stream",
                 "another thread captures it for a captured scope",
@@ -208,9 +204,7 @@ impl Stream {
                 lock(&listing.listed).gap.get_or_insert("work that another thread put on the stream meanwhile");
                 None
             }
-            #[cfg(feature = "cuda")]
-            CaptureBy::Driver(_) => None,
-            CaptureBy::Other => None,
+            CaptureBy::Driver(_) | CaptureBy::Other => None,
         }
     }
 
@@ -222,7 +216,6 @@ impl Stream {
 
     /// Refuses memory that the plan of a captured scope does not have.
     pub(crate) fn refuse_in_capture(&self) -> Result<()> {
-        #[cfg(feature = "cuda")]
         if matches!(self.capture(), Some(CaptureBy::Driver(_))) {
             self.notice().has_refused = true;
             return Err(Error::unavailable(
