@@ -10,7 +10,7 @@ use super::effects::Effects;
 use super::effects::News;
 use super::elsewhere::Others;
 use super::fate::{Course, Fate, Findings};
-use super::footprint::{Footprint, Look};
+use super::footprint::Footprint;
 use super::learner::Learner;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::is_heard;
@@ -330,8 +330,8 @@ impl Planner {
         }
     }
 
-    /// Notes that the range was looked at.
-    pub(crate) fn looked(&mut self, shared: &Shared, look: Look) {
+    /// Notes that the range was looked at, and its count of frees and spare bytes then.
+    pub(crate) fn looked(&mut self, shared: &Shared, look: (u64, u64)) {
         self.trimming.looked(look, shared.counters.times_taken());
     }
 

@@ -48,15 +48,6 @@ pub(super) struct Trimming {
     spare: u64,
 }
 
-/// The state of a range after its pages without blocks were given back.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Look {
-    /// The range's count of frees.
-    pub(crate) frees: u64,
-    /// The reserved bytes that no scope is likely to need.
-    pub(crate) spare: u64,
-}
-
 /// With at most this many allocations beside the plan, nothing is known about the plan.
 const TOO_FEW: u64 = 8;
 /// In an entry that goes by its plan, the range may grow by this share of the arena before the arena itself is given up. This is
@@ -191,8 +182,9 @@ impl Trimming {
         !is_due
     }
 
-    /// Notes a look at the range. The next look comes later, and much later if the range has grown since the last look.
-    pub(super) fn looked(&mut self, Look { frees, spare }: Look, taken: u64) {
+    /// Notes a look at the range, and its count of frees and spare bytes then. The next look comes later, and much later if the range has
+    /// grown since the last look.
+    pub(super) fn looked(&mut self, (frees, spare): (u64, u64), taken: u64) {
         let has_grown = std::mem::replace(&mut self.taken, taken) != taken;
         self.spare_looks = self.spare_looks.saturating_sub(1);
         // The wait begins with the next entry.
@@ -298,7 +290,7 @@ impl Planner {
 
 #[cfg(test)]
 mod tests {
-    use super::{Look, MANY_LOSSES, Trimming};
+    use super::{MANY_LOSSES, Trimming};
 
     /// The entries, of the first 1,000, after which the range is looked at, if a new arena is found every `arena` entries.
     fn looks(arena: u64) -> Vec<u64> {
@@ -309,7 +301,7 @@ mod tests {
             }
             let is_due = trimming.is_due();
             if is_due {
-                trimming.looked(Look::default(), 0);
+                trimming.looked((0, 0), 0);
             }
             is_due
         });
@@ -326,7 +318,7 @@ mod tests {
         for bytes in 1..10 {
             trimming.renew(bytes, 0);
             assert!(trimming.is_due(), "another arena");
-            trimming.looked(Look::default(), 0);
+            trimming.looked((0, 0), 0);
             assert!(!trimming.is_due());
         }
     }

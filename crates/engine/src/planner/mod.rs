@@ -76,7 +76,6 @@ pub(crate) use effects::News;
 pub(crate) use effects::{Begin, Effects, Vacated};
 use ending::Learning;
 use fate::{Course, LEFT_OUT};
-pub(crate) use footprint::Look;
 use footprint::{Footprint, Trimming};
 use loops::Loops;
 use noting::Noted;
