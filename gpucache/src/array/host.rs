@@ -11,12 +11,14 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::with_exposed_provenance_mut;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
+use std::sync::Arc;
 
 pub use launch::Arguments;
 
 use super::{Array, Element};
 use crate::device::Host;
 use gpucache_engine::Result;
+use gpucache_engine::record::Outcome;
 
 /// The elements of an array, as a slice `S`: they may be read, or read and written, during its lifetime.
 ///
@@ -26,7 +28,17 @@ use gpucache_engine::Result;
 pub struct Elements<S> {
     address: u64,
     len: usize,
+    /// The outcome of the late work that wrote the array before, if they are lent to work.
+    before: Option<Arc<Outcome>>,
     slice: PhantomData<S>,
+}
+
+impl<S> Elements<S> {
+    /// Those of an array. The caller sees to the invariant.
+    #[inline]
+    fn of<T: Element>(array: &Array<T, Host>) -> Elements<S> {
+        Elements { address: array.block.address(), len: array.len(), before: None, slice: PhantomData }
+    }
 }
 
 impl<'a, T: Element> Elements<&'a [T]> {
@@ -87,8 +99,7 @@ impl<T: Element> Array<T, Host> {
         let is_at_rest =
             self.device().0.is_idle() && !self.block.is_used_elsewhere() && self.block.check_outcome().is_ok();
         // Work that is queued from now on also borrows `self`, so it only reads.
-        is_at_rest
-            .then(|| Elements::<&[T]> { address: self.block.address(), len: self.len(), slice: PhantomData }.slice())
+        is_at_rest.then(|| Elements::<&[T]>::of(self).slice())
     }
 
     /// Like [`wait_for_work`](Array::wait_for_work), but also waits for readers.
@@ -130,7 +141,7 @@ impl<T: Element> Deref for Array<T, Host> {
     fn deref(&self) -> &[T] {
         // Work that writes the block is done by then. Work that is queued later also borrows `self`, so it only reads.
         self.finish_work();
-        Elements::<&[T]> { address: self.block.address(), len: self.len(), slice: PhantomData }.slice()
+        Elements::<&[T]>::of(self).slice()
     }
 }
 
@@ -147,6 +158,6 @@ impl<T: Element> DerefMut for Array<T, Host> {
             // As in `Deref`, this function cannot return an error.
             self.wait_for_uses().unwrap_or_else(|error| panic!("{error}"));
         }
-        Elements::<&mut [T]> { address: self.block.address(), len: self.len(), slice: PhantomData }.slice()
+        Elements::<&mut [T]>::of(self).slice()
     }
 }

@@ -57,13 +57,6 @@ fn is_late<T: Element>(array: &Array<T, Host>, stream: &Host) -> Result<bool> {
     }
 }
 
-/// One array as it is lent to work.
-pub struct Lent<E> {
-    elements: E,
-    /// The outcome of the late work that wrote the array before.
-    before: Option<Arc<Outcome>>,
-}
-
 pub(super) mod sealed {
     use super::{Arc, Host, Outcome, Result};
 
@@ -100,31 +93,30 @@ pub(super) mod sealed {
     }
 }
 
-fn addresses<S>(lent: &Lent<Elements<S>>, is_written: bool, into: &mut Vec<(u64, bool)>) {
-    into.push((lent.elements.address, is_written));
+fn addresses<S>(lent: &Elements<S>, is_written: bool, into: &mut Vec<(u64, bool)>) {
+    into.push((lent.address, is_written));
 }
 
-fn at<S>(lent: &Lent<Elements<S>>, addresses: &mut dyn Iterator<Item = u64>) -> Lent<Elements<S>> {
-    let address = addresses.next().unwrap_or(lent.elements.address);
-    Lent { elements: Elements { address, len: lent.elements.len, slice: PhantomData }, before: None }
+fn at<S>(lent: &Elements<S>, addresses: &mut dyn Iterator<Item = u64>) -> Elements<S> {
+    let address = addresses.next().unwrap_or(lent.address);
+    Elements { address, len: lent.len, before: None, slice: PhantomData }
 }
 
-fn check<E>(lent: &Lent<E>) -> Result<(), String> {
+fn check<S>(lent: &Elements<S>) -> Result<(), String> {
     lent.before.as_ref().map_or(Ok(()), |outcome| outcome.check())
 }
 
 #[diagnostic::do_not_recommend]
 impl<T: Element> sealed::Lend for &Array<T, Host> {
     type Slices<'a> = &'a [T];
-    type Elements = Lent<Elements<&'static [T]>>;
+    type Elements = Elements<&'static [T]>;
 
     unsafe fn elements(&mut self, stream: &Host) -> Result<Self::Elements> {
         if is_late(self, stream)? {
             self.block.read_on(stream.stream_handle())?;
         }
         // The lifetime lasts as long as the work, which is the only time in which the elements are used.
-        let elements = Elements { address: self.block.address(), len: self.len(), slice: PhantomData };
-        Ok(Lent { elements, before: self.block.outcome() })
+        Ok(Elements { before: self.block.outcome(), ..Elements::of(self) })
     }
 
     fn expect(&mut self, _: &Arc<Outcome>) {}
@@ -134,7 +126,7 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
     }
 
     fn slices<'a>(lent: Self::Elements) -> &'a [T] {
-        lent.elements.slice()
+        lent.slice()
     }
 
     fn addresses(lent: &Self::Elements, into: &mut Vec<(u64, bool)>) {
@@ -149,7 +141,7 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
 #[diagnostic::do_not_recommend]
 impl<T: Element> sealed::Lend for &mut Array<T, Host> {
     type Slices<'a> = &'a mut [T];
-    type Elements = Lent<Elements<&'static mut [T]>>;
+    type Elements = Elements<&'static mut [T]>;
 
     unsafe fn elements(&mut self, stream: &Host) -> Result<Self::Elements> {
         if stream.0.is_synchronous() {
@@ -159,8 +151,7 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
             self.block.write_on(stream.stream_handle())?;
         }
         // The lifetime lasts as long as the work, which is the only time in which the elements are used.
-        let elements = Elements { address: self.block.address(), len: self.len(), slice: PhantomData };
-        Ok(Lent { elements, before: self.block.outcome() })
+        Ok(Elements { before: self.block.outcome(), ..Elements::of(self) })
     }
 
     fn expect(&mut self, outcome: &Arc<Outcome>) {
@@ -172,7 +163,7 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
     }
 
     fn slices<'a>(lent: Self::Elements) -> &'a mut [T] {
-        lent.elements.slice()
+        lent.slice()
     }
 
     fn addresses(lent: &Self::Elements, into: &mut Vec<(u64, bool)>) {
