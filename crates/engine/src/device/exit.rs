@@ -16,11 +16,11 @@ pub(super) fn watch() {
     WATCH.call_once(|| {
         // Other systems, for example WebAssembly, report no exit and have no driver that could be gone before.
         #[cfg(any(unix, windows))]
-        // SAFETY: `at_exit` is a plain `extern "C"` function without arguments. It lives as long as the process, touches no thread-local
-        // values and cannot unwind. If the registration is refused, the flag stays unset, as before the call.
-        unsafe {
-            libc::atexit(at_exit)
-        };
+        {
+            // SAFETY: `at_exit` is a plain `extern "C"` function without arguments. It lives as long as the process, touches no
+            // thread-local values and cannot unwind. If the registration is refused, the flag stays unset, as before the call.
+            unsafe { libc::atexit(at_exit) };
+        }
         trace::start_from_environment();
     });
 }
