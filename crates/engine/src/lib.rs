@@ -13,7 +13,7 @@
 //! | allocate, use and free bytes | [`cache::Block`], with a [`record::Request`] on a [`device::Stream`] |
 //! | find out which entry of which scope the thread is in | [`cache::Entry`] |
 //! | order streams behind each other's uses | [`cache::Block`], [`record::Fence`], [`record::View`] |
-//! | find a block by its address | `cache::Block::keep_by_address`, `take_at`, `with_at` (feature `foreign`) |
+//! | find a block by its address | `cache::Block::keep_by_address`, `take_at`, `with_at` |
 //! | keep memory for a captured graph | `cache::GraphMemory` (CUDA) |
 //! | copy bytes between a device and its host | [`device::CopyStream`], [`cache::Block::copy_over`], [`device::Span`] |
 //! | limit and reclaim memory | [`pressure`], [`range::DeviceRange`] |

@@ -70,7 +70,7 @@ impl Listed {
     }
 }
 
-/// The addresses of an operation, in the order of [`ListedWork::words`].
+/// The addresses of an operation, in the order of [`Listed::words`].
 fn addresses(operation: &mut Operation) -> Vec<&mut u64> {
     match operation {
         Operation::Fill { to, .. } => vec![to],

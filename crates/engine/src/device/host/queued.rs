@@ -24,7 +24,7 @@ impl Drop for HostQueue {
 
 /// An operation of the default stream that waits for its turn in the queue.
 ///
-/// Invariant: only the method of [`Queued`] with the same name makes it. That method's caller promises the operation's conditions until it
+/// Invariant: only the method of [`HostQueue`] with the same name makes it. That method's caller promises the operation's conditions until it
 /// is done.
 enum Operation {
     Free { address: u64, bytes: usize },
