@@ -20,6 +20,9 @@ const AWAITED: u64 = 64;
 const FREE_WAITS: u64 = 24;
 /// The number of frees that allow one more wait: those of some steps of a training.
 const FREES_PER_WAIT: u64 = 1 << 14;
+/// The freed bytes that allow one more wait. A GPU takes at least 30 ms to fill and read as much, and a wait costs it about one. A training whose
+/// texts grow from step to step needs about one wait in each step until its peak.
+const FREED_PER_WAIT: u64 = 32 << 30;
 
 impl DeviceRange {
     /// Memory for `bytes`, if the range would otherwise have to reserve far more than its peak of live memory. Free pages replace missing
@@ -101,7 +104,7 @@ impl DeviceRange {
             return false;
         }
         let inner = &mut *self.inner();
-        let may_wait = inner.waits < FREE_WAITS + inner.streams.frees / FREES_PER_WAIT;
+        let may_wait = inner.waits < most_waits(inner.streams.frees, 0);
         let waits = may_wait && inner.holds_too_much(stream, bytes);
         inner.waits += u64::from(waits);
         waits
@@ -109,7 +112,7 @@ impl DeviceRange {
 
     /// Moves pages for much memory, if the range then reserves hardly more than is live. Waits for the stream's work if necessary.
     fn wait_and_move(&self, stream: &Stream, bytes: u64, aim: u64, seen: &RangeState) -> Result<Option<Carved>> {
-        if bytes <= seen.reserved / AWAITED || self.inner().waits >= FREE_WAITS + seen.frees / FREES_PER_WAIT {
+        if bytes <= seen.reserved / AWAITED || self.inner().waits >= most_waits(seen.frees, seen.freed) {
             return Ok(None);
         }
         let due = aim.max(seen.live.saturating_add(bytes));
@@ -122,4 +125,9 @@ impl DeviceRange {
         self.inner().waits += 1;
         if is_done { self.try_gather(stream, bytes, limit) } else { Ok(None) }
     }
+}
+
+/// How often a range may have waited after so many frees of so many bytes.
+fn most_waits(frees: u64, freed: u64) -> u64 {
+    FREE_WAITS + frees / FREES_PER_WAIT + freed / FREED_PER_WAIT
 }
