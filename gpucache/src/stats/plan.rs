@@ -135,8 +135,8 @@ pub enum Unplanned {
     /// The scope has plans, but no room for their arena beside its live memory: no contiguous memory is free, or a limit forbids it. It
     /// tries again later.
     Short,
-    /// With plans, pages of memory moved in entry after entry. Without plans, the scope makes no device calls, and reserves as much as with
-    /// `recycle = "range"`. It tries again later, and ever more rarely.
+    /// With plans, pages of memory moved too often for what the plans served. Without plans, the scope makes few device calls, and reserves
+    /// hardly more than is alive. It tries again later, and ever more rarely.
     MovesRecur,
 }
 
@@ -149,7 +149,7 @@ impl fmt::Display for Unplanned {
                 "the arena of the plans has no room: no contiguous memory is free for it, or a limit forbids it"
             }
             Unplanned::MovesRecur => {
-                "with plans, pages of memory moved in entry after entry; the scope goes without plans for a while"
+                "with plans, pages of memory moved too often for what they served; the scope goes without plans for a while"
             }
         })
     }
