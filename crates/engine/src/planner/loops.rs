@@ -97,7 +97,7 @@ impl Loops {
     pub(super) fn begin_entry(&mut self) -> bool {
         (self.length, self.due, self.start, self.left, self.ended, self.next) = (None, None, 0, 0, 0, None);
         (self.unplanned, self.most_unplanned, self.is_used) = (0, 0, false);
-        (self.may_resume, self.has_resumed) = (false, false);
+        (self.may_resume, self.has_resumed, self.rest) = (false, false, 0);
         self.behind = Behind::default();
         self.outer.begin();
         std::mem::take(&mut self.is_astray)

@@ -92,7 +92,7 @@ impl RecurringMoves {
 impl Planner {
     /// Notes that so many pieces of memory moved for an arena, or for an array beside the plans, although the range could have grown.
     pub(crate) fn note_moves(&mut self, shared: &Shared, pieces: u64) {
-        if self.has_steady_plans() {
+        if self.has_plans_to_forget() {
             let [served, carried, bytes] = [Counter::PlanServed, Counter::Carried, Counter::PlanServedBytes]
                 .map(|count| shared.counters.get(count));
             self.recurring.begin_anew(shared.counters.get(Counter::Demand));
@@ -100,14 +100,14 @@ impl Planner {
         }
     }
 
-    /// Whether there are plans that should need no page moves, and can be forgotten. Where sizes grow, pages have to move. Graphs need an arena.
-    fn has_steady_plans(&self) -> bool {
+    /// Whether there are plans that can be forgotten. Graphs need their arena.
+    fn has_plans_to_forget(&self) -> bool {
         !self.plans.is_empty() && !self.is_captured
     }
 
     /// Whether the plans should be forgotten, since page moves recur with them.
     pub(super) fn should_pause(&self) -> bool {
-        self.recurring.are_too_many() && self.has_steady_plans()
+        self.recurring.are_too_many() && self.has_plans_to_forget()
     }
 
     /// Forgets the plans, and makes none for a while. The range serves the scope like one that never had a plan.
