@@ -218,21 +218,24 @@ impl Planner {
         let Some(arena) = self.arena.as_ref().filter(|arena| arena.bytes > negligible) else { return false };
         let seen = self.entry.seen;
         let beside = seen.extra + seen.larger + seen.blocked;
-        if bytes > arena.bytes / MUCH && self.is_idle_in_loop(shared) {
+        if beside >= TOO_FEW && self.is_idle_in_loop(shared, bytes, arena.bytes) {
             return true;
         }
-        if self.may_go_beside(beside) && self.is_enough(shared, arena.bytes, bytes) {
-            return false;
-        }
-        let served = self.hot.cursor.served() + self.carry.served() - self.entry.served_before;
-        let is_off = beside >= TOO_FEW && beside * BESIDE > served;
-        self.entry.grown > arena.bytes / if is_off { GROWTH_OFF } else { GROWTH }
+        let is_enough = self.may_go_beside(beside) && self.is_enough(shared, arena.bytes, bytes);
+        !is_enough && self.has_grown_too_much(beside, arena.bytes)
     }
 
-    /// Whether the arena is that of a loop, and nothing in it is alive. What comes between two iterations, such as the next prompt, then gets
-    /// its memory.
-    fn is_idle_in_loop(&self, shared: &Shared) -> bool {
-        self.loops.is_inside() && shared.lease.live() == 0
+    /// Whether the range has grown too much in this entry beside an arena of so many bytes, with so many allocations beside the plan.
+    fn has_grown_too_much(&self, beside: u64, arena: u64) -> bool {
+        let served = self.hot.cursor.served() + self.carry.served() - self.entry.served_before;
+        let is_off = beside >= TOO_FEW && beside * BESIDE > served;
+        self.entry.grown > arena / if is_off { GROWTH_OFF } else { GROWTH }
+    }
+
+    /// Whether the arena is that of a loop, nothing in it is alive, and a request needs much of it. What comes between two iterations, such as
+    /// the next prompt, then gets its memory.
+    fn is_idle_in_loop(&self, shared: &Shared, bytes: u64, arena: u64) -> bool {
+        self.loops.is_inside() && shared.lease.live() == 0 && bytes > arena / MUCH
     }
 
     /// Whether so many allocations beside the plan are expected.
