@@ -7,6 +7,8 @@
 const APART_SHARES: [u64; 8] = [64, 48, 36, 27, 20, 15, 11, 8];
 const LAST_SHARE: u64 = 5;
 const PER_SHARE: u64 = 16;
+/// So many moves that take at most one call for each freed GiB count as one move.
+const CHEAP: u64 = 4;
 /// Once the peak has grown by this share, 1/4, other work has begun: the moves count from 0 again.
 const ANEW: u64 = 4;
 /// The granules that a range may reserve beyond its peak of live memory, if that is more than its share, but no more than the last share:
@@ -19,17 +21,17 @@ const FREE_CALLS: u64 = 2048;
 /// memory, instead of calls for most of its allocations.
 const FREES_PER_CALL: u64 = 16;
 
-/// Each freed GiB allows one more call. A GPU takes about a millisecond to fill and read as much, and a call takes some microseconds. A move
-/// that needs no more calls than that also leaves the share as it is: a mixture of experts with such a move in each step reserved 1.031 times
-/// its live memory with the second share, and 1.016 with the first.
-const FREED: u64 = 1 << 30;
+/// For a request of at least 1 GiB, each freed GiB allows one more call. A GPU takes about a millisecond to fill and read as much, and a call
+/// takes some microseconds. Smaller requests get memory instead, as above. A move that takes no more calls than that is cheap. A mixture of
+/// experts with cheap moves in each step reserved up to 1.045 times its live memory when they counted like others, and 1.02 since.
+const HUGE: u64 = 1 << 30;
 
 /// The moves of pages that a range made although it could have grown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Exchanges {
     /// Calls of the device.
     calls: u64,
-    /// How often pages moved since the peak of live memory was `mark` bytes.
+    /// How often pages moved since the peak of live memory was `mark` bytes, in cheap moves.
     times: u64,
     mark: u64,
     /// The bytes that had been freed at the last move.
@@ -40,23 +42,24 @@ impl Exchanges {
     /// Counts a move that took this many calls. `peak` is the peak of live memory, and `freed` are the bytes that were freed so far.
     pub(super) fn count(&mut self, peak: u64, calls: u64, freed: u64) {
         let times = self.times(peak);
-        let is_seldom = calls <= freed.saturating_sub(self.freed) / FREED;
+        let is_cheap = calls <= freed.saturating_sub(self.freed) / HUGE;
         *self = Exchanges {
             calls: self.calls + calls,
-            times: times + u64::from(!is_seldom),
+            times: times + if is_cheap { 1 } else { CHEAP },
             mark: if times == 0 { peak } else { self.mark },
             freed,
         };
     }
 
-    /// Whether pages moved too often for so many frees of so many bytes.
-    pub(super) fn are_too_many(self, frees: u64, freed: u64) -> bool {
-        self.calls > FREE_CALLS + frees / FREES_PER_CALL + freed / FREED
+    /// Whether pages moved too often for so many frees of so many bytes, and for a request of `bytes`.
+    pub(super) fn are_too_many(self, bytes: u64, frees: u64, freed: u64) -> bool {
+        let by_bytes = if bytes >= HUGE { freed / HUGE } else { 0 };
+        self.calls > FREE_CALLS + frees / FREES_PER_CALL + by_bytes
     }
 
     /// How many bytes a range may reserve before pages move. `peak` bytes were live at most, and `due` will be with the request.
     pub(super) fn enough(self, peak: u64, due: u64, granule: u64) -> u64 {
-        let level = self.times(peak) / PER_SHARE;
+        let level = self.times(peak) / (PER_SHARE * CHEAP);
         let share = APART_SHARES.get(level as usize).copied().unwrap_or(LAST_SHARE);
         // In a small range, blocks and pages have similar sizes, and the gaps between blocks are whole pages.
         let few = APART_GRANULES.saturating_mul(granule).min(due / LAST_SHARE);
@@ -80,16 +83,18 @@ mod tests {
         let share = |exchanges: Exchanges, peak| peak as f64 / (exchanges.enough(peak, peak, 1 << 21) - peak) as f64;
         for expected in [64.0, 48.0, 36.0, 27.0, 20.0, 15.0, 11.0, 8.0, 5.0, 5.0] {
             assert!((share(exchanges, PEAK) - expected).abs() < 0.1);
-            (0..PER_SHARE).for_each(|_| exchanges.count(PEAK, 1, 0));
-            (0..PER_SHARE).for_each(|_| exchanges.count(PEAK, 1, exchanges.freed + FREED));
+            (0..PER_SHARE / 2).for_each(|_| exchanges.count(PEAK, 1, 0));
+            (0..PER_SHARE / 2 * CHEAP).for_each(|_| exchanges.count(PEAK, 1, exchanges.freed + HUGE));
             exchanges.freed = 0;
         }
         assert_eq!(share(exchanges, 2 * PEAK), 64.0);
         exchanges.count(2 * PEAK, 1, 0);
         assert_eq!(share(exchanges, 2 * PEAK), 64.0);
-        assert!(!exchanges.are_too_many(0, 0));
+        assert!(!exchanges.are_too_many(1, 0, 0));
         exchanges.count(2 * PEAK, FREE_CALLS, 0);
-        assert!(exchanges.are_too_many(0, 0) && !exchanges.are_too_many(1 << 20, 0));
-        assert!(!exchanges.are_too_many(0, FREE_CALLS * FREED));
+        assert!(exchanges.are_too_many(1, 0, 0) && !exchanges.are_too_many(1, 1 << 20, 0));
+        // Freed bytes count only for huge requests.
+        let freed = FREE_CALLS * HUGE;
+        assert!(exchanges.are_too_many(HUGE - 1, 0, freed) && !exchanges.are_too_many(HUGE, 0, freed));
     }
 }
