@@ -7,7 +7,7 @@
 
 use std::any::Any;
 
-use super::current::{DroppedLater, LATER};
+use super::current::{DroppedLater, HERE};
 use super::owner::{Cache, Owner};
 use super::token::claim_token;
 use crate::base::amounts::add;
@@ -100,14 +100,14 @@ impl Owner {
     /// up.
     pub(super) fn let_go(&self, value: impl Any) {
         if !self.is_entered() {
-            LATER.with(|later| later.borrow_mut().1.push(Box::new(value)));
+            HERE.with(|here| here.later.borrow_mut().1.push(Box::new(value)));
         }
     }
 
     /// As [`let_go`](Owner::let_go), for a stream alone.
     pub(super) fn let_go_of_stream(&self, stream: Stream) {
         if !self.is_entered() {
-            LATER.with(|later| later.borrow_mut().0.push(stream));
+            HERE.with(|here| here.later.borrow_mut().0.push(stream));
         }
     }
 
@@ -143,8 +143,8 @@ impl Owner {
     /// Drops the values that were let go. The cache has been given up.
     pub(super) fn drop_left() {
         let is_any = |(streams, others): &DroppedLater| !streams.is_empty() || !others.is_empty();
-        if LATER.with(|later| is_any(&later.borrow())) {
-            let left = LATER.with(|later| later.take());
+        if HERE.with(|here| is_any(&here.later.borrow())) {
+            let left = HERE.with(|here| here.later.take());
             run_user_code(|| drop(left));
         }
     }

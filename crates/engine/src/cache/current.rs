@@ -104,8 +104,6 @@ impl Current {
 }
 
 /// The caches that serve a thread.
-// Each allocation reads this value, and each entry writes it: it begins a line of the processor's cache.
-#[repr(C, align(64))]
 pub(super) struct Serving {
     current: Cell<Option<Current>>,
     /// The cache of `current`, if it keeps blocks and no trace was on when `current` was set.
@@ -119,22 +117,30 @@ pub(super) struct Serving {
 /// What a thread does that allocates while it is in no scope.
 static UNSCOPED: OnceLock<fn()> = OnceLock::new();
 
+/// The values of a thread that caches need. They have no destructors, so they can be used at any time, also while the thread ends.
+// Each allocation reads `serving`, and each entry writes it: it begins a line of the processor's cache.
+#[repr(C, align(64))]
+pub(super) struct OfThread {
+    serving: Serving,
+    /// Values to drop once the thread gives up a cache that it holds for a moment (`brief`).
+    pub(super) later: ManuallyDrop<RefCell<DroppedLater>>,
+}
+
 /// Values to drop later. The streams of an arena and a ring need no heap memory here, since other threads may take both away in
 /// each of their entries.
 pub(super) type DroppedLater = (SmallVec<[Stream; 2]>, Vec<Box<dyn Any>>);
 
-// These values have no destructors, so they can be used at any time, also while the thread ends.
 thread_local! {
-    static SERVING: Serving = const { Serving::NOWHERE };
-    /// Values to drop once the thread gives up a cache that it holds for a moment (`brief`).
-    pub(super) static LATER: ManuallyDrop<RefCell<DroppedLater>> =
-        const { ManuallyDrop::new(RefCell::new((SmallVec::new_const(), Vec::new()))) };
+    pub(super) static HERE: OfThread = const {
+        let later = ManuallyDrop::new(RefCell::new((SmallVec::new_const(), Vec::new())));
+        OfThread { serving: Serving::NOWHERE, later }
+    };
 }
 
 /// Calls `act` with the caches that serve the calling thread.
 #[inline(always)]
 fn with_serving<R>(act: impl FnOnce(&Serving) -> R) -> R {
-    SERVING.with(act)
+    HERE.with(|here| act(&here.serving))
 }
 
 impl Serving {
