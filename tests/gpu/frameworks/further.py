@@ -156,17 +156,17 @@ def lstm(options):
     return Training(options, Recurrent(words, width), text(rows, 16, longest, words))
 
 
-def _labels(options, model, rows, longest, words):
-    """Texts of random lengths, of which each token is a target."""
+def _labels(options, model, batch):
+    """A batch has a text, and a text of labels."""
 
     def body(training, inputs):
         with training.cast():
-            loss = training.model(input_ids=inputs[0], labels=inputs[1]).loss
+            loss = training.model(input_ids=inputs[0], labels=inputs[1].contiguous()).loss
         loss.backward()
         training.update()
         return loss
 
-    return Loop(options, model, text(rows, 16, longest, words), body)
+    return Loop(options, model, batch, body)
 
 
 def bert(options):
@@ -174,8 +174,8 @@ def bert(options):
 
     if options.small:
         sizes = dict(vocab_size=128, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
-        return _labels(options, BertForMaskedLM(BertConfig(**sizes)), 2, 32, 128)
-    return _labels(options, BertForMaskedLM(BertConfig()), 16, 512, 30000)
+        return _labels(options, BertForMaskedLM(BertConfig(**sizes)), text(2, 16, 32, 128))
+    return _labels(options, BertForMaskedLM(BertConfig()), text(16, 16, 512, 30000))
 
 
 def t5(options):
@@ -190,14 +190,7 @@ def t5(options):
     def batch(random):
         return text(rows, 16, longest, words)(random)[0], text(rows, 16, longest // 2, words)(random)[0]
 
-    def body(training, inputs):
-        with training.cast():
-            loss = training.model(input_ids=inputs[0], labels=inputs[1]).loss
-        loss.backward()
-        training.update()
-        return loss
-
-    return Loop(options, model, batch, body)
+    return _labels(options, model, batch)
 
 
 def detection(options):

@@ -4,7 +4,7 @@
 //! The errands of a thread end in the reverse order of their beginnings. If some of them are paused, these are the first ones
 //! (`PerThread::paused`).
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,18 @@ use super::per_thread::THREAD;
 use super::sync::{Condvar, Mutex, MutexGuard, lock};
 
 thread_local! {
+    pub(crate) static ENDING: Ending = Ending::default();
+}
+
+/// Values of one thread that are dropped when the thread ends. Code that uses them later does without them.
+#[derive(Default)]
+pub(crate) struct Ending {
+    /// Identifies the thread, and shows other threads whether it still lives (`order/slot`).
+    pub(crate) alive: OnceCell<Arc<()>>,
     /// The errands of the thread, the latest last.
-    static MINE: RefCell<Vec<Arc<Errand>>> = const { RefCell::new(Vec::new()) };
+    errands: RefCell<Vec<Arc<Errand>>>,
     /// Code of the program that runs once the thread has ended all its errands.
-    static AFTER: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
+    after: RefCell<Vec<Box<dyn FnOnce()>>>,
 }
 
 /// How many threads are doing this errand.
@@ -48,7 +56,7 @@ pub struct Turn<'a> {
 
 /// Calls `act` with the errands of the thread. It returns `None` if the thread is ending, since the thread has no list of errands then.
 fn with_mine<R>(act: impl FnOnce(&mut Vec<Arc<Errand>>) -> R) -> Option<R> {
-    MINE.try_with(|mine| act(&mut mine.borrow_mut())).ok()
+    ENDING.try_with(|ending| act(&mut ending.errands.borrow_mut())).ok()
 }
 
 impl Errand {
@@ -132,7 +140,7 @@ impl Drop for Turn<'_> {
 pub fn after_errands(act: impl FnOnce() + 'static) {
     let mut act = Some(act);
     if with_mine(|mine| !mine.is_empty()).unwrap_or(false) {
-        let _ = AFTER.try_with(|after| act.take().map(|act| after.borrow_mut().push(Box::new(act))));
+        let _ = ENDING.try_with(|ending| act.take().map(|act| ending.after.borrow_mut().push(Box::new(act))));
     }
     act.into_iter().for_each(run_user_code);
 }
@@ -140,7 +148,7 @@ pub fn after_errands(act: impl FnOnce() + 'static) {
 /// Runs the code that waited for the end of the thread's errands.
 fn run_after() {
     let is_free = with_mine(|mine| mine.is_empty()).unwrap_or(true);
-    let after = if is_free { AFTER.try_with(RefCell::take) } else { Ok(Vec::new()) };
+    let after = if is_free { ENDING.try_with(|ending| ending.after.take()) } else { Ok(Vec::new()) };
     // A panic in this code during the unwinding of another panic would abort the process.
     if !std::thread::panicking() {
         after.into_iter().flatten().for_each(run_user_code);

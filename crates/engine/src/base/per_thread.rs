@@ -1,8 +1,8 @@
-//! Values that the engine keeps for each thread, apart from those of its scopes (`cache/current`), its errands (`base/errand`), its trace
-//! (`trace/writer`) and its default streams (`device/cuda/lent`). The comment of each value names the module that owns it.
+//! Values that the engine keeps for each thread, apart from those of its scopes (`cache/current`), those that are dropped with it
+//! (`base/errand`), its trace (`trace/writer`) and its default streams (`device/cuda/lent`). The comment of each value names the module
+//! that owns it.
 
 use std::cell::Cell;
-use std::sync::Arc;
 
 use super::finally::finally;
 
@@ -53,8 +53,6 @@ thread_local! {
             current_before: Cell::new(None),
         }
     };
-    /// Identifies the thread, and shows other threads whether it still lives (`order/slot`).
-    pub(crate) static ALIVE: Arc<()> = Arc::default();
 }
 
 /// Sets a flag of the calling thread while `act` runs, then restores the flag's old value.

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, Weak};
 
 use super::epochs::{Epoch, EpochState, Epochs};
+use crate::base::errand::ENDING;
 use crate::base::error::{Error, Result};
-use crate::base::per_thread::{ALIVE, THREAD};
+use crate::base::per_thread::THREAD;
 use crate::device::{Backend, Event, Meter, Stream};
 
 #[derive(Default)]
@@ -342,7 +343,7 @@ impl StreamSlot {
 /// Calls `act` with a value that identifies the calling thread and lives as long as it does. `None` if the thread is ending.
 #[inline]
 fn with_thread<R>(act: impl FnOnce(&Arc<()>) -> R) -> Option<R> {
-    ALIVE.try_with(act).ok()
+    ENDING.try_with(|ending| act(ending.alive.get_or_init(Arc::default))).ok()
 }
 
 /// The error for work that would have to wait for a capture, or a capture for other work.

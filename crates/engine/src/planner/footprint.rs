@@ -53,8 +53,8 @@ const TOO_FEW: u64 = 8;
 /// In an entry that goes by its plan, the range may grow by this share of the arena before the arena itself is given up. This is
 /// little beside the tenth that a range reserves beyond the live memory, and enough for a few odd arrays.
 const GROWTH: u64 = 64;
-/// Between two iterations of a loop, the arena goes for a request of more than this share of it: a server of prompts reserved 1.075 times its
-/// live memory beside such an arena, and 1.025 without. For less, the next iteration would lose its plan.
+/// Between two iterations of a loop, the arena goes for a request of more than this share of it. A server of prompts reserved 1.075 times its
+/// live memory beside such an arena, and 1.025 without. A smaller request would cost the next iteration its plan.
 const MUCH: u64 = 16;
 /// In other entries the range may grow by less. The arena serves such an entry badly, and the arena's memory is missing elsewhere.
 /// This constant lowers the reserved memory of `gpt2_varlen`, while it learns, from 1.030 to 1.014 of its live peak.

@@ -104,7 +104,7 @@ impl DeviceRange {
             return false;
         }
         let inner = &mut *self.inner();
-        let may_wait = inner.waits < most_waits(inner.streams.frees, 0);
+        let may_wait = inner.waits < most_waits(inner.streams.frees, inner.freed);
         let waits = may_wait && inner.holds_too_much(stream, bytes);
         inner.waits += u64::from(waits);
         waits

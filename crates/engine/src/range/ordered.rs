@@ -89,7 +89,7 @@ pub(super) struct Ordered {
     /// How often a request waited for work, so that the range would not grow.
     pub(super) waits: u64,
     /// The bytes of all blocks that were freed.
-    freed: u64,
+    pub(super) freed: u64,
     /// The bytes in blocks, as far as the streams know of them.
     accounted: u64,
     /// A failure of a call that could not return it.
