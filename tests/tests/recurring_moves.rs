@@ -16,6 +16,8 @@ use gpucache_tests::{seeds, turn};
 /// Entries until a program counts as warm, and entries that are counted then. In these, plans are tried again once or twice.
 const WARM: usize = 1_000;
 const COUNTED: usize = 4_000;
+/// What a list may keep idle in any case: see `LIST_FLOOR` of the engine.
+const MOST_IDLE: u64 = 64 << 10;
 /// The most device calls in an entry, in the mean: a try of plans has up to 4,000. Before, 8 to 19 calls were in each entry.
 const FEW: f64 = 2.0;
 
@@ -101,6 +103,10 @@ impl Program {
         self.kept.extend(now);
     }
 
+    fn is_pausing(&self) -> bool {
+        stats(&self.names[0]).unwrap().plan.unplanned == Some(Unplanned::MovesRecur)
+    }
+
     fn run(&mut self) -> Cost {
         (0..WARM).for_each(|number| self.entry(number));
         let calls = |device: &Virtual| device.memory().times_taken() + device.memory().times_given_back();
@@ -161,10 +167,40 @@ fn a_pause_is_told() {
     let _turn = turn();
     let told = |seed| {
         let mut program = Program::new(Turns::Orders, seed, 6, Recycle::Auto);
-        (0..600).any(|number| {
+        let is_told = (0..600).any(|number| {
             program.entry(number);
-            stats(&program.names[0]).unwrap().plan.unplanned == Some(Unplanned::MovesRecur)
-        })
+            program.is_pausing()
+        });
+        invalidate(&program.names[0]);
+        assert!(!program.is_pausing(), "SEED={seed}: an invalidation ends the pause");
+        is_told
     };
     assert!((0..20).any(told));
+}
+
+/// While a scope goes without plans, its lists keep hardly any idle memory. Another thread could not take it while this one is inside.
+#[test]
+fn a_pause_keeps_no_idle_memory_in_lists() {
+    let _turn = turn();
+    let mut looks = 0;
+    seeds::each(20, 1, |seed| {
+        let mut program = Program::new(Turns::Orders, seed, 6, Recycle::Auto);
+        program.orders.iter_mut().flatten().for_each(in_few_sizes);
+        for number in 0..600 {
+            program.entry(number);
+            if program.is_pausing() {
+                looks += 1;
+                let idle = stats(&program.names[0]).unwrap().idle_bytes;
+                assert!(idle <= MOST_IDLE, "SEED={seed}: {idle} bytes are idle in entry {number}");
+            }
+        }
+    });
+    assert!(looks > 100, "{looks}");
+}
+
+/// Makes a request one of two sizes.
+fn in_few_sizes(op: &mut Op) {
+    if let Op::Allocate { bytes, .. } = op {
+        *bytes = if *bytes < 32 << 20 { 4 << 20 } else { 10 << 20 };
+    }
 }

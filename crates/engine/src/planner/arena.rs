@@ -166,5 +166,6 @@ impl Planner {
         self.recurring = RecurringMoves::default();
         self.carry.forget_waits();
         self.refused = None;
+        self.tell_stop(shared);
     }
 }

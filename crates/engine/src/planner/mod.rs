@@ -314,10 +314,10 @@ impl Planner {
         self.is_at_work() || self.trimming.has_spare()
     }
 
-    /// Whether it has plans but no arena for them.
+    /// Whether it has no arena, although it has plans, or had to forget them since page moves recurred.
     #[inline]
     pub(crate) fn lacks_arena(&self) -> bool {
-        self.arena.is_none() && !self.plans.is_empty()
+        self.arena.is_none() && (!self.plans.is_empty() || self.recurring.has_paused())
     }
 
     /// Whether a plan may serve requests of this stream.

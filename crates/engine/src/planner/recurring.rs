@@ -84,6 +84,12 @@ impl RecurringMoves {
         !self.waits.is_over(entry)
     }
 
+    /// Whether the scope ever had to go without plans.
+    #[inline]
+    pub(super) fn has_paused(&self) -> bool {
+        self.waits.wait() > 0
+    }
+
     /// Counts anew. Returns the number of entries that should go without plans.
     fn pause(&mut self, entry: u64) -> u64 {
         (self.left, self.entries, self.are_too_many) = (FREE, 0, false);
@@ -116,6 +122,8 @@ impl Planner {
     /// Forgets the plans, and makes none for a while. The range serves the scope like one that never had a plan.
     #[cold]
     pub(super) fn pause(&mut self, shared: &Shared) {
+        // The lists give back what they kept beside the arena: see `lacks_arena`.
+        self.effects.may_trim = self.plans.stream().cloned().map(|stream| (stream, None));
         self.forget_plans(shared);
         self.loops.forget_learned();
         self.footprint.has_planned = false;
