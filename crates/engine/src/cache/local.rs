@@ -259,8 +259,7 @@ impl Local {
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
         if self.recycle == Recycle::Keyed {
-            let unkept = self.lists.keep(record);
-            return unkept.map_or(Put::Kept, |record| self.put_aside(shared, record));
+            return self.lists.keep(record).map_or(Put::Kept, |record| self.put_aside(shared, record));
         }
         if !self.lists.expects(record.place()) {
             return self.put_aside(shared, record);
