@@ -169,6 +169,13 @@ impl Lists {
         }
     }
 
+    /// Whether a block goes into its list if the lists may keep so many bytes. If they have more, since they may keep less than before, the block
+    /// goes in, and all that is too much then goes back.
+    #[inline]
+    pub(super) fn takes(&self, bytes: u64, budget: u64) -> bool {
+        bytes <= budget || self.idle_bytes > budget
+    }
+
     /// Takes in a block that its list [`expects`](Lists::expects). [`pop_oldest`](Lists::pop_oldest) can find it.
     #[inline(always)]
     pub(super) fn push(&mut self, mut record: Box<Record>) {

@@ -265,8 +265,7 @@ impl Local {
             return self.put_aside(shared, record);
         }
         let budget = self.budget(shared);
-        // A list that has more than it may keep, since the budget became smaller, gives all of it back now.
-        if record.bytes() as u64 > budget && self.lists.idle_bytes() <= budget {
+        if !self.lists.takes(record.bytes() as u64, budget) {
             return self.put_out(shared, record);
         }
         self.lists.push(record);

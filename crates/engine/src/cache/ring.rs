@@ -83,8 +83,8 @@ impl Owner {
     }
 }
 
-/// Lengthens the ring's last block, or adds a block, and returns its address, the bytes and the device calls that they took. After a failure everything stays as it was: the request goes beside the ring,
-/// and meets a failure of the device there.
+/// Lengthens the ring's last block, or adds a block, and returns its address, the bytes and the device calls that they took. After a failure
+/// everything stays as it was: the request goes beside the ring, and meets a failure of the device there.
 fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -> Option<(Option<u64>, u64, Obtained)> {
     let RingGrowth { stream, more, bytes, whole, held, room } = growth;
     let RangeState { reserved, granule, .. } = range.occupancy();
