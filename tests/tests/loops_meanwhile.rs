@@ -22,6 +22,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 const PROGRAMS: u64 = 24;
 const SCOPES: usize = 2;
+const MIB: usize = 1 << 20;
 
 fn names(test: &str) -> [String; SCOPES] {
     [0, 1].map(|scope| format!("loops meanwhile, {test}, {scope}"))
@@ -178,4 +179,34 @@ fn replay(device: &Virtual, ops: &[Op]) {
             _ => {}
         }
     }
+}
+
+/// A loop is left for the loop around it within a request. Its arena goes back to the range at once: it is busy, idle, or free at each moment,
+/// so that another thread can have it.
+#[test]
+fn the_arena_of_a_loop_that_is_left_is_free_at_once() {
+    let _turn = turn();
+    let device = Virtual::new(256 * MIB);
+    let _entry = Scope::new("left").enter();
+    let inner = || {
+        let mut last = None;
+        for number in 0..40 {
+            let new = device.zeros::<u8>((1 + (number * number * 7) % 61) * MIB).unwrap();
+            drop(last.replace(new));
+        }
+    };
+    (0..20).for_each(|_| inner());
+    for round in 0..10 {
+        (0..4).for_each(|_| inner());
+        for number in 0..60 {
+            drop(device.zeros::<u8>(5000 + 777 * (number * number % 23)).unwrap());
+            let (blocks, scope) = (device.stats().range.block_bytes, stats("left").unwrap());
+            let lost = blocks.saturating_sub(scope.busy_bytes + scope.idle_bytes);
+            assert!(
+                lost < MIB as u64,
+                "{lost} bytes are in blocks, and neither busy nor idle, in round {round}, {number}"
+            );
+        }
+    }
+    std::thread::scope(|threads| threads.spawn(|| device.zeros::<u8>(200 * MIB).map(drop)).join().unwrap()).unwrap();
 }

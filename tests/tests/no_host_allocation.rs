@@ -171,6 +171,22 @@ fn on_a_gpu() {
     }
 }
 
+/// A program may ask for the handle of its stream again in each entry.
+#[cfg(feature = "cuda")]
+#[test]
+fn the_handle_of_a_known_stream() {
+    let Some(gpu) = gpucache_tests::gpu::Gpu::get() else { return };
+    let stream = gpu.new_stream();
+    let step = || {
+        cache_scope!("known stream", {
+            let handle = gpucache::prelude::Cuda::with_stream(stream.stream().clone()).unwrap();
+            drop(Array::<u8, _>::zeros(&handle, 4096).unwrap());
+        });
+    };
+    (0..20).for_each(|_| step());
+    assert_eq!(allocations_of(step), 0);
+}
+
 /// A scope that keeps nothing also keeps nothing on the host, and does not touch other scopes' memory.
 #[test]
 fn a_scope_that_keeps_nothing_does_not_grow() {

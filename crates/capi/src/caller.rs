@@ -7,7 +7,7 @@ use gpucache_engine::device::exits_with_thread;
 use parking_lot::Mutex;
 
 use crate::helpers;
-use crate::shared::{SharedCaller, is_busy};
+use crate::shared::{Inside, SharedCaller, is_busy};
 use crate::streams::KnownStreams;
 
 /// For whom a thread works.
@@ -92,11 +92,21 @@ impl Drop for End {
             helpers::inside().into_iter().for_each(leave_all_of_thread);
         }
         let Some(caller) = OWNED.take() else { return };
-        helpers::ended(caller);
         caller.call(|inside| {
-            inside.scopes.close();
-            inside.streams = KnownStreams::default();
+            inside.scopes.leave_all_of_thread();
+            inside.is_left = true;
+            pass_on(caller, inside);
         });
+    }
+}
+
+/// Gives a caller whose thread has ended to the next thread, unless a helper is inside a scope in its name.
+fn pass_on(caller: &'static SharedCaller, inside: &mut Inside) {
+    if inside.is_left && inside.scopes.count() == 0 {
+        helpers::ended(caller);
+        inside.scopes.close();
+        inside.streams = KnownStreams::default();
+        inside.is_left = false;
         UNUSED.lock().push(caller);
     }
 }
@@ -181,8 +191,8 @@ pub fn leave(entry: u64) -> Result<()> {
 fn end(caller: &'static SharedCaller, entry: u64) -> bool {
     caller.call(|inside| {
         let was_open = inside.scopes.leave(entry);
-        if was_open && inside.scopes.count() == 0 {
-            helpers::left(caller);
+        if was_open {
+            note_left(caller, inside);
         }
         was_open
     })
@@ -192,10 +202,16 @@ fn end(caller: &'static SharedCaller, entry: u64) -> bool {
 fn leave_all_of_thread(caller: &'static SharedCaller) {
     caller.call(|inside| {
         inside.scopes.leave_all_of_thread();
-        if inside.scopes.count() == 0 {
-            helpers::left(caller);
-        }
+        note_left(caller, inside);
     });
+}
+
+/// Notes that entries were ended in the name of a caller.
+fn note_left(caller: &'static SharedCaller, inside: &mut Inside) {
+    if inside.scopes.count() == 0 {
+        helpers::left(caller);
+    }
+    pass_on(caller, inside);
 }
 
 /// Frees the memory of a scope on all threads, or of all scopes, as [`gpucache::invalidate`] does. Returns the bytes that it frees.

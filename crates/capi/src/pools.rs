@@ -134,17 +134,17 @@ fn find(pools: &mut [(Name, Pool)], device: i32, id: (u64, u64)) -> Option<&mut 
 #[cold]
 pub(crate) fn allocate(bytes: usize, device: i32, stream: usize) -> Option<Result<Block>> {
     let open: Vec<_> = POOLS.lock().iter().filter_map(|(name, pool)| Some((*name, pool.filter.clone()?))).collect();
-    let serves = |(name, filter): &((i32, (u64, u64)), Arc<Filter>)| name.0 == device && filter(stream);
-    let (name, _) = open.iter().find(|open| serves(open))?;
-    let serve = || allocate_in(*name, stream, bytes);
+    let (name, filter) = open.iter().find(|(name, filter)| name.0 == device && filter(stream))?;
+    let memory = serving(*name, filter)?;
+    let serve = || memory.allocate(&in_capture(device, stream)?, &request(&[bytes]));
     Some(Handle::in_relaxed_capture(|| Handle::keeping_current(serve)))
 }
 
-/// A block of a pool, for work on a stream.
-fn allocate_in(name: Name, stream: usize, bytes: usize) -> Result<Block> {
-    let stream = in_capture(name.0, stream)?;
-    let memory = find(&mut POOLS.lock(), name.0, name.1).map(|pool| pool.memory.clone());
-    memory.ok_or_else(|| unknown(name.1))?.allocate(&stream, &request(&[bytes]))
+/// The memory of a pool, if it still serves by this filter. The pool may have ended while the filter ran.
+fn serving((device, id): Name, filter: &Arc<Filter>) -> Option<Arc<GraphMemory>> {
+    let mut pools = POOLS.lock();
+    let pool = find(&mut pools, device, id)?;
+    pool.filter.as_ref().is_some_and(|now| Arc::ptr_eq(now, filter)).then(|| pool.memory.clone())
 }
 
 fn title(id: (u64, u64)) -> String {

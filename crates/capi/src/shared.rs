@@ -59,12 +59,14 @@ struct State {
 pub(crate) struct Inside {
     pub(crate) scopes: Scopes,
     pub(crate) streams: KnownStreams,
+    /// Whether the caller's thread has ended. The caller stays while a helper is inside a scope in its name.
+    pub(crate) is_left: bool,
 }
 
 impl SharedCaller {
     /// Makes a caller, which lives as long as the process.
     pub(crate) fn leak() -> &'static SharedCaller {
-        let inside = Inside { scopes: Scopes::default(), streams: KnownStreams::default() };
+        let inside = Inside { scopes: Scopes::default(), streams: KnownStreams::default(), is_left: false };
         Box::leak(Box::new(SharedCaller(Mutex::new(State { caller: Caller::new(), inside }))))
     }
 

@@ -74,6 +74,32 @@ fn a_helper_does_not_work_for_a_thread_that_has_ended() {
 }
 
 /// Entries of a helper end with its thread. A helper cannot end those of the thread that it works for.
+/// Outside of all scopes, a helper works in the name of the thread that allocated last. That thread may have nothing to do with it.
+#[test]
+fn the_scope_of_a_helper_outlives_the_thread_in_whose_name_it_was_entered() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let ((end, ends), (tell, has_allocated)) = (channel::<()>(), channel());
+    let loader = std::thread::spawn(move || {
+        free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
+        tell.send(()).unwrap();
+        ends.recv().unwrap();
+    });
+    has_allocated.recv().unwrap();
+    let hook = move || {
+        let entry = enter("hook").unwrap();
+        end.send(()).unwrap();
+        loader.join().unwrap();
+        free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
+        assert_eq!(gpucache::stats("hook").unwrap().allocations(), 1);
+        leave(entry).unwrap();
+        assert!(leave(entry).is_err());
+    };
+    Builder::new().name("pt_autograd_0".into()).spawn(hook).unwrap().join().unwrap();
+    // The next thread takes the caller over, with no scope open.
+    std::thread::spawn(|| free(allocate(4096, DEVICE, 0).unwrap()).unwrap()).join().unwrap();
+    assert_eq!(gpucache::stats("hook").unwrap().allocations(), 1);
+}
+
 #[test]
 fn a_helper_ends_its_own_scopes_and_no_others() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -264,6 +264,14 @@ impl Owner {
         self.perform(effects);
     }
 
+    /// Carries out the effects that planning asked for within an entry, if there are any.
+    #[inline]
+    pub(super) fn perform_due(&self) {
+        if self.with(|local, _| local.planner.has_effects()) {
+            self.perform(self.with(|local, _| local.planner.take_effects()));
+        }
+    }
+
     /// Carries out the effects that planning asked for.
     pub(super) fn perform(&self, effects: Effects) {
         let Effects {

@@ -59,9 +59,8 @@ impl Deref for Owner {
 impl Cache {
     /// Makes a cache, which lives as long as the process.
     pub(super) fn leak() -> &'static Cache {
-        let local = Hold::new(Local::new());
-        let (name, thread) = (Mutex::default(), Mutex::default());
-        let new = Cache { shared: Shared::new(), local, door: Door::new(), name, thread };
+        let (shared, local, door) = (Shared::new(), Hold::new(Local::new()), Door::new());
+        let new = Cache { shared, local, door, name: Mutex::default(), thread: Mutex::default() };
         let cache: &'static Cache = Box::leak(Box::new(new));
         cache.door.lead_to(cache);
         cache
@@ -268,7 +267,9 @@ impl Owner {
         if request.bytes > 0 {
             self.begin_with(stream, request.bytes as u64);
         }
-        match self.resolve(stream, request) {
+        let resolved = self.resolve(stream, request);
+        self.perform_due(); // The request may have ended a loop, whose arena nobody has until then.
+        match resolved {
             Resolved::Record(record) => return Ok(record),
             Resolved::RingIsShort => {
                 if let Some(record) = self.grow_and_carry(stream, request) {

@@ -5,7 +5,9 @@ use super::Planner;
 use super::backoff::{Backoff, Pace};
 use super::fate::BESIDE;
 use crate::base::amounts::total;
+use crate::device::Stream;
 use crate::home::{Counter, Shared};
+use crate::range::{DeviceRange, RangeState};
 use gpucache_plan::entries::Wanted;
 
 /// How much of the arena was in use, and how the range grows beside it.
@@ -53,6 +55,10 @@ const TOO_FEW: u64 = 8;
 /// In an entry that goes by its plan, the range may grow by this share of the arena before the arena itself is given up. This is
 /// little beside the tenth that a range reserves beyond the live memory, and enough for a few odd arrays.
 const GROWTH: u64 = 64;
+/// The arena also goes if the range would reserve this share more than the scope had in use at once. With 1/32, programs of no scope that
+/// train a detector and BERT reserved 1.033 and 1.036 times their live memory; with 1/48, 1.027 and 1.028. With 1/64, a sampled graph network
+/// lost its plan for good.
+const TOO_MUCH: u64 = 48;
 /// Between two iterations of a loop, the arena goes for a request of more than this share of it. A server of prompts reserved 1.075 times its
 /// live memory beside such an arena, and 1.025 without. A smaller request would cost the next iteration its plan.
 const MUCH: u64 = 16;
@@ -222,7 +228,17 @@ impl Planner {
             return true;
         }
         let is_enough = self.may_go_beside(beside) && self.is_enough(shared, arena.bytes, bytes);
-        !is_enough && self.has_grown_too_much(beside, arena.bytes)
+        !is_enough
+            && (self.has_grown_too_much(beside, arena.bytes)
+                || self.would_reserve_too_much(shared, &arena.stream, bytes))
+    }
+
+    /// Whether a range that grows by so many bytes reserves far more than what this scope had in use at once, and what others have in use now.
+    fn would_reserve_too_much(&self, shared: &Shared, stream: &Stream, bytes: u64) -> bool {
+        let Some(range) = DeviceRange::of(stream) else { return false };
+        let RangeState { reserved, live, .. } = range.occupancy();
+        let [demand, held] = [Counter::Demand, Counter::HeldBytes].map(|count| shared.counters.get(count));
+        reserved.saturating_add(bytes) > total([demand, demand / TOO_MUCH, live.saturating_sub(held)])
     }
 
     /// Whether the range has grown too much in this entry beside an arena of so many bytes, with so many allocations beside the plan.

@@ -337,6 +337,12 @@ impl Planner {
         self.plans.stream().map(Stream::queue)
     }
 
+    /// Whether actions are due by now.
+    #[inline]
+    pub(crate) fn has_effects(&self) -> bool {
+        self.effects.is_any()
+    }
+
     /// Takes the actions that are due by now, for the caller to do.
     pub(crate) fn take_effects(&mut self) -> Effects {
         std::mem::take(&mut self.effects)

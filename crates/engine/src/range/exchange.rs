@@ -34,7 +34,8 @@ impl DeviceRange {
         let due = seen.peak_live.max(seen.live.saturating_add(bytes));
         let aim = seen.exchanges.enough(seen.peak_live, due, seen.granule);
         let is_enough = seen.reserved.saturating_add(bytes) <= aim;
-        if is_enough || seen.exchanges.are_too_many(bytes, seen.frees, seen.freed) {
+        let granules = seen.peak_live / seen.granule.max(1);
+        if is_enough || seen.exchanges.are_too_many(bytes, (seen.frees, seen.freed), granules) {
             return Ok(None);
         }
         let carved = self.move_first(stream, bytes, aim, seen)?;

@@ -17,7 +17,7 @@ use super::lent::note_end;
 use super::memory::CudaMemory;
 use super::pool::Pool;
 use super::queue::{CudaQueue, lasting_stream};
-use super::{GpuStream, Handle, driver, with_gpu_of};
+use super::{GpuStream, Handle, driver, gpu_of};
 use crate::base::sync::{LazyLock, Mutex, OnceLock, lock};
 use crate::device::stream::Stream;
 
@@ -205,7 +205,7 @@ impl Handle {
 
 /// A stream over a queue that other code owns.
 fn lent(stream: Arc<CudaStream>) -> Option<Stream> {
-    with_gpu_of(CudaQueue::lent(stream), |_, new| new()).ok()
+    gpu_of(CudaQueue::lent(stream)).ok().map(|(_, new)| new())
 }
 
 static BORROWED: LazyLock<Mutex<HashMap<usize, Borrowed>>> = LazyLock::new(Mutex::default);

@@ -14,7 +14,7 @@ use super::Handle;
 use super::known::RawStream;
 use super::memory::CudaMemory;
 use super::queue::CudaQueue;
-use super::{GpuStream, with_gpu_of};
+use super::{GpuStream, gpu_of};
 use crate::base::error::{Error, Result};
 use crate::device::exit::{process_exits, thread_is_main};
 use crate::device::stream::Stream;
@@ -85,7 +85,8 @@ impl GpuStream {
                 return Ok(known.clone());
             }
             let queue = CudaQueue::of_this_thread(stream.clone());
-            let new = with_gpu_of(queue, |known, new| known.find_or_add(raw, new))?;
+            let (known, make) = gpu_of(queue)?;
+            let new = known.find_or_add(raw, make);
             own.push(new.clone());
             Ok(new)
         });

@@ -104,10 +104,9 @@ impl GpuStream {
     /// The answer of the driver.
     pub fn of(stream: Arc<CudaStream>) -> Result<GpuStream> {
         let raw = RawStream::of(&stream).of_any_thread();
-        with_gpu_of(CudaQueue::held(stream), |known, new| {
-            let make = || if raw.is_per_thread() { new().by_thread(GpuStream::on_this_thread) } else { new() };
-            known.find_or_add(raw, make)
-        })
+        let (known, new) = gpu_of(CudaQueue::held(stream))?;
+        let make = || if raw.is_per_thread() { new().by_thread(GpuStream::on_this_thread) } else { new() };
+        Ok(known.find_or_add(raw, make))
     }
 
     /// The stream behind this handle.
@@ -128,7 +127,7 @@ impl GpuStream {
 
     #[inline]
     fn memory(&self) -> &CudaMemory {
-        // SAFETY: the stream of a `GpuStream` is over a `CudaMemory`. `with_gpu_of` makes only such streams, and `Known` keeps and wraps
+        // SAFETY: the stream of a `GpuStream` is over a `CudaMemory`. `gpu_of` makes only such streams, and `Known` keeps and wraps
         // no others.
         unsafe { self.0.backend_unchecked::<CudaMemory>() }
     }
@@ -156,10 +155,10 @@ fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {
     act(&mut gpus[place])
 }
 
-/// Runs `act` with the streams of a queue's GPU, and with a function that makes a new stream over the queue.
-fn with_gpu_of<R>(queue: CudaQueue, act: impl FnOnce(&Known, Box<dyn FnOnce() -> Stream>) -> R) -> Result<R> {
+/// The streams of a queue's GPU, and a function that makes a new stream over the queue.
+fn gpu_of(queue: CudaQueue) -> Result<(Arc<Known>, impl FnOnce() -> Stream)> {
     let context = queue.stream().context().clone();
-    with_gpu(context.ordinal(), |gpu| {
+    let (memory, known) = with_gpu(context.ordinal(), |gpu| -> Result<_> {
         let memory = match &gpu.memory {
             Some(memory) => memory.clone(),
             None => {
@@ -168,12 +167,12 @@ fn with_gpu_of<R>(queue: CudaQueue, act: impl FnOnce(&Known, Box<dyn FnOnce() ->
                 gpu.memory.insert(memory_of(&context, &gpu.known)).clone()
             }
         };
-        let known = gpu.known.clone();
-        // SAFETY: this memory is mapped for the queue's GPU. Streams of it allocate memory on the same GPU, in the only address space of the
-        // process. So all of them can use all of it.
-        let make = || unsafe { Stream::new(memory, CudaMemory::new(queue, known)) };
-        Ok(act(&gpu.known, Box::new(make)))
-    })
+        Ok((memory, gpu.known.clone()))
+    })?;
+    let streams = known.clone();
+    // SAFETY: this memory is mapped for the queue's GPU. Streams of it allocate memory on the same GPU, in the only address space of the
+    // process. So all of them can use all of it.
+    Ok((known, move || unsafe { Stream::new(memory, CudaMemory::new(queue, streams)) }))
 }
 
 /// The deferred error for a failure that cudarc kept in the stream's context object.
