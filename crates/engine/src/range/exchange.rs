@@ -45,15 +45,18 @@ impl DeviceRange {
         Ok(carved)
     }
 
-    /// As [`exchange`](DeviceRange::exchange), but pages whose work is done move in any case. It does not wait for others in order to stay as
-    /// small as the range is.
+    /// As [`exchange`](DeviceRange::exchange), but pages whose work is done move in any case: at first only if the range then need not grow.
+    /// Otherwise a recurrent network on a GPU reserved 1.13 times its live memory, since the GPU still used most free pages.
     ///
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
     pub(crate) fn exchange_at_once(&self, stream: &Stream, bytes: u64, seen: &RangeState) -> Result<Option<Carved>> {
-        match self.try_gather(stream, bytes, GatherLimit::aiming_at(seen.reserved))? {
+        if let Some(carved) = self.try_gather(stream, bytes, GatherLimit::at(seen.reserved))? {
+            return Ok(Some(carved));
+        }
+        match self.exchange(stream, bytes, seen)? {
             Some(carved) => Ok(Some(carved)),
-            None => self.exchange(stream, bytes, seen),
+            None => self.try_gather(stream, bytes, GatherLimit::aiming_at(seen.reserved)),
         }
     }
 
