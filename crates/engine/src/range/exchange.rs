@@ -31,8 +31,7 @@ impl DeviceRange {
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
     pub(crate) fn exchange(&self, stream: &Stream, bytes: u64, seen: &RangeState) -> Result<Option<Carved>> {
-        let due = seen.peak_live.max(seen.live.saturating_add(bytes));
-        let aim = seen.exchanges.enough(seen.peak_live, due, seen.granule);
+        let aim = enough(seen, bytes);
         let is_enough = seen.reserved.saturating_add(bytes) <= aim;
         let granules = seen.peak_live / seen.granule.max(1);
         if is_enough || seen.exchanges.are_too_many(bytes, (seen.frees, seen.freed), granules) {
@@ -45,18 +44,24 @@ impl DeviceRange {
         Ok(carved)
     }
 
-    /// As [`exchange`](DeviceRange::exchange), but pages whose work is done move in any case: at first only if the range then need not grow.
-    /// Otherwise a recurrent network on a GPU reserved 1.13 times its live memory, since the GPU still used most free pages.
+    /// As [`exchange`](DeviceRange::exchange), but pages whose work is done move in any case, and the range grows by what they lack. For much
+    /// memory, it first waits for the work of the stream rather than grow: without that wait, a training of GPT-2 with four batches in each
+    /// step reserved 1.08 times its live memory, and 1.03 with it.
     ///
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
     pub(crate) fn exchange_at_once(&self, stream: &Stream, bytes: u64, seen: &RangeState) -> Result<Option<Carved>> {
-        if let Some(carved) = self.try_gather(stream, bytes, GatherLimit::at(seen.reserved))? {
+        let most = enough(seen, bytes).max(seen.reserved);
+        let is_awaited = is_much(bytes, seen) && seen.reserved.saturating_add(bytes) > most;
+        if is_awaited && let Some(carved) = self.try_gather(stream, bytes, GatherLimit::between(seen.reserved, most))? {
             return Ok(Some(carved));
         }
-        match self.exchange(stream, bytes, seen)? {
+        if is_awaited && let Some(carved) = self.wait_and_move(stream, bytes, seen.reserved, seen)? {
+            return Ok(Some(carved));
+        }
+        match self.try_gather(stream, bytes, GatherLimit::aiming_at(seen.reserved))? {
             Some(carved) => Ok(Some(carved)),
-            None => self.try_gather(stream, bytes, GatherLimit::aiming_at(seen.reserved)),
+            None => self.exchange(stream, bytes, seen),
         }
     }
 
@@ -116,7 +121,7 @@ impl DeviceRange {
 
     /// Moves pages for much memory, if the range then reserves hardly more than is live. Waits for the stream's work if necessary.
     fn wait_and_move(&self, stream: &Stream, bytes: u64, aim: u64, seen: &RangeState) -> Result<Option<Carved>> {
-        if bytes <= seen.reserved / AWAITED || self.inner().waits >= most_waits(seen.frees, seen.freed) {
+        if !is_much(bytes, seen) || self.inner().waits >= most_waits(seen.frees, seen.freed) {
             return Ok(None);
         }
         let due = aim.max(seen.live.saturating_add(bytes));
@@ -129,6 +134,17 @@ impl DeviceRange {
         self.inner().waits += 1;
         if is_done { self.try_gather(stream, bytes, limit) } else { Ok(None) }
     }
+}
+
+/// Whether a request is for so much memory that it may wait.
+fn is_much(bytes: u64, seen: &RangeState) -> bool {
+    bytes > seen.reserved / AWAITED
+}
+
+/// How many bytes a range may reserve for a request before pages move.
+fn enough(seen: &RangeState, bytes: u64) -> u64 {
+    let due = seen.peak_live.max(seen.live.saturating_add(bytes));
+    seen.exchanges.enough(seen.peak_live, due, seen.granule)
 }
 
 /// How often a range may have waited after so many frees of so many bytes.
