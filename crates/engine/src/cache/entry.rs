@@ -264,10 +264,10 @@ impl Owner {
         self.perform(effects);
     }
 
-    /// Carries out the effects that planning asked for within an entry, if there are any.
+    /// Carries out the effects that a request left, if there are any.
     #[inline]
     pub(super) fn perform_due(&self) {
-        if self.with(|local, _| local.planner.has_effects()) {
+        if self.with(|local, _| local.planner.has_departed()) {
             self.perform(self.with(|local, _| local.planner.take_effects()));
         }
     }

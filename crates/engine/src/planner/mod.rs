@@ -189,6 +189,8 @@ struct EntryState {
     overlapping: Option<usize>,
     /// The bytes by which the range had to grow.
     grown: u64,
+    /// Whether the entry left a loop for the one around it, whose arena is to go back. A look at all effects would cost each request 2 ns.
+    has_departed: bool,
 }
 
 impl Planner {
@@ -337,14 +339,15 @@ impl Planner {
         self.plans.stream().map(Stream::queue)
     }
 
-    /// Whether actions are due by now.
+    /// Whether a request left effects, which are due before it returns.
     #[inline]
-    pub(crate) fn has_effects(&self) -> bool {
-        self.effects.is_any()
+    pub(crate) fn has_departed(&self) -> bool {
+        self.entry.has_departed
     }
 
     /// Takes the actions that are due by now, for the caller to do.
     pub(crate) fn take_effects(&mut self) -> Effects {
+        self.entry.has_departed = false;
         std::mem::take(&mut self.effects)
     }
 

@@ -71,6 +71,7 @@ impl Planner {
         }
         self.loops.leave();
         self.vacate(shared);
+        self.entry.has_departed = true;
         self.search_afresh();
         true
     }
