@@ -189,7 +189,7 @@ struct EntryState {
     overlapping: Option<usize>,
     /// The bytes by which the range had to grow.
     grown: u64,
-    /// Whether the entry left a loop for the one around it, whose arena is to go back. A look at all effects would cost each request 2 ns.
+    /// Whether the entry left a loop for the one around it, so that its arena is to go back. Each request looks at this one flag.
     has_departed: bool,
 }
 
