@@ -16,7 +16,7 @@ use gpucache_tests::{seeds, turn};
 /// Entries until a program counts as warm, and entries that are counted then. In these, plans are tried again once or twice.
 const WARM: usize = 1_000;
 const COUNTED: usize = 4_000;
-/// What a list may keep idle in any case: see `LIST_FLOOR` of the engine.
+/// The lists of a scope may keep so many bytes idle in any case (`LIST_FLOOR` of the engine).
 const MOST_IDLE: u64 = 64 << 10;
 /// The most device calls in an entry, in the mean: a try of plans has up to 4,000. Before, 8 to 19 calls were in each entry.
 const FEW: f64 = 2.0;

@@ -114,7 +114,7 @@ pub(super) struct Serving {
     planning: Cell<Option<&'static Cache>>,
 }
 
-/// What a thread does that allocates while it is in no scope.
+/// The function that a thread calls if it allocates outside of all scopes.
 static UNSCOPED: OnceLock<fn()> = OnceLock::new();
 
 /// The values of a thread that caches need. They have no destructors, so they can be used at any time, also while the thread ends.

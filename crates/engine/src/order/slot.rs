@@ -212,8 +212,8 @@ impl StreamSlot {
     }
 
     /// Closes the open epoch, with a complete event if there is one, otherwise with a new one. Returns whether the epoch is closed: another
-    /// thread may begin to capture the stream at any moment. An event that it captured belongs to its graph. Whoever queries that event
-    /// gets an error and ends the capture.
+    /// thread may begin to capture the stream at any moment. An event that it captured belongs to its graph. A query of that event
+    /// fails, and ends the capture.
     fn close(&mut self, meter: &Meter) -> Result<bool> {
         let spare = self.spare(meter)?;
         let Some(stream) = &self.stream else { return Ok(true) };

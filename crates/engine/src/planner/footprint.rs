@@ -248,8 +248,8 @@ impl Planner {
         self.entry.grown > arena / if is_off { GROWTH_OFF } else { GROWTH }
     }
 
-    /// Whether the arena is that of a loop, nothing in it is alive, and a request needs much of it. What comes between two iterations, such as
-    /// the next prompt, then gets its memory.
+    /// Whether the arena is that of a loop, nothing in it is alive, and a request needs much of it. Requests between two iterations, such
+    /// as those of the next prompt, then get its memory.
     fn is_idle_in_loop(&self, shared: &Shared, bytes: u64, arena: u64) -> bool {
         self.loops.is_inside() && shared.lease.live() == 0 && bytes > arena / MUCH
     }

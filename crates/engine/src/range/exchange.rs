@@ -53,11 +53,14 @@ impl DeviceRange {
     pub(crate) fn exchange_at_once(&self, stream: &Stream, bytes: u64, seen: &RangeState) -> Result<Option<Carved>> {
         let most = enough(seen, bytes).max(seen.reserved);
         let is_awaited = is_much(bytes, seen) && seen.reserved.saturating_add(bytes) > most;
-        if is_awaited && let Some(carved) = self.try_gather(stream, bytes, GatherLimit::between(seen.reserved, most))? {
-            return Ok(Some(carved));
-        }
-        if is_awaited && let Some(carved) = self.wait_and_move(stream, bytes, seen.reserved, seen)? {
-            return Ok(Some(carved));
+        if is_awaited {
+            let moved = match self.try_gather(stream, bytes, GatherLimit::between(seen.reserved, most))? {
+                None => self.wait_and_move(stream, bytes, seen.reserved, seen)?,
+                moved => moved,
+            };
+            if moved.is_some() {
+                return Ok(moved);
+            }
         }
         match self.try_gather(stream, bytes, GatherLimit::aiming_at(seen.reserved))? {
             Some(carved) => Ok(Some(carved)),
