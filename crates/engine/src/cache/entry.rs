@@ -7,7 +7,7 @@ use super::supply;
 use crate::base::amounts::total;
 use crate::device::{Stream, softly};
 use crate::home::{Counter, Fact, Shared, Visit};
-use crate::planner::{Begin, Effects, Refused, Vacated};
+use crate::planner::{Begin, Effects, Look, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim::{self, Releaser};
@@ -298,7 +298,8 @@ impl Owner {
     /// Gives back the memory that the lists and the range need not keep.
     fn look_at_range(&self, stream: Stream, last: Option<u64>) {
         let Some(range) = DeviceRange::of(&stream) else { return };
-        self.with(|_, shared| shared.counters.renew_beside());
+        let reserved = range.occupancy().reserved;
+        self.with(|local, shared| local.planner.look(shared, reserved));
         while let Some(record) = self.with(Local::overflow) {
             self.release(record);
         }
@@ -344,8 +345,8 @@ fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Op
 }
 
 /// Gives back memory that the scopes are not likely to need again, if that is worth a call and something was freed since the last
-/// look. Returns the range's count of frees, and the reserved bytes that no scope is likely to need.
-fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> (u64, u64) {
+/// look.
+fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> Look {
     let RangeState { reserved, live, frees, .. } = range.occupancy();
     let is_spare = |keep: u64| reserved.saturating_sub(keep) > reserved / WORTH_A_TRIM;
     let mut keep = demand::of(device).max(live);
@@ -356,7 +357,8 @@ fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> (u64, u64) {
         // A failure is the device's own, and the next call meets it as well.
         let _ = range.trim(keep, WaitFor::Nothing);
     }
-    (frees, range.occupancy().reserved.saturating_sub(keep))
+    let after = range.occupancy().reserved;
+    Look { frees, spare: after.saturating_sub(keep), before: reserved, after }
 }
 
 /// The bytes of a device of which `live` are in use that are in use outside scopes, or likely to be needed by scopes. Reported demand

@@ -149,9 +149,9 @@ impl Counters {
         self.set_marks();
     }
 
-    /// Forgets the use beside plans from before the last call of this function.
-    pub(crate) fn renew_beside(&self) {
-        self.set(Counter::Beside, self.get(Counter::BesideLately));
+    /// Forgets the use beside plans from before the last call of this function, except that so many bytes are `expected` again.
+    pub(crate) fn renew_beside(&self, expected: u64) {
+        self.set(Counter::Beside, self.get(Counter::BesideLately).max(expected));
         self.set(Counter::BesideLately, self.get(Counter::BusyBytes));
         self.set_marks();
     }

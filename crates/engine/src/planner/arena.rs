@@ -7,7 +7,7 @@ use super::effects::{Begin, Vacated};
 use super::recurring::RecurringMoves;
 use super::{NO_STREAM, Planner};
 use crate::device::Stream;
-use crate::home::Shared;
+use crate::home::{Counter, Shared};
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::Transit;
 use crate::range::{self, Carved, Obtained};
@@ -49,10 +49,11 @@ impl Planner {
         let pieces = block.map(Piece::of).into_iter().collect();
         shared.lease.begin(Leased { pieces, stream: stream.clone(), bytes });
         self.arena = Some(Arena { stream, bytes, positions, launches: 0 });
+        let in_use = shared.counters.get(Counter::BesideLately);
         shared.counters.installed(bytes, positions, taken);
         self.refused = None;
         self.footprint.has_planned = true;
-        self.trimming.renew(bytes, shared.counters.times_taken());
+        self.trimming.renew(bytes, in_use, shared.counters.times_taken());
         self.begin_planned(shared);
         None
     }

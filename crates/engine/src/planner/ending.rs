@@ -12,6 +12,7 @@ use super::elsewhere::Others;
 use super::fate::{Course, Fate, Findings};
 use super::footprint::Footprint;
 use super::learner::Learner;
+use super::trimming::Look;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::is_heard;
 use crate::device::Stream;
@@ -330,8 +331,17 @@ impl Planner {
         }
     }
 
-    /// Notes that the range was looked at, and its count of frees and spare bytes then.
-    pub(crate) fn looked(&mut self, shared: &Shared, look: (u64, u64)) {
+    /// Notes that a look begins at a range that reserves so many bytes.
+    pub(crate) fn look(&mut self, shared: &Shared, reserved: u64) {
+        let [arena, ring, beside] =
+            [Counter::Arena, Counter::RingBytes, Counter::BesideLately].map(|count| shared.counters.get(count));
+        let planned = arena.saturating_add(ring);
+        let expected = self.trimming.look(planned.saturating_add(beside), reserved);
+        shared.counters.renew_beside(expected.saturating_sub(planned));
+    }
+
+    /// Notes that the range was looked at.
+    pub(crate) fn looked(&mut self, shared: &Shared, look: Look) {
         self.trimming.looked(look, shared.counters.times_taken());
     }
 

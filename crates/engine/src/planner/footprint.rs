@@ -1,5 +1,5 @@
-//! How much memory an arena may take. Decides when pages should move, when the arena is in the way of others, when it is larger
-//! than necessary, and when to look at the range for free memory.
+//! How much memory an arena may take. Decides when pages should move, when the arena is in the way of others, and when it is larger
+//! than necessary.
 
 use super::Planner;
 use super::backoff::{Backoff, Pace};
@@ -26,30 +26,6 @@ pub(super) struct Footprint {
     pub(super) moving: Backoff,
 }
 
-/// When to look at a range that may reserve more than the scopes need.
-#[derive(Default)]
-pub(super) struct Trimming {
-    /// Entries that went by the plan. Only they show that the arena is enough, and the waits count only them. While there is spare
-    /// memory, all entries count.
-    entries: u64,
-    /// How many of these entries came before this arena. Below: the bytes of this arena.
-    before: u64,
-    bytes: u64,
-    waits: Backoff,
-    /// How many looks are left since a ring came, a ring or the last plan was given up, or the range had no arena. These looks need no
-    /// arena.
-    spare_looks: u32,
-    /// The entry from which looks follow because of a new ring.
-    ring_look: Option<u64>,
-    /// How many times in a row an arena of the same size was lost early.
-    losses: u32,
-    /// The range's count of frees at the last look. Below: how often the scope had taken memory from the device by then.
-    pub(super) frees: Option<u64>,
-    taken: u64,
-    /// The bytes that the range still reserved beyond all needs after the last look, since blocks lie in each of their pages.
-    spare: u64,
-}
-
 /// With at most this many allocations beside the plan, nothing is known about the plan.
 const TOO_FEW: u64 = 8;
 /// In an entry that goes by its plan, the range may grow by this share of the arena before the arena itself is given up. This is
@@ -71,18 +47,6 @@ const KNOWN: u64 = 32;
 /// The same share if only a part of each entry is regular. The arrays beside the arena then differ from entry to entry, and each loss of
 /// the arena would leave a part of an entry without a plan. The range alone takes 1/12 more than what is live.
 const KNOWN_PART: u64 = 20;
-/// An arena that served for this many entries was not lost early. The range was looked at eight times meanwhile.
-const LONG: u64 = 256;
-/// A scope that still learns loses fewer arenas in a row. But a scope where a random third of 32 arrays outlives each entry loses
-/// more than 16.
-const MANY_LOSSES: u32 = 128;
-/// How many looks at the range follow without an arena. They spread over 15 entries; with more trims, a range without a plan grows
-/// again.
-const SPARE_LOOKS: u32 = 4;
-/// The range is looked at again when a new ring has served for so many entries. With 32, a state that grows for 50 entries and begins again
-/// gave its ring up for good. With 256, two of seven programs that had kept pages of older arrays still reserved 1.3 × what the range alone
-/// needs; with 128 they reserve 1.2 ×.
-const RING_LOOK: u64 = 128;
 /// Entries between two looks at how much of a plan is in use. This is more than the number of orders that take turns.
 const PEAK_LOOK_IN: u32 = 16;
 /// Where sizes grow, a plan of which less than half is in use is forgotten after this many looks without growth. One look alone may
@@ -125,80 +89,6 @@ impl Footprint {
     /// How many bytes a plan may now be larger than necessary, so that growing sizes find their places in later entries.
     pub(super) fn ahead(shared: &Shared) -> u64 {
         shared.counters.get(Counter::Demand) / AHEAD + LITTLE
-    }
-}
-
-impl Trimming {
-    /// Notes that an arena of `bytes` bytes was found. `taken` says how often memory was taken from the device for the scope so
-    /// far. The next look comes soon, unless the same arena is lost early again and again, for example to a scope around this one.
-    pub(super) fn renew(&mut self, bytes: u64, taken: u64) {
-        let was_lost_early = bytes == self.bytes && self.entries - self.before < LONG;
-        self.losses = if was_lost_early { self.losses.saturating_add(1) } else { 0 };
-        self.spare_looks = 0;
-        self.look_soon(taken);
-        (self.bytes, self.before) = (bytes, self.entries);
-    }
-
-    /// Notes that the range may reserve more than is needed: a ring came, a ring or the last plan was given up, or there is no arena.
-    pub(super) fn note_spare(&mut self, taken: u64) {
-        self.spare_looks = SPARE_LOOKS;
-        self.look_soon(taken);
-    }
-
-    /// Notes that a ring came in this entry. Arrays that were served before lie elsewhere, and leave gaps in the range as they are dropped.
-    /// Most of them are dropped soon, and some much later.
-    pub(super) fn note_ring(&mut self, entry: u64, taken: u64) {
-        self.note_spare(taken);
-        self.ring_look = Some(entry.saturating_add(RING_LOOK));
-    }
-
-    /// The spare bytes at the last look. Beside a new ring they say nothing, since they may be needed until the ring has its size.
-    pub(super) fn spare(&self) -> u64 {
-        if self.ring_look.is_some() { 0 } else { self.spare }
-    }
-
-    /// Notes that an entry with the ring ends.
-    pub(super) fn end_with_ring(&mut self, entry: u64, taken: u64) {
-        if self.ring_look.take_if(|look| entry >= *look).is_some() {
-            self.note_spare(taken);
-        }
-    }
-
-    fn look_soon(&mut self, taken: u64) {
-        if self.losses < MANY_LOSSES {
-            (self.waits, self.frees, self.taken) = (Backoff::default(), None, taken);
-        }
-    }
-
-    /// Whether to look at the range although no plan serves.
-    pub(super) fn has_spare(&self) -> bool {
-        self.spare_looks > 0
-    }
-
-    /// Counts an entry that went by the plan. Returns whether a look at the range is due now.
-    pub(super) fn is_due(&mut self) -> bool {
-        self.entries = self.entries.saturating_add(1);
-        self.waits.is_over(self.entries)
-    }
-
-    /// Counts an entry that launches a graph, unless a look is due after it. An entry with a look is counted at its end.
-    pub(super) fn passes(&mut self) -> bool {
-        let next = self.entries.saturating_add(1);
-        let is_due = self.waits.is_over(next);
-        if !is_due {
-            self.entries = next;
-        }
-        !is_due
-    }
-
-    /// Notes a look at the range, and its count of frees and spare bytes then. The next look comes later, and much later if the range has
-    /// grown since the last look.
-    pub(super) fn looked(&mut self, (frees, spare): (u64, u64), taken: u64) {
-        let has_grown = std::mem::replace(&mut self.taken, taken) != taken;
-        self.spare_looks = self.spare_looks.saturating_sub(1);
-        // The wait begins with the next entry.
-        self.waits.tried(self.entries.saturating_add(1), if has_grown { Pace::STEEP } else { Pace::DOUBLING });
-        (self.frees, self.spare) = (Some(frees), spare);
     }
 }
 
@@ -307,41 +197,5 @@ impl Planner {
         self.arena.is_some()
             && self.entry.aside + self.entry.irregular > 0
             && needed > total([demand, demand / WASTE, LITTLE])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{MANY_LOSSES, Trimming};
-
-    /// The entries, of the first 1,000, after which the range is looked at, if a new arena is found every `arena` entries.
-    fn looks(arena: u64) -> Vec<u64> {
-        let mut trimming = Trimming::default();
-        let looks = (0..1000).filter(|entry| {
-            if entry % arena == 0 {
-                trimming.renew(100, 0);
-            }
-            let is_due = trimming.is_due();
-            if is_due {
-                trimming.looked((0, 0), 0);
-            }
-            is_due
-        });
-        looks.collect()
-    }
-
-    #[test]
-    fn a_look_is_soon_after_an_arena_that_stays_and_rare_where_arenas_come_and_go() {
-        assert_eq!(looks(1000), [0, 2, 6, 14, 30, 62, 126, 254, 510]);
-        let late = looks(1).into_iter().filter(|&entry| entry > u64::from(MANY_LOSSES)).count();
-        assert!(late < 10, "{late} looks where each entry has an arena of its own");
-        assert_eq!(looks(500), [0, 2, 6, 14, 30, 62, 126, 254, 500, 502, 506, 514, 530, 562, 626, 754]);
-        let mut trimming = Trimming::default();
-        for bytes in 1..10 {
-            trimming.renew(bytes, 0);
-            assert!(trimming.is_due(), "another arena");
-            trimming.looked((0, 0), 0);
-            assert!(!trimming.is_due());
-        }
     }
 }

@@ -35,6 +35,8 @@
 //! | `plans` | the plans themselves, and which of them is active |
 //! | `draft` | a layout of a plan, and its later improvements |
 //! | `footprint` | how much memory an arena may take |
+//! | `between` | the memory that a scope needs again and again between two arenas |
+//! | `trimming` | when to look at the range for memory that no scope needs |
 //! | `curiosity` | which entries are recorded although there is a plan |
 //! | `recurring` | page moves that recur with plans, and the entries without plans that follow |
 //! | `backoff` | waits that grow, and when the planner asks for an arena again |
@@ -42,6 +44,7 @@
 
 mod arena;
 mod backoff;
+mod between;
 mod captured;
 mod carry;
 mod curiosity;
@@ -57,6 +60,7 @@ mod noting;
 mod plans;
 mod recurring;
 mod serve;
+mod trimming;
 mod watch;
 
 use std::mem::offset_of;
@@ -76,12 +80,14 @@ pub(crate) use effects::News;
 pub(crate) use effects::{Begin, Effects, Vacated};
 use ending::Learning;
 use fate::{Course, LEFT_OUT};
-use footprint::{Footprint, Trimming};
+use footprint::Footprint;
 use loops::Loops;
 use noting::Noted;
 use plans::Plans;
 use recurring::RecurringMoves;
 pub(crate) use serve::Resolved;
+pub(crate) use trimming::Look;
+use trimming::Trimming;
 use watch::Watch;
 
 /// The plans of a scope, the cursor of the active plan, and what was learned for future plans.
