@@ -17,7 +17,7 @@ use super::trimming::Look;
 use crate::base::subscriber::is_heard;
 use crate::device::Stream;
 use crate::home::{Counter, Shared};
-use gpucache_plan::entries::Scratch;
+use gpucache_plan::entries::{Log, Scratch};
 
 /// The recording of entries, and what it is for.
 #[derive(Default)]
@@ -153,6 +153,7 @@ impl Planner {
         self.learning.learner.went_well();
         self.learning.curiosity.ended(self.entry.number, false);
         self.plans.note_followed(self.plans.active(), self.entry.number);
+        self.note_first(self.plans.active(), true);
         self.plans.score(true);
         self.footprint.count_down();
     }
@@ -204,6 +205,7 @@ impl Planner {
         if self.follows_part(course) || self.has_other_stream() {
             return None;
         }
+        self.entry.first = self.learning.learner.recorded().and_then(Log::first).unwrap_or(0);
         let plan = self.learn_plan(shared)?;
         self.plans.note_beginning(self.learning.others.came_first);
         self.plans.note_growth(plan, &self.learning.learner.growth);
@@ -251,10 +253,18 @@ impl Planner {
         let active = self.active_plan();
         if let Some(plan) = recorded.or(active.filter(|_| goes_by_plan)) {
             self.plans.note_followed(plan, self.entry.number);
+            self.note_first(plan, recorded.is_some() | course.is_served_through);
         }
         // An entry that follows another plan says nothing about the active one.
         let is_of_another = !goes_by_plan && recorded.is_some_and(|plan| Some(plan) != active);
         active.is_some() && !is_of_another && self.plans.score(goes_by_plan)
+    }
+
+    /// Notes that an entry with this first allocation, if that is known, followed a plan. An entry that lost its arena does not show it.
+    fn note_first(&mut self, plan: usize, shows_it: bool) {
+        if shows_it && self.entry.first > 0 {
+            self.plans.note_first(plan, self.entry.first);
+        }
     }
 
     /// The plan that serves the entry.

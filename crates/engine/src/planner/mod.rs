@@ -183,6 +183,8 @@ struct EntryState {
     /// Allocations that nothing served at once. Below: the stream of the first one, if that is not the plans', and the size is that of a plan.
     supplies: u32,
     begins_on: Option<u64>,
+    /// The bytes of the first allocation; 0 if the planner did not look at it.
+    first: u64,
     served_before: u64,
     seen: crate::home::Deviations,
     /// Allocations for which the ring had no room, although their arrays should be carried.
@@ -243,12 +245,7 @@ impl Planner {
         let number = self.entry.number + 1;
         self.entry = EntryState { number, ..EntryState::default() };
         self.learning.begin(self.plans.is_empty());
-        if shared.lease.live() == 0 {
-            match next {
-                Some(known) => self.plans.choose(known, &mut self.hot.cursor),
-                None => self.plans.predict(&mut self.hot.cursor),
-            }
-        }
+        let is_told_by_first = shared.lease.live() == 0 && self.plans.choose_next(next, &mut self.hot.cursor);
         if self.arena.is_some() && shared.lease.is_lost() {
             self.lose(shared);
         }
@@ -256,9 +253,16 @@ impl Planner {
         self.entry.may_move = next.is_none();
         if self.arena.is_some() {
             self.begin_planned(shared);
+            if is_told_by_first {
+                self.look_again();
+            }
             self.begun();
             return Begin::Ready;
         }
+        self.begin_without_arena(shared)
+    }
+
+    fn begin_without_arena(&mut self, shared: &Shared) -> Begin {
         if self.should_pause() {
             self.pause(shared);
             return Begin::Clear;

@@ -8,6 +8,7 @@
 //! - Nothing is alive in a plan that is not active.
 //! - A plan that is not active has a cursor only together with its draft, since only then the arena is large enough for it.
 
+mod firsts;
 mod partial;
 mod predict;
 mod repeats;
@@ -18,6 +19,8 @@ use crate::device::Stream;
 use crate::home::{Counter, Counters};
 use gpucache_plan::entries::{Cursor, Envelope, Growth, Log, Scratch};
 use gpucache_plan::loops::Known;
+
+use firsts::Firsts;
 
 #[derive(Default)]
 pub(super) struct Plans {
@@ -43,6 +46,7 @@ struct Plan {
     draft: Option<Draft>,
     /// `None` while the plan is active.
     cursor: Option<Cursor>,
+    firsts: Firsts,
     /// For each plan, how often an entry followed it right after an entry of this plan.
     next: [u32; PLANS],
     /// Below 0, the plan serves nothing well.

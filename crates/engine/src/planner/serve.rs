@@ -136,6 +136,7 @@ impl Planner {
         if !self.hot.cursor.is_at_start() || shared.lease.live() > 0 {
             return;
         }
+        self.entry.first = bytes;
         if self.plans.switch_by_first_event(&mut self.hot.cursor, bytes) {
             self.begin_planned(shared);
         }

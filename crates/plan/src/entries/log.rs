@@ -204,6 +204,11 @@ impl Log {
         self.stream
     }
 
+    /// The bytes of the first allocation.
+    pub fn first(&self) -> Option<u64> {
+        self.allocations.first().map(|first| first.bytes)
+    }
+
     pub(super) fn allocations(&self) -> &[Logged] {
         &self.allocations
     }

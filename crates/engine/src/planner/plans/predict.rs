@@ -7,26 +7,34 @@ use gpucache_plan::entries::Cursor;
 const MOST_FOLLOWED: u32 = 8;
 
 impl Plans {
-    /// Makes the plan active that the next entry will most likely follow.
+    /// Makes the plan active that the next entry follows: the `known` one, or the most likely one. Returns whether to look at the first
+    /// allocation of the entry, which may tell another plan.
     #[inline]
-    pub(in crate::planner) fn predict(&mut self, cursor: &mut Cursor) {
-        if self.plans.len() > 1 {
-            self.predict_of_several(cursor);
+    pub(in crate::planner) fn choose_next(&mut self, known: Option<usize>, cursor: &mut Cursor) -> bool {
+        match known {
+            Some(known) => self.choose(known, cursor),
+            None if self.plans.len() > 1 => return self.predict_of_several(cursor),
+            None => {}
         }
+        false
     }
 
-    fn predict_of_several(&mut self, cursor: &mut Cursor) {
-        let Some(last) = self.plans.get(self.last) else { return };
+    fn predict_of_several(&mut self, cursor: &mut Cursor) -> bool {
+        let Some(last) = self.plans.get(self.last) else { return false };
         // Among equally likely plans, prefers the active one, which needs no switch.
         let likely = (0..self.plans.len()).max_by_key(|&place| (last.next[place], place == self.active));
         if let Some(likely) = likely.filter(|&likely| likely != self.active) {
             let _ = self.activate(likely, cursor);
         }
+        self.is_told_by_first()
     }
 
-    /// Switches to a plan that expects this first allocation of an entry, if the active plan does not expect it. If none does, takes the
-    /// plan with the nearest known size: entries of nearly equal sizes mostly have the same order. Nothing may be alive in the plans.
+    /// Switches to the plan whose entries alone began with this first allocation, or to one that expects it, if the active plan does not. If none
+    /// does, takes the plan with the nearest known size: entries of nearly equal sizes mostly have the same order. Nothing may be alive in the plans.
     pub(in crate::planner) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
+        if let Some(told) = self.told_by(bytes) {
+            return self.activate(told, cursor);
+        }
         let off_by = |plan: &Plan| plan.envelope.first_is_off_by(bytes);
         let active = self.plans.get(self.active).and_then(off_by).unwrap_or(f64::INFINITY);
         let others = (0..).zip(&self.plans).filter_map(|(place, plan)| Some((place, off_by(plan)?)));

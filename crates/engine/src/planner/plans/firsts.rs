@@ -1,0 +1,58 @@
+//! The sizes of first allocations by which entries tell their plan.
+//!
+//! The sizes that a plan holds do not always tell. A training on images of several sizes takes other steps for the largest images than for the
+//! others. A plan that served some of those steps badly is wide enough for their first allocation afterwards.
+
+use super::{Plan, Plans};
+
+/// First sizes that a plan remembers: as many as a training has kinds of images or buckets of lengths.
+const KEPT: usize = 8;
+
+/// The last sizes of first allocations in entries that followed a plan.
+#[derive(Default)]
+pub(super) struct Firsts {
+    sizes: [u64; KEPT],
+    next: usize,
+}
+
+impl Firsts {
+    fn has(&self, bytes: u64) -> bool {
+        self.sizes.contains(&bytes)
+    }
+
+    fn note(&mut self, bytes: u64) {
+        if !self.has(bytes) {
+            self.sizes[self.next] = bytes;
+            self.next = (self.next + 1) % KEPT;
+        }
+    }
+}
+
+impl Plan {
+    /// Whether this plan expects a first allocation with which, as far as is known, only entries of the other plan begin.
+    fn may_be(&self, other: &Plan) -> bool {
+        let is_of_other = |&bytes: &u64| bytes > 0 && self.envelope.begins_with(bytes) && !self.firsts.has(bytes);
+        other.firsts.sizes.iter().any(is_of_other)
+    }
+}
+
+impl Plans {
+    /// Whether the first allocation of the entry may tell that another plan than the active one serves it, although the active one expects it.
+    pub(super) fn is_told_by_first(&self) -> bool {
+        let Some(active) = self.plans.get(self.active) else { return false };
+        self.plans.iter().any(|other| active.may_be(other))
+    }
+
+    /// The plan whose entries alone began with so many bytes, as far as is known; `None` if that is the active one, or several.
+    pub(super) fn told_by(&self, bytes: u64) -> Option<usize> {
+        let mut those = (0..self.plans.len()).filter(|&place| self.plans[place].firsts.has(bytes));
+        those.next().filter(|&place| place != self.active && those.next().is_none())
+    }
+
+    /// Notes that an entry with a first allocation of so many bytes followed a plan.
+    pub(in crate::planner) fn note_first(&mut self, plan: usize, bytes: u64) {
+        if let Some(plan) = self.plans.get_mut(plan) {
+            plan.firsts.note(bytes);
+        }
+    }
+}
