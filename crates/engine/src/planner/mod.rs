@@ -262,6 +262,7 @@ impl Planner {
         self.begin_without_arena(shared)
     }
 
+    #[inline(always)]
     fn begin_without_arena(&mut self, shared: &Shared) -> Begin {
         if self.should_pause() {
             self.pause(shared);
