@@ -46,7 +46,7 @@ const UNSAFE: [&str; 20] = [
     "graph/scope.rs",
     "home/hold.rs",
     "home/returns.rs",
-    "home/interleavings/",
+    "home/tests/",
     "order/tests/",
     "offload/unwritten.rs",
     "pressure/barrier.rs",

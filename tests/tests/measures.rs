@@ -144,7 +144,7 @@ fn house() -> Found {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
-            let is_test = name.split('/').any(|part| part == "tests" || part == "tests.rs" || part == "interleavings");
+            let is_test = name.split('/').any(|part| part == "tests" || part == "tests.rs");
             if path.is_dir() && !is_test {
                 collect(&path, root, found);
             } else if name.ends_with(".rs") && !is_test {

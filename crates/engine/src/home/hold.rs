@@ -8,7 +8,7 @@
 //!
 //! A thread that leaves work for the holder first leaves the work, and then calls [`Hold::attend`]. The last holder first gives the
 //! cache up, and then looks whether work is due. Both acts and both looks are sequentially consistent, so at least one of the two
-//! threads sees what the other did. `interleavings` checks this with loom.
+//! threads sees what the other did. `home/tests` checks this with loom.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

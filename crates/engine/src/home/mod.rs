@@ -23,7 +23,7 @@
 //! | `devices` | the devices that a cache has served |
 //! | `facts` | the reasons why a scope is not planned, for its diagnosis |
 //! | `growth` | how many arrays are alive, over all entries |
-//! | `interleavings` | models of all of this, and of the lease of an arena, for loom |
+//! | `tests` | models of all of this, and of the lease of an arena, for loom |
 
 pub(crate) mod hold;
 
@@ -35,10 +35,10 @@ mod devices;
 mod facts;
 mod generations;
 mod growth;
-#[cfg(all(loom, test))]
-mod interleavings;
 mod returns;
 mod shared;
+#[cfg(all(loom, test))]
+mod tests;
 
 pub use counter::Counter;
 pub(crate) use counters::Counters;

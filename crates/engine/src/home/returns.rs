@@ -8,7 +8,7 @@
 //!
 //! Invariant: no pushed record is missed. `has_any` is set after each push and reset before each take. So a thread that sees
 //! `has_any` set and takes gets every record that was pushed before the reset. If a push comes later, `has_any` is set again, and the
-//! next take gets the record. `interleavings` checks this with loom.
+//! next take gets the record. `home/tests` checks this with loom.
 #![allow(unsafe_code)]
 
 use std::ptr::null_mut;

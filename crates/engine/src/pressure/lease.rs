@@ -28,7 +28,7 @@
 //! block stays idle, and the thread looks at all of them. An owner that raises `live` meanwhile, and lowers it again at once, can
 //! disturb only one of two looks. A block that both looks find in use was in use, or about to be, between them.
 //!
-//! `interleavings` checks all of this with loom, with fences in place of the barriers.
+//! `home/tests` checks all of this with loom, with fences in place of the barriers.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};

@@ -1,7 +1,7 @@
 //! Models of several threads that use one cache at once. loom runs them in every order of events that makes a difference. The
 //! models use the code of the caches over the simplest possible contents.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p gpucache-engine --lib home::interleavings`, with `LOOM_MAX_PREEMPTIONS=2`: with
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p gpucache-engine --lib home::tests`, with `LOOM_MAX_PREEMPTIONS=2`: with
 //! 3, the models of three threads do not end within three minutes. In loom, an exchange always sees the newest value. So a weaker
 //! ordering of an exchange shows only if the other side then misses something.
 
