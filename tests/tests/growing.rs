@@ -5,7 +5,7 @@
 use std::ops::{AddAssign, Range};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, Scope, stats::ScopeStats};
+use gpucache::{Array, Scope, invalidate, stats::ScopeStats};
 use gpucache_tests::counting::{Counting, allocations};
 use gpucache_tests::turn;
 
@@ -308,6 +308,10 @@ fn texts_in_one_entry_take_the_memory_of_their_prompts_once() {
         }
         let for_each = (calls() - before) / 30;
         assert!(for_each < 340, "{for_each} calls for each text");
+        // What was needed before an invalidation is not kept after it.
+        invalidate("texts in one entry");
+        (0..4).for_each(|_| (200..230).for_each(|length| decode(&device, &mut caches, length, length == 200)));
+        assert!(device.memory().bytes < 64 << 20, "{}", device.memory().bytes);
     });
 }
 

@@ -166,6 +166,7 @@ impl Planner {
         self.footprint.moving = Backoff::default();
         self.recurring = RecurringMoves::default();
         self.carry.forget_waits();
+        self.trimming.forget_needs();
         self.refused = None;
         self.tell_stop(shared);
     }

@@ -122,6 +122,11 @@ impl Trimming {
         (self.frees, self.spare) = (Some(look.frees), look.spare);
     }
 
+    /// Forgets what the scope needed between arenas.
+    pub(super) fn forget_needs(&mut self) {
+        self.between = Between::default();
+    }
+
     /// Begins a look at a range that reserves `reserved` bytes. At most `in_use` bytes were in use since the last look or arena. Returns how
     /// many bytes the scope is likely to have in use at once again.
     pub(super) fn look(&mut self, in_use: u64, reserved: u64) -> u64 {
