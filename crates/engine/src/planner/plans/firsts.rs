@@ -56,3 +56,30 @@ impl Plans {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plans whose entries began with these sizes. The first plan is active.
+    fn plans(firsts: &[&[u64]]) -> Plans {
+        let mut plans = Plans { plans: firsts.iter().map(|_| Plan::default()).collect(), ..Plans::default() };
+        for (place, sizes) in firsts.iter().enumerate() {
+            sizes.iter().for_each(|&bytes| plans.note_first(place, bytes));
+        }
+        plans
+    }
+
+    #[test]
+    fn a_size_of_one_plan_alone_tells_it() {
+        let told = plans(&[&[100, 200], &[300, 200], &[400]]);
+        assert_eq!([100, 200, 300, 400, 500].map(|bytes| told.told_by(bytes)), [None, None, Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn the_last_sizes_are_remembered() {
+        let sizes: Vec<u64> = (1..=KEPT as u64 + 1).collect();
+        let told = plans(&[&[], &sizes]);
+        assert!(told.told_by(1).is_none() && sizes[1..].iter().all(|&bytes| told.told_by(bytes) == Some(1)));
+    }
+}
