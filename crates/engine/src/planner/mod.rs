@@ -35,7 +35,7 @@
 //! | `plans` | the plans themselves, and which of them is active |
 //! | `draft` | a layout of a plan, and its later improvements |
 //! | `footprint` | how much memory an arena may take |
-//! | `between` | the memory that a scope needs again and again between two arenas |
+//! | `needs` | the memory that a scope needs again and again between two arenas |
 //! | `trimming` | when to look at the range for memory that no scope needs |
 //! | `curiosity` | which entries are recorded although there is a plan |
 //! | `recurring` | page moves that recur with plans, and the entries without plans that follow |
@@ -44,7 +44,6 @@
 
 mod arena;
 mod backoff;
-mod between;
 mod captured;
 mod carry;
 mod curiosity;
@@ -56,6 +55,7 @@ mod fate;
 mod footprint;
 mod learner;
 mod loops;
+mod needs;
 mod noting;
 mod plans;
 mod recurring;

@@ -1,7 +1,7 @@
 //! When to look at a range for memory that no scope needs.
 
 use super::backoff::{Backoff, LONG, Pace};
-use super::between::Between;
+use super::needs::Needs;
 
 /// When to look at a range that may reserve more than the scopes need.
 #[derive(Default)]
@@ -25,7 +25,7 @@ pub(super) struct Trimming {
     taken: u64,
     /// The bytes that the range still reserved beyond all needs after the last look, since blocks lie in each of their pages.
     spare: u64,
-    between: Between,
+    needs: Needs,
 }
 
 /// A look at the range: its count of frees, its spare bytes, and the bytes that it reserved before and after the look.
@@ -55,7 +55,7 @@ impl Trimming {
         let was_lost_early = bytes == self.bytes && self.entries - self.before < LONG;
         self.losses = if was_lost_early { self.losses.saturating_add(1) } else { 0 };
         self.spare_looks = 0;
-        self.between.begin(self.entries, in_use);
+        self.needs.begin(self.entries, in_use);
         self.look_soon(taken);
         (self.bytes, self.before) = (bytes, self.entries);
     }
@@ -114,7 +114,7 @@ impl Trimming {
 
     /// Notes a look at the range. The next look comes later, and much later if the range has grown since the last look.
     pub(super) fn looked(&mut self, look: Look, taken: u64) {
-        self.between.gave_back(look.before, look.after);
+        self.needs.gave_back(look.before, look.after);
         let has_grown = std::mem::replace(&mut self.taken, taken) != taken;
         self.spare_looks = self.spare_looks.saturating_sub(1);
         // The wait begins with the next entry.
@@ -124,14 +124,14 @@ impl Trimming {
 
     /// Forgets what the scope needed between arenas.
     pub(super) fn forget_needs(&mut self) {
-        self.between = Between::default();
+        self.needs = Needs::default();
     }
 
     /// Begins a look at a range that reserves `reserved` bytes. At most `in_use` bytes were in use since the last look or arena. Returns how
     /// many bytes the scope is likely to have in use at once again.
     pub(super) fn look(&mut self, in_use: u64, reserved: u64) -> u64 {
-        self.between.note(self.entries, in_use);
-        self.between.look(reserved)
+        self.needs.note(self.entries, in_use);
+        self.needs.look(reserved)
     }
 }
 

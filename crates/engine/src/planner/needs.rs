@@ -7,7 +7,7 @@ use super::backoff::LONG;
 
 /// What a scope lately had in use at once.
 #[derive(Debug, Default)]
-pub(super) struct Between {
+pub(super) struct Needs {
     /// The most bytes in this window of entries, and in the window before. Below: the entry with which this window began.
     most: u64,
     most_before: u64,
@@ -26,7 +26,7 @@ const REGAINED: u32 = 3;
 /// its live memory, and 1.016 with 1/6.
 const MUCH: u64 = 6;
 
-impl Between {
+impl Needs {
     /// Notes an arena, and that at most so many bytes were in use since the last note.
     pub(super) fn begin(&mut self, entry: u64, in_use: u64) {
         self.note(entry, in_use);
@@ -69,30 +69,30 @@ mod tests {
     use super::*;
 
     /// The bytes that a look keeps after so many cycles, in which the scope needs `need` bytes between two arenas, and 400 bytes with an arena.
-    fn after(between: &mut Between, entries: std::ops::Range<u64>, need: u64) -> u64 {
+    fn after(needs: &mut Needs, entries: std::ops::Range<u64>, need: u64) -> u64 {
         let mut keep = 0;
         for entry in entries {
-            between.begin(entry, need);
-            keep = between.look(need);
-            between.gave_back(need, keep.clamp(400, need));
+            needs.begin(entry, need);
+            keep = needs.look(need);
+            needs.gave_back(need, keep.clamp(400, need));
         }
         keep
     }
 
     #[test]
     fn memory_that_is_reserved_again_after_looks_is_kept() {
-        let mut between = Between::default();
-        assert_eq!(after(&mut between, 0..4, 1600), 0);
-        assert_eq!(after(&mut between, 4..5, 1600), 1600);
-        assert_eq!(after(&mut between, 5..LONG, 800), 1600);
-        assert_eq!(after(&mut between, LONG..2 * LONG, 800), 1600, "a larger need is remembered for a while");
-        assert_eq!(after(&mut between, 2 * LONG..2 * LONG + 1, 800), 800);
+        let mut needs = Needs::default();
+        assert_eq!(after(&mut needs, 0..4, 1600), 0);
+        assert_eq!(after(&mut needs, 4..5, 1600), 1600);
+        assert_eq!(after(&mut needs, 5..LONG, 800), 1600);
+        assert_eq!(after(&mut needs, LONG..2 * LONG, 800), 1600, "a larger need is remembered for a while");
+        assert_eq!(after(&mut needs, 2 * LONG..2 * LONG + 1, 800), 800);
     }
 
     #[test]
     fn memory_that_is_needed_once_is_not_kept() {
-        let mut between = Between::default();
-        assert_eq!(after(&mut between, 0..1, 1600), 0);
-        assert_eq!(after(&mut between, 1..LONG, 400), 0);
+        let mut needs = Needs::default();
+        assert_eq!(after(&mut needs, 0..1, 1600), 0);
+        assert_eq!(after(&mut needs, 1..LONG, 400), 0);
     }
 }
