@@ -290,7 +290,7 @@ fn texts_with_prompts_of_any_length() {
 }
 
 /// One entry with many texts keeps the memory of the prompts, although its loop over tokens needs less. Giving it back and taking it again
-/// took 511 calls for each text, and those for the caches alone take 270.
+/// took 511 calls for each text, and those for the caches alone take 268.
 #[test]
 fn texts_in_one_entry_take_the_memory_of_their_prompts_once() {
     let _turn = turn();

@@ -21,8 +21,8 @@ pub(super) struct Pace {
 
 /// A try in at most one of this many entries costs nothing measurable, even if it takes a millisecond.
 const SELDOM: u64 = 4095;
-/// An arena that served for this many entries was not lost early. The range was looked at eight times meanwhile. What a scope needed is
-/// remembered for as long.
+/// An arena that served for this many entries was not lost early. The range was looked at eight times meanwhile. The
+/// needs of a scope are remembered for as many entries.
 pub(super) const LONG: u64 = 256;
 
 impl Pace {

@@ -1,4 +1,4 @@
-//! Which plan the next entry will follow: the one that followed the last plan most often, or the one that expects the first allocation.
+//! Chooses the plan of the next entry: the one that followed the last plan most often, or the one that the first allocation tells.
 
 use super::{Plan, Plans};
 use gpucache_plan::entries::Cursor;
