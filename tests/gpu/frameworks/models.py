@@ -26,9 +26,10 @@ PATIENCE_S = 120
 def models():
     """All models by name. Their modules import torch, which `common` must precede."""
     from further import FURTHER
+    from mixed import MIXED
     from workloads import MODELS
 
-    return MODELS | FURTHER
+    return MODELS | FURTHER | MIXED
 
 
 def options_of(arguments=None):

@@ -57,12 +57,9 @@ def _detached(value):
     return value.detach() if isinstance(value, torch.Tensor) else value
 
 
-def _nothing(*_, **__):
-    return None
-
-
-def _zero(*_, **__):
-    return 0
+def _gives(value):
+    """A function of its own for each name, because `torch.compile` refuses one function under two names."""
+    return lambda *_, **__: value
 
 
 @contextlib.contextmanager
@@ -79,12 +76,12 @@ def stand_in():
     cuda.graph_pool_handle = lambda: (0, 0)
     cuda.make_graphed_callables = lambda function, *_, **__: function
     for name in ("synchronize", "_sleep", "empty_cache", "reset_peak_memory_stats", "set_per_process_memory_fraction"):
-        setattr(cuda, name, _nothing)
+        setattr(cuda, name, _gives(None))
     for name in ("max_memory_reserved", "max_memory_allocated", "memory_reserved", "memory_allocated"):
-        setattr(cuda, name, _zero)
+        setattr(cuda, name, _gives(0))
     cuda.memory_stats = lambda *_: {"num_device_alloc": 0, "num_device_free": 0}
     cuda.memory_summary = lambda *_: ""
     cuda.mem_get_info = lambda *_: (0, 80 << 30)
-    cuda.manual_seed_all = _nothing
-    torch.Tensor.record_stream = _nothing
+    cuda.manual_seed_all = _gives(None)
+    torch.Tensor.record_stream = _gives(None)
     torch.Tensor.pin_memory = lambda tensor: tensor
