@@ -4,8 +4,9 @@
 use std::sync::mpsc;
 
 use gpucache::graph::CapturedScope;
+use gpucache::offload::Placed;
 use gpucache::prelude::*;
-use gpucache::{Result, Scope};
+use gpucache::{Result, Scope, uncached};
 use gpucache_tests::turn;
 
 const LEN: usize = 1000;
@@ -282,4 +283,109 @@ fn empty_arrays_do_not_prevent_graphs() {
         assert_eq!((nothing.len(), zsts.len()), (0, 5));
     }
     assert!(scope.stats().launches >= 6, "{}", scope.stats());
+}
+
+/// An array beside all scopes, of zeros.
+fn beside(host: &Host, len: usize) -> Array<u8, Host> {
+    uncached!({ Array::zeros(host, len).unwrap() })
+}
+
+/// The block drops its input and puts a longer array in its place, which the allocator may put at the same address.
+#[test]
+fn an_input_that_the_block_replaces_lends_its_memory_to_no_graph() {
+    let _turn = turn();
+    let host = Host::new_stream().unwrap();
+    let placed = |len| Placed::<u8, _>::zeros(&host, len).unwrap().into_array().unwrap();
+    let (hole, _end) = (placed(65536), placed(256));
+    drop(hole);
+    let mut scope = CapturedScope::new(&host, "attack: replaced");
+    for _ in 0..5 {
+        let mut input = placed(256);
+        let replace = |input: &mut Array<u8, Host>| {
+            drop(std::mem::replace(input, Array::zeros(&host, 0)?));
+            *input = uncached!({ placed(65536) });
+            host.launch_kernel(&mut *input, |bytes| bytes.fill(7))
+        };
+        scope.run((), &mut input, replace).unwrap();
+        assert_eq!((input.len(), input[65535]), (65536, 7), "{}", scope.stats());
+    }
+    let mut input = placed(256);
+    let others: Vec<_> = (0..200).map(|_| placed(256)).collect();
+    scope.run((), &mut input, |_| Ok::<_, gpucache::Error>(())).unwrap();
+    assert!(others.iter().all(|other| other[..] == [0; 256]), "{}", scope.stats());
+    assert_eq!((scope.stats().captures, scope.stats().launches), (0, 0), "{}", scope.stats());
+}
+
+/// As above, and then puts an array like the first input there.
+#[test]
+fn memory_of_an_input_that_the_block_drops_is_used_again_after_the_capture_only() {
+    let _turn = turn();
+    let host = Host::new_stream().unwrap();
+    let mut scope = CapturedScope::new(&host, "attack: dropped within");
+    for _ in 0..5 {
+        let mut input = beside(&host, 4096);
+        let replace = |input: &mut Array<u8, Host>| {
+            drop(std::mem::replace(input, Array::zeros(&host, 0)?));
+            let mut flags: Array<bool, Host> = uncached!({ Array::zeros(&host, 4096)? });
+            host.launch_kernel(&mut flags, |flags| flags.fill(true))?;
+            drop(flags);
+            *input = beside(&host, 4096);
+            Ok::<_, gpucache::Error>(())
+        };
+        scope.run((), &mut input, replace).unwrap();
+        assert_eq!(input[..], [0; 4096], "{}", scope.stats());
+    }
+    assert_eq!(scope.stats().launches, 0, "{}", scope.stats());
+}
+
+#[test]
+fn inputs_that_change_places_get_no_graph() {
+    let _turn = turn();
+    let host = Host::new_stream().unwrap();
+    let mut scope = CapturedScope::new(&host, "attack: swapped");
+    let mut now = Array::full(&host, LEN, 0u32).unwrap();
+    let mut next = Array::full(&host, LEN, 0u32).unwrap();
+    for _ in 0..10 {
+        scope
+            .run((), (&mut now, &mut next), |(now, next)| {
+                add(next, now, 1)?;
+                std::mem::swap(now, next);
+                Ok::<_, gpucache::Error>(())
+            })
+            .unwrap();
+    }
+    assert_eq!(now.to_vec().unwrap(), [10; LEN], "{}", scope.stats());
+    let why = scope.stats().last_refusal.unwrap();
+    assert!(why.contains("in the place of its inputs"), "{why}");
+}
+
+/// A launch would not repeat that one stream waits for the other.
+#[test]
+fn a_block_in_which_streams_wait_gets_no_graph() {
+    let _turn = turn();
+    let (host, other) = (Host::new_stream().unwrap(), Host::new_stream().unwrap());
+    type Wait = fn(&Host, &Host, &Array<u32, Host>) -> Result<()>;
+    let waits: [(&str, Wait); 6] = [
+        ("attack: joins", |host, other, _| host.join(other)),
+        ("attack: is joined", |host, other, _| other.join(host)),
+        ("attack: announces", |_, other, array| array.announce_read(other)),
+        ("attack: waits", |host, _, _| host.synchronize()),
+        ("attack: waits for the other", |_, other, _| other.synchronize()),
+        ("attack: gives away", |_, other, array| other.launch(array, |_| ())),
+    ];
+    for (name, wait) in waits {
+        let mut scope = CapturedScope::new(&host, name);
+        for number in 1..=10u32 {
+            // An array that another stream used before would prevent a capture.
+            let mut array = Array::full(&host, LEN, number - 1).unwrap();
+            let block = |array: &mut Array<u32, Host>| {
+                host.launch_kernel(&mut *array, |array| array.iter_mut().for_each(|value| *value += 1))?;
+                wait(&host, &other, array)
+            };
+            scope.run((), &mut array, block).unwrap();
+            assert_eq!(array.to_vec().unwrap(), [number; LEN], "{name}: {}", scope.stats());
+        }
+        assert_eq!(scope.stats().captures, 0, "{name}: {}", scope.stats());
+        assert!(scope.stats().last_refusal.is_some(), "{name}");
+    }
 }

@@ -86,3 +86,16 @@ fn other_inputs_under_one_key_have_a_reason() {
     let why = scope.stats().last_refusal.unwrap();
     assert!(why.contains("differ from those of this run in number, type or size): use another key"), "{why}");
 }
+
+/// More keys than a captured scope remembers get no graph, and the statistics say why.
+#[test]
+fn too_many_keys_are_named_as_the_reason() {
+    let host = Host::new_stream().unwrap();
+    let mut scope = CapturedScope::new(&host, "keys: too many").max_graphs(usize::MAX);
+    let input = Array::full(&host, 8, 1u32).unwrap();
+    for key in 0..5000 {
+        scope.run(key, &input, |input| input.try_clone()).unwrap();
+    }
+    let why = scope.stats().last_refusal.unwrap_or_default();
+    assert!(why.contains("4096 keys"), "{why}");
+}

@@ -118,6 +118,17 @@ fn what_is_written_from_it_is_lost_too() {
     assert_eq!(clone[..], [0; LEN]);
 }
 
+/// A copy that reports the failure has changed nothing.
+#[test]
+fn a_copy_of_what_is_lost_changes_nothing() {
+    let stream = Host::new_stream().unwrap();
+    let (mut lost, mut target) = (Numbers::zeros(&stream, LEN).unwrap(), Numbers::full(&stream, LEN, 2).unwrap());
+    fail(&stream, &mut lost);
+    take_failure(&stream);
+    assert!(target.copy_from(&lost).unwrap_err().is_panic());
+    assert_eq!(target.to_vec().unwrap(), [2; LEN]);
+}
+
 #[test]
 fn what_was_written_before_or_is_overwritten_is_not_lost() {
     let stream = Host::new_stream().unwrap();

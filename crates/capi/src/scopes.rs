@@ -17,8 +17,8 @@ const AUTO: &str = "auto";
 static IS_AUTO: AtomicBool = AtomicBool::new(true);
 
 /// Sets whether allocations outside of all scopes come from a scope named `auto`, which each thread enters with its first allocation and
-/// leaves when it ends. The engine finds the loops in it, and plans their iterations. This is on at first. Each thread follows with its next
-/// allocation outside of other scopes.
+/// leaves when it ends. The engine finds the loops in it, and plans their iterations. This is on by default. Each thread follows with its
+/// next allocation outside of other scopes.
 ///
 /// ```
 /// gpucache_capi::set_auto_scope(true);
@@ -138,7 +138,8 @@ impl Scopes {
         let entry = self.entries.remove(place);
         self.serve();
         if let Some((Current { cache, .. }, entry)) = entry.inside {
-            cache.leave(entry);
+            // SAFETY: the stack had the entry, and has it no more. `serve` has named the innermost entry that is left.
+            unsafe { cache.leave(entry) };
             if Current::is_traced() {
                 cache.note_left();
             }
@@ -150,7 +151,8 @@ impl Scopes {
         self.entries.clear();
         self.is_auto = false;
         self.serve();
-        self.caches.drain().for_each(|(_, known)| known.scope.orphan(known.cache));
+        // SAFETY: `serve` has just named no cache.
+        self.caches.drain().for_each(|(_, known)| unsafe { Current::orphan(known.cache, &known.scope) });
     }
 
     /// Lets the innermost scope serve the caller.

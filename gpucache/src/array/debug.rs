@@ -9,8 +9,11 @@ use crate::device::{Device, Host};
 /// Up to this many values are all shown.
 const MANY: usize = 500;
 
+/// With more dimensions, the values are one list. Lists within lists take the stack of the thread.
+const DEEP: usize = 32;
+
 /// Shows the type of the elements, the shape and the device, and on a host also the values. If there are more than 500 values, it shows
-/// those at both ends of each dimension, and `..` for the rest.
+/// those at both ends of each dimension, and `..` for the rest. The values of more than 32 dimensions are one list.
 ///
 /// This neither waits nor fails. An array on a stream of [`Host::new_stream`] shows its values only while the stream has no work and no
 /// other stream was lent the array. Values that failed work should have written are not shown. `&array[..]` waits, and shows all values.
@@ -29,7 +32,9 @@ impl<T: Element, D: Device> fmt::Debug for Array<T, D> {
         let array: &dyn Any = self;
         let Some(values) = array.downcast_ref().and_then(Array::<T, Host>::at_rest) else { return Ok(()) };
         f.write_str(": ")?;
-        Rows { values, dims: self.shape(), is_whole: values.len() <= MANY }.fmt(f)
+        let flat = [values.len()];
+        let dims = if self.shape().len() > DEEP { &flat } else { self.shape() };
+        Rows { values, dims, is_whole: values.len() <= MANY }.fmt(f)
     }
 }
 
@@ -66,5 +71,17 @@ impl<T: fmt::Debug> fmt::Debug for Rows<'_, T> {
             edge => list.entries((0..edge).map(row)).entry(&format_args!("..")).entries((len - edge..len).map(row)),
         };
         list.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::array::Array;
+    use crate::device::Host;
+
+    #[test]
+    fn any_number_of_dimensions_is_shown() {
+        let array = Array::<u8, _>::zeros(&Host::new(), vec![1; 100_000]).unwrap();
+        assert!(format!("{array:?}").ends_with("on host: [0]"));
     }
 }

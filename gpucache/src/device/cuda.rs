@@ -65,7 +65,9 @@ impl Cuda {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn with_stream(stream: Arc<CudaStream>) -> Result<Cuda> {
-        GpuStream::of(stream).map(Cuda)
+        let stream = GpuStream::of(stream)?;
+        stream.stream_handle().memory().drop_ended_streams();
+        Ok(Cuda(stream))
     }
 
     /// The CUDA stream behind this handle.

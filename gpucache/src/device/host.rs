@@ -60,7 +60,9 @@ impl Host {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn new_stream() -> Result<Host> {
-        HostStream::start().map(Host)
+        let stream = HostStream::start()?;
+        stream.stream_handle().memory().drop_ended_streams();
+        Ok(Host(stream))
     }
 
     /// Makes later work of this stream wait for the work that is on `other` now. On the default stream, the calling thread

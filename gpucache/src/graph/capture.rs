@@ -61,28 +61,22 @@ impl<D: Device> Run<'_, D> {
             self.stats.direct += 1;
             return Some(Err(failure));
         }
-        let made = recorded.captured.and_then(|captured| self.make(known, (cache, captured), seen, block.is_checked));
+        let captured = recorded.captured.and_then(|captured| self.check_same(inputs, seen).map(|()| captured));
+        let made = captured.and_then(|captured| self.make(known, (cache, captured), seen, block.is_checked));
         let is_made = made.is_ok();
         if let Err(error) = made {
             self.refuse(known, &error);
         }
         // A run that is not done now is done directly, and counts there.
-        let is_done = recorded.is_done || self.launch_first(known, cache, inputs, seen);
+        let is_done = recorded.is_done || self.launch_first(known, cache, seen);
         self.stats.captures += u64::from(is_done && is_made);
         self.stats.direct += u64::from(is_done && !is_made);
         is_done.then_some(Ok(outputs))
     }
 
     /// Launches a new graph. If there is none, or it fails, the entry counts as skipped: its block ran without effect.
-    fn launch_first<I: Inputs<D>>(
-        &self,
-        known: &mut Known,
-        cache: &'static Cache,
-        inputs: &mut I,
-        seen: &Seen,
-    ) -> bool {
-        // The block may have put other arrays in the place of its inputs, and dropped those.
-        let launchable = known.launchable.as_ref().filter(|_| self.are_still(inputs, seen));
+    fn launch_first(&self, known: &mut Known, cache: &'static Cache, seen: &Seen) -> bool {
+        let launchable = known.launchable.as_ref();
         let is_launched =
             launchable.is_some_and(|launchable| matches!(self.launch_in(cache, launchable, seen), Ok(Some(_))));
         if !is_launched {
@@ -92,12 +86,13 @@ impl<D: Device> Run<'_, D> {
         is_launched
     }
 
-    /// Whether the inputs are those that were seen.
-    fn are_still<I: Inputs<D>>(&self, inputs: &mut I, seen: &Seen) -> bool {
+    /// Refuses a graph if the inputs are not those that were seen: a launch would not put other arrays in their place.
+    fn check_same<I: Inputs<D>>(&self, inputs: &mut I, seen: &Seen) -> Result<()> {
         let mut now = Seen::default();
         let mut visitor = Visitor::new(self.device, Act::Order(&mut now));
         inputs.visit(&mut visitor);
-        visitor.end().is_ok() && now.arrays == seen.arrays[..seen.inputs]
+        visitor.end()?;
+        if now.arrays == seen.arrays[..seen.inputs] { Ok(()) } else { Err(exchanged()) }
     }
 
     fn refuse(&mut self, known: &mut Known, error: &Error) {
@@ -179,6 +174,14 @@ fn failed_block() -> Error {
         "a graph",
         "the block returned an error in the capture",
         "leave out of the block what a capture does not allow, such as waits and copies to the host",
+    )
+}
+
+fn exchanged() -> Error {
+    Error::unavailable(
+        "a graph",
+        "the block put other arrays in the place of its inputs, which a graph does not repeat",
+        "write into the arrays that are there, and swap arrays between two runs",
     )
 }
 

@@ -32,11 +32,12 @@ pub(super) fn checked(
 
 /// Why a launch may not use the word, if it may not.
 fn flaw(captured: &Captured, word: &Word, place: Option<&Range<u64>>, operands: &[Operand]) -> Option<&'static str> {
-    let is_planned = place.is_some_and(|place| place.contains(&word.value));
+    let end = word.value.saturating_add(word.bytes);
+    let is_planned = place.is_some_and(|place| place.contains(&word.value) && end <= place.end);
     if is_planned || word.value == 0 {
         return None;
     }
-    let mut owners = operands.iter().filter(|operand| operand.contains(word.value));
+    let mut owners = operands.iter().filter(|operand| operand.holds(word));
     let is_any_written = owners.clone().any(|operand| operand.is_written);
     match owners.next() {
         Some(_) if !word.is_written || is_any_written => None,

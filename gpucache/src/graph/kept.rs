@@ -21,6 +21,8 @@ const KEYS: usize = 1 << 12;
 pub(super) struct Kept<K> {
     keys: HashMap<K, Known>,
     clock: u64,
+    /// Whether keys without a graph were forgotten, since there were too many.
+    pub(super) has_forgotten: bool,
     pub(super) most_graphs: usize,
     pub(super) most_bytes: u64,
 }
@@ -136,7 +138,7 @@ impl Tries {
 
 impl<K: Hash + Eq + Clone> Kept<K> {
     pub(super) fn new() -> Kept<K> {
-        Kept { keys: HashMap::new(), clock: 0, most_graphs: MOST_GRAPHS, most_bytes: u64::MAX }
+        Kept { keys: HashMap::new(), clock: 0, has_forgotten: false, most_graphs: MOST_GRAPHS, most_bytes: u64::MAX }
     }
 
     /// The state of `key`, which is used now.
@@ -167,6 +169,7 @@ impl<K: Hash + Eq + Clone> Kept<K> {
         used.sort_unstable();
         let median = used[used.len() / 2];
         self.keys.retain(|_, known| known.launchable.is_some() || known.used > median);
+        self.has_forgotten = true;
     }
 
     pub(super) fn graphs(&self) -> usize {

@@ -126,6 +126,15 @@ impl<'r, D: Device> Run<'r, D> {
     }
 }
 
+/// The error for keys that are too many to be remembered, so that none of them comes to a graph.
+pub(super) fn too_many_keys() -> Error {
+    Error::unavailable(
+        "a graph",
+        "the captured scope has had more than 4096 keys without a graph, and forgot half of them",
+        "use fewer keys, such as lengths rounded up to some sizes",
+    )
+}
+
 /// The error for a block that the scope's plan does not serve.
 pub(super) fn unplanned() -> Error {
     Error::unavailable(

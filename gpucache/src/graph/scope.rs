@@ -9,7 +9,7 @@ use super::beside::OnStream;
 use super::inputs::Inputs;
 use super::kept::Kept;
 use super::outputs::Outputs;
-use super::run::{Block, Run};
+use super::run::{Block, Run, too_many_keys};
 use super::stats::GraphStats;
 use super::visitor::Seen;
 use crate::device::Device;
@@ -298,6 +298,9 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         E: From<Error>,
         F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
     {
+        if std::mem::take(&mut self.kept.has_forgotten) {
+            self.stats.last_refusal = Some(too_many_keys().to_string());
+        }
         let known = self.kept.of(key);
         let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
         let done = run.direct(known, inputs, block);

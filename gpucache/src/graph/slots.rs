@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn words(values: &[u64], is_address: bool) -> Vec<Word> {
-        values.iter().map(|&value| Word { value, is_address, is_written: false }).collect()
+        values.iter().map(|&value| Word { value, is_address, is_written: false, bytes: 0, element: None }).collect()
     }
 
     fn changes(slots: &Slots, before: &[Operand], now: &[Operand]) -> Option<Vec<(usize, u64)>> {

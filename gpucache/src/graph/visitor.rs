@@ -8,7 +8,7 @@ use crate::array::uses::Launched;
 use crate::array::{Array, Element};
 use crate::device::Device;
 use gpucache_engine::cache::Block;
-use gpucache_engine::device::Stream;
+use gpucache_engine::device::{Stream, Word};
 use gpucache_engine::record::Outcome;
 use gpucache_engine::{Error, Result};
 
@@ -109,6 +109,12 @@ impl Operand {
     #[inline]
     pub(super) fn contains(&self, address: u64) -> bool {
         address.wrapping_sub(self.address) < self.bytes
+    }
+
+    /// Whether the work uses only this array there, and in its type, as far as that is known.
+    pub(super) fn holds(&self, word: &Word) -> bool {
+        let rest = self.bytes.saturating_sub(word.value.wrapping_sub(self.address));
+        self.contains(word.value) && word.bytes <= rest && word.element.is_none_or(|element| element == self.element)
     }
 }
 

@@ -89,6 +89,20 @@ struct Known {
     entered: Cell<u64>,
 }
 
+impl Known {
+    /// Gives the cache, which this thread is not inside, to the next thread that enters the scope.
+    fn orphan(&self) {
+        // SAFETY: the engine serves only from entries of the stack, and none of them is of this cache.
+        unsafe { Current::orphan(self.cache, &self.scope) };
+    }
+}
+
+/// Ends an entry that [`Cache::begin_launch`] began, in the function that began it.
+fn end_launch(cache: &'static Cache, entry: usize) {
+    // SAFETY: the caller got this entry from `begin_launch`, and calls this once. The stack does not have such entries.
+    unsafe { cache.end_launch(entry) };
+}
+
 thread_local! {
     static STACK: Stack = Stack::default();
 }
@@ -222,7 +236,7 @@ impl Stack {
     fn keep(&self, known: Rc<Known>) -> &'static Cache {
         let name = known.scope.name().clone();
         if let Some(newer) = self.caches.borrow().get(&name).map(|newer| newer.cache) {
-            known.scope.orphan(known.cache);
+            known.orphan();
             return newer;
         }
         let cache = known.cache;
@@ -274,7 +288,8 @@ impl Stack {
         let (top, placement) = (open.innermost(), open.placement());
         self.serve_from(open, top, placement);
         if let Some((Current { cache, .. }, entry)) = left {
-            cache.leave(entry);
+            // SAFETY: the stack had the entry, and has it no more. `serve_from` has named the innermost entry that is left.
+            unsafe { cache.leave(entry) };
             if Current::is_traced() {
                 cache.note_left();
             }
@@ -342,7 +357,7 @@ impl Drop for Stack {
         // Releasing may run code of the program, which may enter scopes without effect.
         drop(self.last.take());
         let caches = std::mem::take(&mut *self.caches.borrow_mut());
-        caches.into_values().for_each(|known| known.scope.orphan(known.cache));
+        caches.into_values().for_each(|known| known.orphan());
         end_thread();
     }
 }

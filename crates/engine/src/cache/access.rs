@@ -80,13 +80,11 @@ impl Block {
             ));
         }
         other.read_on(self.stream())?;
-        self.writing(|stream, to| {
-            copy(stream, to)?;
-            other.check_outcome()
-        })?;
-        // If the work that should write `other` fails, this copy of it is as wrong.
+        // Work that has failed already leaves this block as it is. If the work that should write `other` fails later, this copy is as wrong.
+        other.check_outcome()?;
+        self.writing(|stream, to| copy(stream, to))?;
         self.set_outcome(other.outcome());
-        Ok(())
+        other.check_outcome()
     }
 
     /// Copies a block of another device and of the same size, if the two devices have a queue for that. The copy runs on this queue: behind
@@ -107,7 +105,7 @@ impl Block {
     ///
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal size; [`is_unavailable`](Error::is_unavailable) for
-    /// blocks of other memories than the stream.s two, and while a graph is captured; a failure of the device.
+    /// blocks whose memory is not one of the copy stream's two, and while a graph is captured; a failure of the device.
     pub fn copy_over(&mut self, copy_stream: &CopyStream, other: &Block, is_timed: bool) -> Result<Crossing> {
         let copy = copy_of(other, self)?;
         other.read_on(copy_stream.side_of(other.stream())?)?;
@@ -137,7 +135,7 @@ fn copy_of(from: &Block, to: &Block) -> Result<impl Fn(&Stream, u64) -> Result<(
     let (address, bytes, room) = (from.address(), from.bytes(), to.bytes());
     if bytes != room {
         return Err(Error::invalid_shape(format!(
-            "{bytes} bytes cannot be copied to {room}: copy between arrays of one size"
+            "an array of {bytes} bytes cannot be copied to one of {room} bytes: copy between arrays of equal size"
         )));
     }
     // SAFETY: by the invariant, both sides are blocks in use, so they are valid for `bytes` bytes and disjoint. Both callers check that the

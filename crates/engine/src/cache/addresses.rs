@@ -12,7 +12,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use super::Block;
 use crate::record::Record;
@@ -33,13 +33,16 @@ static TABLE: [AtomicPtr<Part>; PARTS] = [const { AtomicPtr::new(null_mut()) }; 
 
 /// Blocks by their addresses, for front ends whose clients know nothing else.
 impl Block {
-    /// Puts the block into the table, and returns its address. Returns the block if its address has no place.
+    /// Puts the block into the table, and returns its address. Returns the block if its address has no place, or another block has it.
     pub fn keep_by_address(self) -> Result<u64, Block> {
         let address = self.address();
         let Some(place) = part_of(address).and_then(made).map(|part| place(part, address)) else {
             return Err(self);
         };
-        // The place is empty, because no other live block has the same address.
+        // Blocks without bytes, and those of devices that simulate memory, may have the address of another live block.
+        if !place.load(Relaxed).is_null() {
+            return Err(self);
+        }
         place.store(Box::into_raw(self.into_record()), Release);
         Ok(address)
     }

@@ -234,7 +234,11 @@ impl Block {
         }
         self.note_use(stream);
         let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();
-        if is_plain { Ok(()) } else { self.0.read_on(stream) }
+        if is_plain {
+            return Ok(());
+        }
+        self.note_use_elsewhere(stream);
+        self.0.read_on(stream)
     }
 
     /// Lets work that is put on `stream` from now on write the memory, until the block is dropped or used in another way.
@@ -249,7 +253,18 @@ impl Block {
         self.0.forget_write();
         self.note_use(stream);
         let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();
-        if is_plain { Ok(()) } else { self.0.write_on(stream) }
+        if is_plain {
+            return Ok(());
+        }
+        self.note_use_elsewhere(stream);
+        self.0.write_on(stream)
+    }
+
+    /// A graph would not repeat that the streams wait for each other.
+    fn note_use_elsewhere(&self, stream: &Stream) {
+        if self.0.stream().queue() != stream.queue() {
+            self.0.stream().note_gap_between(stream);
+        }
     }
 
     /// Orders the block's own stream behind a use by another stream that ended at `fence`, and behind no later work of it.

@@ -82,6 +82,7 @@ impl Owner {
         // The blocks are out of the cache while devices are called.
         let mut deferred = self.with(|local, _| std::mem::take(&mut local.deferred));
         deferred.order();
+        deferred.fences.drain(..).for_each(|fence| self.let_go_of_stream(fence.into_stream()));
         while let Some(record) = deferred.pop() {
             self.shared.counters.resumed(record.bytes());
             self.put(record);

@@ -45,16 +45,6 @@ impl Cache {
         })
     }
 
-    /// Ends such an entry.
-    #[inline]
-    pub fn end_launch(&'static self, entry: usize) {
-        self.leave_and(entry, |owner| {
-            if !owner.with(|local, _| local.planner.only_launches()) {
-                owner.end();
-            }
-        });
-    }
-
     /// Runs `launch` while nobody can take the memory of the plans away, if it still is at `place`, or begins there and is longer. The
     /// entry that this thread is in teaches the plans nothing.
     ///

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
+use super::registry::NamedCaches;
 use super::supply;
 use super::token::is_shared;
 use crate::base::amounts::Bytes;
@@ -61,6 +62,14 @@ impl Current {
         if is_traced {
             tell_inside(current.map(|current| current.cache));
         }
+    }
+
+    /// Gives a cache of a thread that now ends back to its scope, from which [`NamedCaches::adopt`] took it.
+    ///
+    /// # Safety
+    /// The cache serves the calling thread no more.
+    pub unsafe fn orphan(cache: &'static Cache, scope: &NamedCaches) {
+        scope.take_back(cache);
     }
 
     /// Lets a thread that allocates while it is in no scope call `enter` first, which may enter one. The first call of this function

@@ -11,8 +11,8 @@ use crate::record::{Fence, Record};
 #[derive(Default)]
 pub(super) struct Deferred {
     pub(super) records: Vec<Box<Record>>,
-    /// Kept between calls to save its allocation.
-    fences: Vec<Fence>,
+    /// Kept between calls to save its allocation. The caller of `order` takes them out: each may have the last handle of its stream.
+    pub(super) fences: Vec<Fence>,
 }
 
 impl Deferred {
@@ -34,7 +34,6 @@ impl Deferred {
                 record.stream().keep(error);
             }
         }
-        self.fences.clear();
     }
 
     /// Takes out a block that waits for no other stream.

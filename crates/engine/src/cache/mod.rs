@@ -20,6 +20,7 @@
 //! | `block`, `access` | memory in use, its drop, and the operations on its bytes |
 //! | `addresses` | blocks by their addresses, for clients that know nothing else |
 //! | `owner` | a cache, and the proof that this thread owns it: hits, supplies, drops |
+//! | `visits` | how a thread enters a scope and leaves it |
 //! | `entry` | the beginning and the end of an entry |
 //! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
 //! | `captured` | entries whose work is captured into a graph, or done by one |
@@ -72,6 +73,7 @@ mod token;
 mod told;
 mod traced;
 mod upkeep;
+mod visits;
 
 pub use block::Block;
 pub use caller::Caller;

@@ -13,17 +13,16 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::local::{Local, Put};
-use super::policy::Terms;
 use super::supply::{self, Supplied};
-use super::token::{claim_token, token};
+use super::token::token;
 use crate::base::error::Result;
 use crate::base::held::Held;
 use crate::base::sync::{Mutex, lock};
 use crate::device::Stream;
 use crate::home::hold::{Duties, Hold};
-use crate::home::{Counter, Fact, Shared, Visit};
+use crate::home::{Counter, Fact, Shared};
 use crate::planner::Resolved;
-use crate::pressure::{limits, reclaim};
+use crate::pressure::reclaim;
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
 /// The place in the program that made a scope, if it is known: other languages do not tell it.
@@ -98,55 +97,28 @@ impl Cache {
         &self.door
     }
 
-    /// Enters the scope: the calling thread owns the cache until it has left as often. Waits while another thread takes idle blocks
-    /// out. Returns the entry's place, for [`leave`](Cache::leave).
-    #[inline(always)]
-    pub fn enter(&'static self, terms: Terms, visit: Visit) -> usize {
-        self.enter_and(terms, visit, |owner| owner.begin(visit))
-    }
-
-    /// As [`enter`](Cache::enter). `begin` begins an outermost entry.
-    #[inline(always)]
-    pub(super) fn enter_and(&'static self, terms: Terms, visit: Visit, begin: impl FnOnce(&Owner)) -> usize {
-        self.local.enter(claim_token());
-        self.shared.counters.visited(visit);
-        self.shared.note_entered(reclaim::now());
-        let Some(owner) = self.owner() else { return 0 };
-        let entry = owner.with(|local, shared| local.enter(shared, terms));
-        if self.shared.is_behind() {
-            owner.catch_up();
-        }
-        owner.shrink();
-        if owner.depth() == 1 {
-            begin(&owner);
-        }
-        entry
-    }
-
     /// Ends an entry of the scope. The settings of the entries that are still open apply again. Does nothing on a thread that does
     /// not own the cache any more, because the end of the thread has closed it.
+    ///
+    /// # Safety
+    /// The calling thread entered the scope and got this entry, which no other call has ended. If it is the thread's last entry of the scope,
+    /// the cache serves the thread no more: [`Current::set`](super::Current::set) has named another one.
     #[inline(always)]
-    pub fn leave(&'static self, entry: usize) {
+    pub unsafe fn leave(&'static self, entry: usize) {
         self.leave_and(entry, Owner::end);
     }
 
-    /// As [`leave`](Cache::leave). `end` ends an outermost entry.
-    #[inline(always)]
-    pub(super) fn leave_and(&'static self, entry: usize, end: impl FnOnce(&Owner)) {
-        let Some(owner) = self.owner() else { return };
-        let are_open = owner.with(|local, shared| local.leave(shared, entry));
-        owner.exit_after(|owner| {
-            if owner.depth() == 1 {
-                owner.take_deferred();
-                owner.attend_stream();
-                end(owner);
-            } else if are_open {
-                owner.shrink();
+    /// Ends an entry that launched a graph.
+    ///
+    /// # Safety
+    /// The calling thread began it by [`begin_launch`](Cache::begin_launch), and has not ended it.
+    #[inline]
+    pub unsafe fn end_launch(&'static self, entry: usize) {
+        self.leave_and(entry, |owner| {
+            if !owner.with(|local, _| local.planner.only_launches()) {
+                owner.end();
             }
         });
-        if !self.is_mine() {
-            limits::left();
-        }
     }
 
     /// The proof that the calling thread owns the cache, if it does.
@@ -231,7 +203,7 @@ impl Owner {
     }
 
     /// How many times the thread has entered or holds the cache.
-    fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         // SAFETY: an `Owner` does not leave the thread that owns the cache, so the calling thread owns it.
         unsafe { self.cache.local.depth() }
     }

@@ -125,7 +125,7 @@ impl NamedCaches {
     }
 
     /// Takes back a cache that [`adopt`](NamedCaches::adopt) gave to a thread that now ends.
-    pub fn orphan(&self, cache: &'static Cache) {
+    pub(super) fn take_back(&self, cache: &'static Cache) {
         cache.close();
         cache.forget_thread();
         let made = lock(&SCOPES).made;

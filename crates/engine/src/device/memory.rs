@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use super::backend::copies::Copies;
@@ -62,6 +62,8 @@ pub struct Memory {
     graphs: Yielding,
     /// Work on unknown streams; `None` if this crate is told of every use.
     unknown_work: Option<Arc<dyn UnknownWork>>,
+    /// Whether a stream was made since the last [`take_new_stream`](Memory::take_new_stream).
+    has_new_stream: AtomicBool,
 }
 
 /// The memories that have a stream, in the order of their first streams.
@@ -178,6 +180,7 @@ impl Memory {
             idle_copies: Mutex::default(),
             graphs: Yielding::default(),
             unknown_work: None,
+            has_new_stream: AtomicBool::new(false),
         }
     }
 
@@ -199,11 +202,17 @@ impl Memory {
 
     /// Notes that the device has a stream, so [`every`](Memory::every) returns this memory from now on.
     pub(super) fn note_stream(self: &Arc<Self>) {
+        self.has_new_stream.store(true, Relaxed);
         let mut known = lock(&KNOWN);
         if !known.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(self))) {
             known.retain(|other| other.strong_count() > 0);
             known.push(Arc::downgrade(self));
         }
+    }
+
+    /// Whether a stream was made since the last call.
+    pub(crate) fn take_new_stream(&self) -> bool {
+        self.has_new_stream.load(Relaxed) && self.has_new_stream.swap(false, Relaxed)
     }
 
     #[cfg(feature = "cuda")]

@@ -32,7 +32,6 @@ mod yielding;
 #[cfg(feature = "cuda")]
 mod cuda;
 
-pub(crate) use backend::ALIGNMENT;
 pub use backend::Backend;
 pub use backend::copies::Copies;
 #[cfg(all(feature = "cuda", feature = "tracing"))]
@@ -51,9 +50,9 @@ pub use memory::Memory;
 #[doc(hidden)]
 pub use meter::Meter;
 pub use stream::Stream;
-pub(crate) use stream::WeakStream;
 pub(crate) use stream::capture::relaxed;
 pub use stream::copy_stream::CopyStream;
+pub(crate) use stream::{User, WeakStream};
 pub use virtual_device::Virtual;
 pub use virtual_memory::{Unfinished, VirtualMemory};
 
@@ -63,6 +62,9 @@ pub(crate) use quota::softly;
 pub(crate) use source::{Pages, Source};
 pub use span::Span;
 pub(crate) use unknown::{IsDone, UnknownWork};
+
+/// Every block's address is a multiple of this. It is CUDA's alignment, on which kernels with vector loads rely.
+pub(crate) const ALIGNMENT: u64 = 256;
 
 // Threads change a stream only through `&self`, by atomics and under locks, and use these locks after a panic as before. So streams are
 // unwind safe, and so are the devices around them.

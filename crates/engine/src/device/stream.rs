@@ -8,6 +8,7 @@ mod bytes;
 pub(super) mod capture;
 pub(super) mod copy_stream;
 mod reserved;
+mod user;
 
 use std::any::Any;
 use std::fmt;
@@ -21,6 +22,7 @@ use super::memory::Memory;
 use super::meter::Meter;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Mutex, MutexGuard, lock};
+pub(crate) use user::User;
 
 /// One stream of one device, without its type. A clone is cheap. Handles with equal ids are the same stream.
 ///
@@ -56,6 +58,8 @@ struct StreamState {
     notice: Mutex<Notice>,
     reserved: Option<Reserved>,
     by_thread: Option<Find>,
+    /// How many handles are [`User`]s.
+    users: Mutex<usize>,
     backend: Arc<dyn Backend>,
 }
 
@@ -124,6 +128,7 @@ impl Stream {
             notice: Mutex::default(),
             reserved: None,
             by_thread: None,
+            users: Mutex::default(),
             backend,
         }));
         // A program that asked for a limit must not run without it, so the first call fails.
@@ -257,6 +262,7 @@ impl Stream {
     #[doc(hidden)]
     pub fn synchronize(&self) -> Result<()> {
         self.check_kept()?;
+        self.note_wait();
         self.0.backend.synchronize()?;
         // A failure of the work may have been kept only during the wait.
         self.check()

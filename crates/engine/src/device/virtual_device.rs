@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use occupancy::{Occupancy, SPAN, overlaps};
 
+use super::ALIGNMENT;
+use super::backend::Backend;
 use super::backend::copies::Copies;
-use super::backend::{ALIGNMENT, Backend};
 use super::kind::DeviceKind;
 use super::memory::Memory;
 use super::stream::Stream;

@@ -63,6 +63,14 @@ impl Streams {
         self.slots[place].use_now()
     }
 
+    /// Whether all work that is on `stream` now is done. Queries, and does not wait.
+    pub(crate) fn is_done(&mut self, stream: &Stream) -> bool {
+        let place = self.slot(stream);
+        self.slots[place].use_now();
+        // If the query fails, it is repeated the next time.
+        self.slots[place].is_done(&self.meter).unwrap_or(false)
+    }
+
     /// Notes that memory which `stream` freed is no longer reserved.
     #[cfg(any(feature = "cuda", test))]
     pub(crate) fn release(&mut self, stream: &Stream) {

@@ -92,6 +92,15 @@ impl Memory {
         (bytes, failure.or(host_failure))
     }
 
+    /// Drops streams that ended, if the device has a new stream since the last call. So a program that makes a stream for each task keeps
+    /// few of them, also if it needs no memory from the range.
+    #[doc(hidden)]
+    pub fn drop_ended_streams(&self) {
+        if self.take_new_stream() {
+            DeviceRange::known(self).into_iter().for_each(DeviceRange::drop_ended);
+        }
+    }
+
     /// The bytes in use in all scopes.
     #[doc(hidden)]
     pub fn busy(&self) -> u64 {

@@ -212,6 +212,11 @@ impl DeviceRange {
         self.inner().streams.used(stream)
     }
 
+    /// Whether all work that is on `stream` now is done, as far as a query tells.
+    pub(crate) fn is_done(&self, stream: &Stream) -> bool {
+        self.inner().streams.is_done(stream)
+    }
+
     /// Makes later work of `stream` wait for the work of `other` up to a point that [`used`](DeviceRange::used) returned.
     ///
     /// # Errors

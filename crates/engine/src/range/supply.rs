@@ -63,9 +63,9 @@ impl DeviceRange {
         })
     }
 
-    /// Drops the backends of streams that ended, as every supply does.
+    /// Drops the backends of streams that ended, as every supply does, and of those that nobody has a handle of and whose work is done.
     pub(crate) fn drop_ended(&self) {
-        self.supply(|_| ());
+        self.supply(|inner| inner.streams.retire());
     }
 
     /// Runs a step of an allocation under the lock. The backends of streams that ended are dropped after the lock is released, since their

@@ -46,6 +46,10 @@ impl Fence {
         &self.stream
     }
 
+    pub(crate) fn into_stream(self) -> Stream {
+        self.stream
+    }
+
     /// Makes later work of `stream` wait for this point.
     ///
     /// # Errors
@@ -82,4 +86,9 @@ pub(crate) fn order_up_to(stream: &Stream, other: &Stream, epoch: u64) -> Result
         ));
     }
     Fence::told(other, epoch).precede(stream)
+}
+
+/// Whether all work that is on the stream now is done, as far as a query tells.
+pub(crate) fn is_done(stream: &Stream) -> bool {
+    DeviceRange::of(stream).is_some_and(|range| range.is_done(stream))
 }

@@ -18,7 +18,9 @@ impl Record {
     pub(crate) fn read_on(&self, stream: &Stream) -> Result<()> {
         self.follow_view()?;
         let (is_bare, written) = (self.last_write.is_anytime(), self.last_write.epoch());
-        self.uses().read(self.stream(), stream, is_bare, |stream, writer, end| match written {
+        let mut uses = self.uses();
+        uses.forget_ended(fence::is_done);
+        uses.read(self.stream(), stream, is_bare, |stream, writer, end| match written {
             Some(epoch) if writer.id() == self.stream().id() && writer.memory_id() == stream.memory_id() => {
                 Fence::at(writer, epoch).precede(stream)
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::outcome::Outcome;
 use crate::base::error::Result;
-use crate::device::Stream;
+use crate::device::{Stream, User};
 
 /// The uses of a block by other streams in this life.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(super) struct Uses {
     /// Whose work wrote the block last, if that is not its own stream.
     writer: Option<Writer>,
     /// The streams that read the last written contents.
-    readers: Vec<Stream>,
+    readers: Vec<User>,
     /// The epoch of each of [`users`](Uses::users), in their order, when the block was dropped. Empty before the drop.
     until: Vec<u64>,
     /// The reservations for which the block is kept when it is dropped.
@@ -29,12 +29,15 @@ pub(super) struct Uses {
 
 /// A stream that is not the block's own, and whose work wrote the block last.
 struct Writer {
-    stream: Stream,
+    stream: User,
     /// The number of its announcements whose ends were not told.
     unended: u32,
     /// The epoch of its last use, if all ends were told; 0 if epochs were not counted.
     ended: u64,
 }
+
+/// With this many readers, and with twice as many, and so on, those that have ended are forgotten: a program may make a stream for each task.
+const MANY_READERS: usize = 8;
 
 impl Writer {
     /// The epoch of its last use; 0 if that is not known.
@@ -54,7 +57,7 @@ impl Uses {
         is_bare: bool,
         order: impl Fn(&Stream, &Stream, u64) -> Result<()>,
     ) -> Result<()> {
-        let (writer, end) = self.writer.as_ref().map_or((home, 0), |writer| (&writer.stream, writer.end()));
+        let (writer, end) = self.writer.as_ref().map_or((home, 0), |writer| (&*writer.stream, writer.end()));
         let is_known = self.knows(writer, stream);
         // If the order below already makes it wait for the home stream, once is enough.
         if is_bare && stream.queue() != home.queue() && (is_known || writer.queue() != home.queue()) {
@@ -65,15 +68,23 @@ impl Uses {
             return Ok(());
         }
         order(stream, writer, end)?;
-        self.readers.push(stream.clone());
+        self.readers.push(User::of(stream));
         Ok(())
+    }
+
+    /// Forgets readers that get no more work and whose work `is_done`, if there are many.
+    pub(super) fn forget_ended(&mut self, is_done: impl Fn(&Stream) -> bool) {
+        let number = self.readers.len();
+        if number >= MANY_READERS && number.is_power_of_two() {
+            self.readers.retain(|reader| !(reader.is_all() && is_done(reader)));
+        }
     }
 
     /// Notes that present work of `stream` may use the block. Other code has ordered this work.
     pub(super) fn note(&mut self, stream: &Stream) {
         self.continue_writer(stream);
         if !self.users().any(|user| user.queue() == stream.queue()) {
-            self.readers.push(stream.clone());
+            self.readers.push(User::of(stream));
         }
     }
 
@@ -101,14 +112,14 @@ impl Uses {
 
     /// The users, each with the epoch of its last use; 0 if that is not known.
     pub(super) fn known_ends(&self) -> impl Iterator<Item = (&Stream, u64)> {
-        let writer = self.writer.iter().map(|writer| (&writer.stream, writer.end()));
-        writer.chain(self.readers.iter().map(|reader| (reader, 0)))
+        let writer = self.writer.iter().map(|writer| (&*writer.stream, writer.end()));
+        writer.chain(self.readers.iter().map(|reader| (&**reader, 0)))
     }
 
     /// Whether a stream waits for the last write: it made that write, or has read it.
     fn knows(&self, writer: &Stream, stream: &Stream) -> bool {
         let is_same = |other: &Stream| other.queue() == stream.queue();
-        is_same(writer) || self.readers.iter().any(is_same)
+        is_same(writer) || self.readers.iter().any(|reader| is_same(reader))
     }
 
     /// Lets later work of `stream` write the block, whose own stream is `home`, once `order` has made it wait for all uses. If `is_told`, work
@@ -130,7 +141,7 @@ impl Uses {
         self.readers.clear();
         if !is_writer {
             let is_other = stream.queue() != home.queue();
-            self.writer = is_other.then(|| Writer { stream: stream.clone(), unended: 0, ended: 0 });
+            self.writer = is_other.then(|| Writer { stream: User::of(stream), unended: 0, ended: 0 });
         }
         self.continue_writer(stream);
         Ok(())
@@ -138,7 +149,7 @@ impl Uses {
 
     /// The streams whose work may still use the block.
     pub(super) fn users(&self) -> impl Iterator<Item = &Stream> {
-        self.writer.iter().map(|writer| &writer.stream).chain(&self.readers)
+        self.writer.iter().map(|writer| &*writer.stream).chain(self.readers.iter().map(|reader| &**reader))
     }
 
     /// Notes that the block was dropped. Its next life then waits only for the present work of its users, or for less if their last use is

@@ -4,6 +4,7 @@
 //! while no other work on the array is queued.
 #![allow(unsafe_code)]
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use super::Elements;
 use crate::array::{Array, Element};
 use crate::device::{Device, Host};
 use gpucache_engine::base::held::assert_nothing_held;
+use gpucache_engine::device::Word;
 use gpucache_engine::record::Outcome;
 use gpucache_engine::{Error, Result};
 
@@ -58,7 +60,7 @@ fn is_late<T: Element>(array: &Array<T, Host>, stream: &Host) -> Result<bool> {
 }
 
 pub(super) mod sealed {
-    use super::{Arc, Host, Outcome, Result};
+    use super::{Arc, Host, Outcome, Result, Word};
 
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple of up to twelve or a `Vec` of these",
@@ -85,16 +87,17 @@ pub(super) mod sealed {
 
         fn slices<'a>(elements: Self::Elements) -> Self::Slices<'a>;
 
-        /// Adds the address of each array, and whether the work writes it.
-        fn addresses(elements: &Self::Elements, into: &mut Vec<(u64, bool)>);
+        /// Adds the address of each array.
+        fn addresses(elements: &Self::Elements, into: &mut Vec<Word>);
 
         /// The elements of arrays as long as these, at the next addresses. As for `elements`, only work uses them, at its turn.
         fn at(elements: &Self::Elements, addresses: &mut dyn Iterator<Item = u64>) -> Self::Elements;
     }
 }
 
-fn addresses<S>(lent: &Elements<S>, is_written: bool, into: &mut Vec<(u64, bool)>) {
-    into.push((lent.address, is_written));
+fn addresses<T: Element, S>(lent: &Elements<S>, is_written: bool, into: &mut Vec<Word>) {
+    let bytes = (lent.len * size_of::<T>()) as u64;
+    into.push(Word { value: lent.address, is_address: true, is_written, bytes, element: Some(TypeId::of::<T>()) });
 }
 
 fn at<S>(lent: &Elements<S>, addresses: &mut dyn Iterator<Item = u64>) -> Elements<S> {
@@ -129,8 +132,8 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
         lent.slice()
     }
 
-    fn addresses(lent: &Self::Elements, into: &mut Vec<(u64, bool)>) {
-        addresses(lent, false, into);
+    fn addresses(lent: &Self::Elements, into: &mut Vec<Word>) {
+        addresses::<T, _>(lent, false, into);
     }
 
     fn at(lent: &Self::Elements, next: &mut dyn Iterator<Item = u64>) -> Self::Elements {
@@ -166,8 +169,8 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
         lent.slice()
     }
 
-    fn addresses(lent: &Self::Elements, into: &mut Vec<(u64, bool)>) {
-        addresses(lent, true, into);
+    fn addresses(lent: &Self::Elements, into: &mut Vec<Word>) {
+        addresses::<T, _>(lent, true, into);
     }
 
     fn at(lent: &Self::Elements, next: &mut dyn Iterator<Item = u64>) -> Self::Elements {
@@ -197,7 +200,7 @@ impl<A: sealed::Lend> sealed::Lend for Vec<A> {
         elements.into_iter().map(A::slices).collect()
     }
 
-    fn addresses(elements: &Self::Elements, into: &mut Vec<(u64, bool)>) {
+    fn addresses(elements: &Self::Elements, into: &mut Vec<Word>) {
         elements.iter().for_each(|each| A::addresses(each, into));
     }
 
@@ -236,7 +239,7 @@ macro_rules! tuples {
                 ($($name::slices($name),)*)
             }
 
-            fn addresses(elements: &Self::Elements, into: &mut Vec<(u64, bool)>) {
+            fn addresses(elements: &Self::Elements, into: &mut Vec<Word>) {
                 let ($($name,)*) = elements;
                 $($name::addresses($name, into);)*
             }

@@ -43,7 +43,7 @@ impl ScopeGuard {
             cache.note_entered();
         }
         let _visited = finally(|| {
-            cache.end_launch(entry);
+            super::end_launch(cache, entry);
             if Current::is_traced() {
                 cache.note_left();
             }

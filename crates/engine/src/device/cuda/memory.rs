@@ -248,6 +248,10 @@ unsafe impl Backend for CudaMemory {
         self.queue.has_ended() || self.known.is_unordered() && !Stream::is_any_in_capture()
     }
 
+    fn is_held_elsewhere(&self) -> bool {
+        self.queue.is_held_elsewhere()
+    }
+
     fn can_capture(&self) -> bool {
         true
     }

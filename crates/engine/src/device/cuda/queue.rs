@@ -58,6 +58,11 @@ impl CudaQueue {
         &self.stream
     }
 
+    /// Whether other code may put work on the stream by a handle of its own.
+    pub(super) fn is_held_elsewhere(&self) -> bool {
+        self.lent.is_some() || Arc::strong_count(&self.stream) > 1
+    }
+
     /// The driver's name of the stream.
     #[inline]
     pub(super) fn raw(&self) -> RawStream {

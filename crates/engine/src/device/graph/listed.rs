@@ -19,16 +19,12 @@ impl Listed {
     pub(super) fn words(&self) -> Vec<Word> {
         let mut words = Vec::new();
         for operation in &self.operations {
-            let mut push = |value, is_written| words.push(Word { value, is_address: true, is_written });
             match operation {
-                Operation::Fill { to, .. } => push(*to, true),
-                Operation::Copy { from, to, .. } => {
-                    push(*from, false);
-                    push(*to, true);
+                Operation::Fill { to, bytes, .. } => words.push(Word::address(*to, *bytes, true)),
+                Operation::Copy { from, to, bytes } => {
+                    words.extend([Word::address(*from, *bytes, false), Word::address(*to, *bytes, true)]);
                 }
-                Operation::Kernel { arrays, .. } => {
-                    arrays.iter().for_each(|&(value, is_written)| push(value, is_written));
-                }
+                Operation::Kernel { arrays, .. } => words.extend(arrays),
             }
         }
         words
@@ -62,7 +58,7 @@ impl Listed {
                     Operation::Fill { to, bytes, pattern } => stream.fill(*to, *bytes, pattern),
                     Operation::Copy { from, to, bytes } => stream.copy(*from, *to, *bytes),
                     Operation::Kernel { arrays, run } => {
-                        run(&arrays.iter().map(|(address, _)| *address).collect::<Vec<_>>(), context)
+                        run(&arrays.iter().map(|array| array.value).collect::<Vec<_>>(), context)
                     }
                 }
             }
@@ -75,7 +71,7 @@ fn addresses(operation: &mut Operation) -> Vec<&mut u64> {
     match operation {
         Operation::Fill { to, .. } => vec![to],
         Operation::Copy { from, to, .. } => vec![from, to],
-        Operation::Kernel { arrays, .. } => arrays.iter_mut().map(|(address, _)| address).collect(),
+        Operation::Kernel { arrays, .. } => arrays.iter_mut().map(|array| &mut array.value).collect(),
     }
 }
 

@@ -59,6 +59,7 @@ impl HostStream {
     /// # Errors
     /// [`is_unavailable`](crate::Error::is_unavailable) if work of `other` itself makes the default stream wait.
     pub fn join(&self, other: &HostStream) -> Result<()> {
+        self.0.note_gap_between(&other.0);
         match (self.queued(), other.queued()) {
             (Some(this), Some(other)) => this.follow(other),
             (None, Some(other)) => other.progress().finish()?,

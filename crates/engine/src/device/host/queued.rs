@@ -162,6 +162,10 @@ unsafe impl Backend for HostQueue {
         Ok(Some(Box::new(moment)))
     }
 
+    fn is_held_elsewhere(&self) -> bool {
+        false
+    }
+
     fn runs_closures(&self) -> bool {
         true
     }

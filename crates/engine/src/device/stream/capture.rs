@@ -2,7 +2,7 @@
 //!
 //! While a stream is captured, its allocations take the paths that look at notices ([`Stream::has_notice`]).
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{ThreadId, current};
@@ -53,8 +53,8 @@ pub(in crate::device) enum Operation {
     /// Copies `bytes` bytes.
     Copy { from: u64, to: u64, bytes: usize },
     Kernel {
-        /// The address of each array, and whether the function writes it.
-        arrays: Vec<(u64, bool)>,
+        /// The address of each array.
+        arrays: Vec<Word>,
         run: RunKernel,
     },
 }
@@ -138,11 +138,12 @@ impl Stream {
         drop(kept);
     }
 
-    /// Keeps a value until the capture by the driver ends: its drop may call the driver, which a capture does not allow. Returns the value
-    /// if there is no such capture.
+    /// Keeps a value until the capture ends. Its drop may call the driver, which a capture does not allow. And another array could get the
+    /// address of an input that the block drops: a graph would then take that array for the input. Returns the value if this crate does not
+    /// capture the stream.
     pub(crate) fn keep_captured<T: Any + Send>(&self, what: Box<T>) -> Result<(), Box<T>> {
         let mut notice = self.notice();
-        if let Some(CaptureBy::Driver(_)) = notice.capture {
+        if let Some(CaptureBy::Driver(_) | CaptureBy::Listing(_)) = notice.capture {
             notice.kept.push(what);
             return Ok(());
         }
@@ -241,11 +242,10 @@ impl Stream {
         }
     }
 
-    /// Adds a function of the host that was put on the stream. `make` returns the address of each of its arrays, and whether the function
-    /// writes the array. The second value puts the function on the stream once more: for other addresses of these arrays, and with the
+    /// Adds a function of the host that was put on the stream. `make` returns the addresses of its arrays. The second value puts the function on the stream once more: for other addresses of these arrays, and with the
     /// context that [`LaunchableGraph::launch`](crate::device::LaunchableGraph::launch) got.
     #[doc(hidden)]
-    pub fn list_kernel<R>(&self, make: impl FnOnce() -> (Vec<(u64, bool)>, R))
+    pub fn list_kernel<R>(&self, make: impl FnOnce() -> (Vec<Word>, R))
     where
         R: Fn(&[u64], &dyn Any) -> Result<()> + Send + 'static,
     {
@@ -268,6 +268,24 @@ impl Stream {
         }
     }
 
+    /// Notes that work of one of the two streams waits for the other one. A launch would not repeat the wait.
+    pub(crate) fn note_gap_between(&self, other: &Stream) {
+        for stream in [self, other] {
+            stream.note_gap("a wait of one stream for another one");
+        }
+    }
+
+    /// Notes that the calling thread waits for the stream. A launch would not repeat the wait.
+    pub(super) fn note_wait(&self) {
+        if !Stream::is_any_in_capture() {
+            return;
+        }
+        match self.capture() {
+            Some(_) => self.note_gap("a wait for the stream"),
+            None => THREAD.with(|thread| thread.has_other_work.set(true)),
+        }
+    }
+
     /// Notes that somebody gets an address in this stream's memory, and uses it without notice.
     pub(crate) fn note_unknown_work(&self) {
         self.memory().note_unknown_work();
@@ -284,6 +302,17 @@ pub struct Word {
     pub is_address: bool,
     /// Whether the work is known to write there.
     pub is_written: bool,
+    /// How many bytes the work uses from there on; 0 if this is not known.
+    pub bytes: u64,
+    /// The type of the elements there, if it is known.
+    pub element: Option<TypeId>,
+}
+
+impl Word {
+    /// An address, from which on the work uses so many bytes.
+    pub(in crate::device) fn address(value: u64, bytes: usize, is_written: bool) -> Word {
+        Word { value, is_address: true, is_written, bytes: bytes as u64, element: None }
+    }
 }
 
 /// The error for work that a graph cannot have.

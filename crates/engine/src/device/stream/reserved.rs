@@ -69,6 +69,7 @@ impl Stream {
             notice: Mutex::default(),
             reserved: Some(Reserved { home: self.clone(), kept: Mutex::new(Some(Vec::new())) }),
             by_thread: None,
+            users: Mutex::default(),
             backend: inner.backend.clone(),
         }))
     }

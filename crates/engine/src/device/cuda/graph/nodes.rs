@@ -118,7 +118,8 @@ impl Node {
 
     /// The values that are addresses, or may be.
     pub(super) fn words(&self) -> Vec<Word> {
-        let address = |value, is_written| Word { value, is_address: true, is_written };
+        // How much a copy or fill uses is not looked at: arrays that the block drops keep their memory until the capture ends.
+        let address = |value, is_written| Word::address(value, 0, is_written);
         match &self.work {
             Work::Kernel(kernel) => kernel.words().collect(),
             Work::Copy(copy) => vec![address(copy.srcDevice, false), address(copy.dstDevice, true)],
@@ -222,7 +223,7 @@ impl Kernel {
     }
 
     fn words(&self) -> impl Iterator<Item = Word> {
-        self.word_places().map(|place| Word { value: self.bytes[place], is_address: false, is_written: false })
+        self.word_places().map(|place| Word { is_address: false, ..Word::address(self.bytes[place], 0, false) })
     }
 
     /// The number of the argument that has this word, from 1, and the kernel's name.
