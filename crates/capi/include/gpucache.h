@@ -85,26 +85,29 @@ int32_t gpucache_set_limit(int32_t device, const char *limit);
 // `stats` is null or points to room for the structure.
 int32_t gpucache_device_stats(int32_t device, gpucache_device_use *stats);
 
-// Has the peaks of a device begin anew, at what is in use and reserved now.
+// Sets the peaks of a device to the bytes that are in use and reserved now.
 int32_t gpucache_reset_peaks(int32_t device);
 
 // Allocates `bytes` bytes on a device, for use on a stream, and writes their address to `address`. -1 is the host; other numbers are GPUs.
 // `stream` is a handle of the driver, null for the default stream; the host ignores it. The memory comes from the thread's innermost scope.
-// The address is null for no bytes.
+// The address is a multiple of 256. It is null for no bytes.
+//
+// Returns `GPUCACHE_OUT_OF_MEMORY` if no memory is left, and `GPUCACHE_UNAVAILABLE` for a device or stream that does not exist.
 //
 // # Safety
 // `address` is null or points to room for a pointer.
 int32_t gpucache_allocate(size_t bytes, int32_t device, void *stream, void **address);
 
 // Frees memory that `gpucache_allocate` returned, on any thread. Later work of the stream for which it was allocated may use it at once.
-// Null is ignored.
+// Null is ignored. Returns `GPUCACHE_UNAVAILABLE` if nothing is allocated at `address`.
 int32_t gpucache_free(void *address);
 
 // Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
+// Returns `GPUCACHE_UNAVAILABLE` if nothing is allocated at `address`, or for a stream that does not exist.
 int32_t gpucache_record_stream(void *address, void *stream);
 
-// Tells that the owner of a stream is about to destroy it. Call this before each stream ends for which memory was allocated, or that was
-// recorded. Otherwise a later call may pass the driver a handle that is no longer valid, which ends the process.
+// Tells that the owner of a stream is about to destroy it. Call this before a stream is destroyed, if memory was allocated for it or
+// recorded on it. Otherwise a later call may pass the driver a handle that is no longer valid, which ends the process.
 int32_t gpucache_stream_ends(int32_t device, void *stream);
 
 // Writes the beginning and the length of the allocation in which `address` lies.
@@ -113,9 +116,9 @@ int32_t gpucache_stream_ends(int32_t device, void *stream);
 // `base` and `bytes` are null or point to room for their values.
 int32_t gpucache_base_address(const void *address, void **base, size_t *bytes);
 
-// Lets a pool serve the streams for which `filter` returns true, until `gpucache_pool_end`. The pool is made if there is none with this id.
-// Each call counts as a graph, which ends by `gpucache_pool_release`. `drop`, if it is not null, frees `context` at the end, also if the
-// call fails.
+// Lets a pool serve the streams for which `filter` returns true, until `gpucache_pool_end`. `id0` and `id1` together name the pool, as the
+// two numbers of PyTorch's `MempoolId_t` do. The pool is made if there is none of this name. Each call counts as a graph, which ends by
+// `gpucache_pool_release`. `drop`, if it is not null, frees `context` at the end, also if the call fails.
 //
 // # Safety
 // Any thread may call `filter` and `drop` with `context`, several at once `filter`. Neither of them unwinds.
@@ -142,11 +145,11 @@ int32_t gpucache_enter_uncached(uint64_t *entry);
 // Ends an entry that this thread began. Entries may end in any order.
 int32_t gpucache_leave(uint64_t entry);
 
-// Sets whether allocations outside of all scopes come from a scope named `auto` (1, as at first) or belong to no scope (0). Each thread
+// Sets whether allocations outside of all scopes come from a scope named `auto` (1, the default) or belong to no scope (0). Each thread
 // follows with its next allocation.
 void gpucache_set_auto_scope(bool is_on);
 
-// Sets whether threads of PyTorch that run a backward pass use the scope of the thread that waits for them. They do at first.
+// Sets whether threads of PyTorch that run a backward pass use the scope of the thread that waits for them. This is on by default.
 void gpucache_set_backward_helps(bool helps);
 
 // Frees the memory of the scope `name`, or of all scopes if it is null, on all threads. Writes the number of bytes unless `bytes` is null.

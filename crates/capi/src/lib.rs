@@ -26,8 +26,8 @@
 //! | `usage` | bytes that are allocated on each device, and their peak |
 //! | `c` | the functions for C |
 //!
-//! Other streams than the one that freed memory get it only once the work that the device had at that time is done. Frameworks rely on
-//! that order: they free memory while other streams still use it.
+//! A stream other than the one for which the memory was allocated gets it only once all work that was queued on the device at the free is
+//! done. Frameworks rely on that order: they free memory while other streams still use it.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(rustdoc::private_intra_doc_links)]

@@ -58,7 +58,7 @@ pub fn device_stats(device: i32) -> Result<DeviceUse> {
     })
 }
 
-/// Has the peaks of a device begin anew, at what is in use and reserved now.
+/// Sets the peaks of a device to the bytes that are in use and reserved now.
 ///
 /// # Errors
 /// If there is no such device.

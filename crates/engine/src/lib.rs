@@ -61,9 +61,19 @@
 //! use waits (`cache/deferred`).
 //!
 //! **A reclaim.** If the device refuses a request, the request takes the reclaim steps (`pressure/serve`; `pressure/steps` lists
-//! them). They reclaim pages without blocks, idle memory of scopes (`pressure/reclaim`), and arrays that can move to host memory.
-//! Then the request waits (`pressure/limits` says how long), and the program's handlers run (`pressure/handlers`). Each owner of
-//! memory registers as a holder, so no step has to name a folder above.
+//! them), in this order:
+//!
+//! 1. Move free pages.
+//! 2. Release idle memory of other scopes, then of the own scope (`pressure/reclaim`).
+//! 3. Reuse memory of other streams.
+//! 4. Wait for work.
+//! 5. Offload arrays to host memory.
+//! 6. Drop graphs of captured scopes.
+//! 7. Take arenas (`pressure/lease`).
+//! 8. Wait for other threads (`pressure/limits` says how long).
+//! 9. Call the program's handlers (`pressure/handlers`).
+//!
+//! Each owner of memory registers as a holder, so no step has to name a folder above.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The pages of modules also help readers of the code, so they link to private items.

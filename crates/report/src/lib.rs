@@ -7,7 +7,7 @@
 //!
 //! | module | reader |
 //! |---|---|
-//! | [`page`] | a browser; the page is one file |
+//! | [`page`] | a browser; the report page is one file |
 //! | [`snapshot`] | PyTorch's viewer of memory snapshots, `pytorch.org/memory_viz` |
 //! | [`perfetto`] | `ui.perfetto.dev`, and other readers of Chrome's trace format |
 //! | [`rmm`] | programs that replay the logs of RMM's `logging_resource_adaptor` |

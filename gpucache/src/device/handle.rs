@@ -274,9 +274,14 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Gives free pages of the device back to its driver, and returns their bytes.
     ///
     /// The memory of dropped arrays stays with the device's range, for the next entry of any scope. This call returns it now, even if
-    /// scopes will need it again. Only idle blocks of `recycle = "keyed"` stay. The call waits for work on the device for at most a
-    /// quarter of a second. Memory that is still in use after that stays, so synchronize first to get all memory back. Host memory in
-    /// which no array rests is freed too, but not counted.
+    /// scopes will need it again. These stay:
+    ///
+    /// - idle blocks of `recycle = "keyed"`;
+    /// - idle memory of scopes that another thread is inside;
+    /// - usually the arena of a scope that this thread is inside.
+    ///
+    /// The call waits for work on the device for at most a quarter of a second. Memory that is still in use after that stays, so
+    /// synchronize first to get all memory back. Host memory in which no array rests is freed too, but not counted.
     ///
     /// The next fallible call on this stream returns a failure of the device, or of work on it
     /// ([`is_deferred`](crate::Error::is_deferred)), as after a drop.
@@ -296,8 +301,10 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
         bytes
     }
 
-    /// Calls `handler` when an allocation on the device finds no memory although all idle memory went back. Handlers are the last
-    /// step before the error. They run on the allocating thread, which tries again after each handler.
+    /// Calls `handler` when an allocation on the device finds no memory although all idle memory went back. Handlers run on the
+    /// allocating thread, which tries again after each handler.
+    ///
+    /// Handlers are the last reclaim step. After it, the allocation may wait up to ten seconds for work of the device, and then fails.
     ///
     /// Handlers are called in the order in which they were registered, without a lock held. A handler may drop arrays, invalidate
     /// scopes, write data elsewhere, or enter scopes and allocate; no handler is called for its own allocations. A panic in a handler

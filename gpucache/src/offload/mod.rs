@@ -28,27 +28,29 @@
 // Each thread has one value (`recorder`): where the innermost scope has arrays rest, and what the thread knows of its entries. It has no
 // destructor of its own. The scopes' state of the thread ends it, after the thread has left all scopes.
 //
-// | file | its one matter |
+// | file | content |
 // |---|---|
-// | `placed` | [`Placed`]: what a program has |
-// | `unwritten` | arrays whose contents come with their first use |
-// | `guard` | [`Fetched`], [`FetchedMut`]: an array that stays on the device meanwhile |
-// | `slot` | where an array is, and how it leaves |
-// | `slot::coming` | how it comes |
-// | `recorder` | what the thread knows: which entry a use is of, and whether it goes as expected |
+// | `placed` | [`Placed`]: an array that may move to the host |
+// | `unwritten` | placed arrays without contents until their first use |
+// | `guard` | [`Fetched`], [`FetchedMut`]: guards that keep an array on the device |
+// | `slot` | where an array is, and how it moves to the host |
+// | `slot::coming` | brings an array back to the device |
+// | `recorder` | the order of fetches in the entries of a scope, and whether an entry follows a known order |
 // | `recorder::thread` | the state of a thread: the next uses of a known order, where a fetch sees them; counts and times |
-// | `recorder::learned` | an entry that is written down |
-// | `recorder::followed` | an entry that goes by a known order, and makes the moves that are due |
-// | `recorder::timetable` | those moves: which arrays a fetch brings ahead of their use (prefetch), and how this becomes better |
+// | `recorder::learned` | a recorded entry |
+// | `recorder::followed` | an entry that follows a known order, and makes the moves that are due |
+// | `recorder::timetable` | the schedule: which arrays a fetch brings ahead of their use (prefetch). It gets better as more is measured |
 // | `recorder::pacer` | how long the work of an entry takes |
-// | `host_pools` | the pools of all devices, and what is counted of each device and scope |
-// | `host_pool` | the slots of a device: its copy streams, its room, and who leaves |
-// | `shift` | arrays that move on the device, so that free memory lies side by side |
+// | `recorder::change` | whether a known order no longer suits |
+// | `recorder::misses` | what happens if arrays are fetched on demand although there is a schedule |
+// | `host_pools` | the host memory pools of all devices, and the counts of each device and scope |
+// | `host_pool` | the slots of a device, its copy streams, and which array leaves |
+// | `shift` | moves arrays within the device, so that free memory is contiguous |
 // | `waits` | how long streams waited for moves |
-// | `sampling` | which entries that is timed in |
-// | `moves` | what was moved, counted: [`OffloadStats`] |
+// | `sampling` | which entries are timed |
+// | `moves` | [`OffloadStats`]: the counts of moves |
 // | `speed` | how long copies take |
-// | `placement` | [`Placement`], and the one that new arrays get |
+// | `placement` | [`Placement`], and the default for new arrays |
 
 mod guard;
 mod host_pool;

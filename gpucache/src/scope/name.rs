@@ -33,7 +33,7 @@ impl<N: AsRef<str> + ?Sized> AsName for N {
 /// valid.
 ///
 /// Scopes share the memory of a device. The device's range keeps as many bytes as other scopes had in use at once. It returns the
-/// rest to the device, in whole pages. [`Device::trim`](crate::device::Device::trim) returns all free memory.
+/// rest to the device, in whole pages. [`Device::trim`](crate::device::Device::trim) also returns what other scopes will need again.
 ///
 /// If a thread is inside the scope now, it frees its idle blocks itself: at its next allocation or drop in the scope, or when it leaves.
 /// The result counts them already.

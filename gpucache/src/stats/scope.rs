@@ -84,8 +84,8 @@ pub struct ScopeStats {
     pub outside_plan: InUse,
     /// How the scope plans.
     pub plan: PlanStats,
-    /// How often the scope's allocations found a device short of memory, and which reclaim step served them then. Allocations that
-    /// the scope's own limit refused do not count.
+    /// How often the scope's allocations found a device short of memory, and which reclaim step served them then. An allocation that
+    /// the scope's own limit refuses counts in `failed`.
     pub reclaim: ReclaimStats,
     /// Arrays that moved between a device and host memory while the scope was the outermost one of its thread. Not counted by
     /// thread.

@@ -52,7 +52,7 @@ pub unsafe extern "C" fn gpucache_device_stats(device: i32, stats: *mut DeviceUs
     }
 }
 
-/// Has the peaks of a device begin anew, at what is in use and reserved now.
+/// Sets the peaks of a device to the bytes that are in use and reserved now.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_reset_peaks(device: i32) -> i32 {
     status(|| reset_peaks(device))

@@ -9,7 +9,9 @@ use crate::{allocate, base_address, free, record_stream, stream_ends};
 
 /// Allocates `bytes` bytes on a device, for use on a stream, and writes their address to `address`. -1 is the host; other numbers are GPUs.
 /// `stream` is a handle of the driver, null for the default stream; the host ignores it. The memory comes from the thread's innermost scope.
-/// The address is null for no bytes.
+/// The address is a multiple of 256. It is null for no bytes.
+///
+/// Returns `GPUCACHE_OUT_OF_MEMORY` if no memory is left, and `GPUCACHE_UNAVAILABLE` for a device or stream that does not exist.
 ///
 /// # Safety
 /// `address` is null or points to room for a pointer.
@@ -32,20 +34,21 @@ pub unsafe extern "C" fn gpucache_allocate(
 }
 
 /// Frees memory that `gpucache_allocate` returned, on any thread. Later work of the stream for which it was allocated may use it at once.
-/// Null is ignored.
+/// Null is ignored. Returns `GPUCACHE_UNAVAILABLE` if nothing is allocated at `address`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_free(address: *mut c_void) -> i32 {
     status(|| free(address as u64))
 }
 
 /// Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
+/// Returns `GPUCACHE_UNAVAILABLE` if nothing is allocated at `address`, or for a stream that does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_record_stream(address: *mut c_void, stream: *mut c_void) -> i32 {
     status(|| record_stream(address as u64, stream as usize))
 }
 
-/// Tells that the owner of a stream is about to destroy it. Call this before each stream ends for which memory was allocated, or that was
-/// recorded. Otherwise a later call may pass the driver a handle that is no longer valid, which ends the process.
+/// Tells that the owner of a stream is about to destroy it. Call this before a stream is destroyed, if memory was allocated for it or
+/// recorded on it. Otherwise a later call may pass the driver a handle that is no longer valid, which ends the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_stream_ends(device: i32, stream: *mut c_void) -> i32 {
     status(|| stream_ends(device, stream as usize))

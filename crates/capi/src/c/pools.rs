@@ -42,9 +42,9 @@ impl Drop for Filter {
     }
 }
 
-/// Lets a pool serve the streams for which `filter` returns true, until `gpucache_pool_end`. The pool is made if there is none with this id.
-/// Each call counts as a graph, which ends by `gpucache_pool_release`. `drop`, if it is not null, frees `context` at the end, also if the
-/// call fails.
+/// Lets a pool serve the streams for which `filter` returns true, until `gpucache_pool_end`. `id0` and `id1` together name the pool, as the
+/// two numbers of PyTorch's `MempoolId_t` do. The pool is made if there is none of this name. Each call counts as a graph, which ends by
+/// `gpucache_pool_release`. `drop`, if it is not null, frees `context` at the end, also if the call fails.
 ///
 /// # Safety
 /// Any thread may call `filter` and `drop` with `context`, several at once `filter`. Neither of them unwinds.

@@ -49,14 +49,14 @@ pub extern "C" fn gpucache_leave(entry: u64) -> i32 {
     status(|| leave(entry))
 }
 
-/// Sets whether allocations outside of all scopes come from a scope named `auto` (1, as at first) or belong to no scope (0). Each thread
+/// Sets whether allocations outside of all scopes come from a scope named `auto` (1, the default) or belong to no scope (0). Each thread
 /// follows with its next allocation.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_set_auto_scope(is_on: bool) {
     set_auto_scope(is_on);
 }
 
-/// Sets whether threads of PyTorch that run a backward pass use the scope of the thread that waits for them. They do at first.
+/// Sets whether threads of PyTorch that run a backward pass use the scope of the thread that waits for them. This is on by default.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_set_backward_helps(helps: bool) {
     set_backward_helps(helps);

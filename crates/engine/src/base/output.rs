@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub struct Output(File);
 
 /// A reader that takes no bytes for this long counts as gone. A slow reader takes some bytes within this time.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause before the next attempt to write to a full pipe.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -52,7 +52,7 @@ impl Write for Output {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 written => return written,
             }
-            if began.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            if began.get_or_insert_with(Instant::now).elapsed() > READER_TIMEOUT {
                 return Err(io::Error::new(ErrorKind::TimedOut, "its reader has stopped reading"));
             }
             sleep(PAUSE);

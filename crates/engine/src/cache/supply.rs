@@ -1,8 +1,8 @@
 //! The memory for an allocation that the scope itself cannot serve: from the device's range, or straight from the device for plain
 //! allocations.
 //!
-//! Idle memory of all scopes goes back before the range grows. If the device has no more memory, [`serve`](crate::pressure::serve)
-//! takes the reclaim steps.
+//! Before the range grows, idle memory in lists goes back. While the device has room, plans that work on another queue keep their arenas.
+//! If the device has no more memory, [`serve`](crate::pressure::serve) takes the reclaim steps.
 
 use super::policy::Recycle;
 use crate::base::error::{Error, Result};
@@ -41,7 +41,8 @@ impl Moves {
     }
 }
 
-/// For a block of more than this share of the reserved memory, pages move before the range grows.
+/// For a block of more than this share of the reserved memory, pages move before the range grows. A smaller block adds little, and a move
+/// takes calls. The share was chosen, not measured.
 const MOVED: u64 = 256;
 
 /// The memory of the requesting scope, if there is one.

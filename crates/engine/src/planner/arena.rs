@@ -59,6 +59,7 @@ impl Planner {
     }
 
     /// Whether the first allocation of the entry tells that the plan is too small, and the plan can be made larger before it serves anything.
+    /// Also chooses the plan.
     pub(crate) fn begins_larger(&mut self, shared: &Shared, stream: u64, bytes: u64) -> bool {
         let is_free = self.arena.is_some() && stream == self.hot.stream && shared.lease.live() == 0;
         if !is_free || self.is_captured || !self.hot.cursor.is_at_start() {

@@ -21,15 +21,14 @@ pub(super) struct Pace {
 
 /// A try in at most one of this many entries costs nothing measurable, even if it takes a millisecond.
 const SELDOM: u64 = 4095;
-/// An arena that served for this many entries was not lost early. The range was looked at eight times meanwhile. The
-/// needs of a scope are remembered for as many entries.
-pub(super) const LONG: u64 = 256;
+/// An arena that served for this many entries was not lost early. The range was looked at eight times meanwhile.
+pub(super) const NOT_EARLY: u64 = 256;
 
 impl Pace {
     /// For tries that cost about as much as an entry.
     pub(super) const DOUBLING: Pace = Pace { first: 1, factor: 2, longest: SELDOM };
     /// For an arena where sizes grow from entry to entry, since each entry finds another range.
-    const GROWING: Pace = Pace { first: 1, factor: 1, longest: PATIENT };
+    const GROWING: Pace = Pace { first: 1, factor: 1, longest: ENTRIES_BEFORE_GROWTH };
     /// For tries that cost many device calls, or the work of many entries.
     pub(super) const STEEP: Pace = Pace { first: 1, factor: 8, longest: SELDOM };
 }
@@ -93,7 +92,7 @@ pub(crate) struct Refused {
 
 /// After a wait of more than this many entries without an arena, the range may reserve more for the arena than its peak. After a
 /// shorter wait, the range would grow for a state that is soon over, such as the warm-up.
-const PATIENT: u64 = 4;
+const ENTRIES_BEFORE_GROWTH: u64 = 4;
 
 impl Refused {
     /// Notes that the range refused an arena now. `before` is the refusal before this one, if there was one. `grows` says whether
@@ -118,7 +117,7 @@ impl Refused {
 
     /// Whether the wait was so long that the range should grow.
     pub(super) fn was_patient(&self) -> bool {
-        self.waits.wait() > PATIENT
+        self.waits.wait() > ENTRIES_BEFORE_GROWTH
     }
 }
 

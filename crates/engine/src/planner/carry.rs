@@ -15,7 +15,7 @@ use crate::home::Shared;
 use crate::record::{ArenaId, DropPath, Record, RecordStack, Request};
 use comparison::Comparison;
 use gpucache_plan::entries::{Envelope, Ring, Turns};
-use size::PATIENCE;
+use size::ENTRIES_BEFORE_RING;
 pub(crate) use size::RingGrowth;
 use worth::{Shortening, Worth};
 
@@ -35,8 +35,9 @@ pub(super) struct Carry {
     waits: Backoff,
     /// Entries that went by the plan since it is known what the plans carry.
     entries: u32,
-    /// The most bytes that were in use at the end of an entry since the last look. Below: the number of entries since then.
+    /// The most bytes that were in use at the end of an entry since the last look.
     lately: u64,
+    /// The number of entries since the last look.
     lately_entries: u32,
     /// How much the ring had served when this entry began.
     served_before: u64,
@@ -205,7 +206,8 @@ impl Planner {
         let bytes = request.bytes as u64;
         let served = self.carry.ring.serve_anywhere(bytes);
         let Some((id, (slot, address))) = self.carry.id.zip(served) else {
-            return if self.carry.entries > PATIENCE { Resolved::RingIsShort } else { Resolved::Nothing };
+            let may_grow = self.carry.entries > ENTRIES_BEFORE_RING;
+            return if may_grow { Resolved::RingIsShort } else { Resolved::Nothing };
         };
         let before = shared.ring.live();
         let live = before + bytes;

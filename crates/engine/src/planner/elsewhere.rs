@@ -49,7 +49,8 @@ impl Others {
 }
 
 impl Planner {
-    /// Whether an allocation on this stream is recorded. It is not if entries have most of their allocations on another stream.
+    /// Whether an allocation on this stream is recorded. It is not if entries have most of their allocations on another stream. Also notes an
+    /// allocation that is not recorded, and may record the rest of the entry on its stream.
     pub(super) fn is_recorded(&mut self, stream: u64) -> bool {
         let has_stream = self.entry.has_stream;
         let is_recorded = match has_stream {
@@ -104,7 +105,8 @@ impl Planner {
         is_other
     }
 
-    /// Whether this allocation is the first one of its entry, is like that of the plans on another stream, and the plans can follow it.
+    /// Whether this allocation is the first one of its entry, is like that of the plans on another stream, and the plans can follow it. Also
+    /// notes the allocation.
     pub(crate) fn is_elsewhere(&mut self, shared: &Shared, stream: u64, bytes: u64) -> bool {
         self.entry.supplies = self.entry.supplies.saturating_add(1);
         let is_first = std::mem::take(&mut self.entry.may_move) && !self.has_begun();

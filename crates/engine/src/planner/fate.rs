@@ -1,4 +1,17 @@
 //! Pure decisions about how an entry went, and what to do with the scope's plans after it.
+//!
+//! **How a plan is forgotten**, here or elsewhere in this folder:
+//!
+//! | reason | in |
+//! |---|---|
+//! | the plan served too many entries badly | here (`Fate::Forget`) |
+//! | less memory would do | here (`Fate::ForgetAll`) |
+//! | page moves recur | `recurring` (`pause`) |
+//! | entries are recorded as a whole | `begin_after_loops`, as `loops/whole` decided |
+//! | a loop of the same length with other sizes was found, or a loop around the known one | `loops` (`learn_loop`) |
+//! | entries go on on another stream, and no entry followed a plan lately | `ending` (`learn_plan`) |
+//! | a fifth order comes: it replaces the plan that entries followed longest ago | `plans` (`add`) |
+//! | an invalidation, or another call of `Planner::forget` | `arena` (`forget`) |
 
 use crate::home::Deviations;
 

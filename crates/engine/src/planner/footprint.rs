@@ -17,8 +17,9 @@ pub(super) struct Footprint {
     pub(super) peak: u64,
     /// Entries until the next look at this peak.
     look_in: u32,
-    /// The peak at the last look. Below: how many looks in a row found no higher peak than the look before.
+    /// The peak at the last look.
     last_peak: u64,
+    /// How many looks in a row found no higher peak than the look before.
     stays: u32,
     /// Whether the scope ever had an arena.
     pub(super) has_planned: bool,
@@ -29,8 +30,11 @@ pub(super) struct Footprint {
 /// With at most this many allocations beside the plan, nothing is known about the plan.
 const TOO_FEW: u64 = 8;
 /// In an entry that goes by its plan, the range may grow by this share of the arena before the arena itself is given up. This is
-/// little beside the tenth that a range reserves beyond the live memory, and enough for a few odd arrays.
+/// little beside what a range reserves beyond the live memory (see [`KNOWN_PART`]), and enough for a few odd arrays.
 const GROWTH: u64 = 64;
+/// As [`GROWTH`], for an entry that its plan serves badly. The arena's memory is then missing elsewhere. This constant lowers the reserved
+/// memory of `gpt2_varlen`, while it learns, from 1.030 to 1.014 of its live peak.
+const GROWTH_OFF: u64 = 512;
 /// The arena also goes if the range would reserve this share more than the scope had in use at once. With 1/32, programs of no scope that
 /// train a detector and BERT reserved 1.033 and 1.036 times their live memory; with 1/48, 1.027 and 1.028. With 1/64, a sampled graph network
 /// lost its plan for good.
@@ -38,9 +42,6 @@ const TOO_MUCH: u64 = 48;
 /// Between two iterations of a loop, the arena goes for a request of more than this share of it. A server of prompts reserved 1.075 times its
 /// live memory beside such an arena, and 1.025 without. A smaller request would cost the next iteration its plan.
 const MUCH: u64 = 16;
-/// In other entries the range may grow by less. The arena serves such an entry badly, and the arena's memory is missing elsewhere.
-/// This constant lowers the reserved memory of `gpt2_varlen`, while it learns, from 1.030 to 1.014 of its live peak.
-const GROWTH_OFF: u64 = 512;
 /// While a range would grow for an entry that follows its plan throughout, the arena may stay. The limit: arena and memory in use
 /// beside it are at most this share more than the peak in use. Below it, the range would have to grow all the same.
 const KNOWN: u64 = 32;
@@ -52,7 +53,7 @@ const PEAK_LOOK_IN: u32 = 16;
 /// Where sizes grow, a plan of which less than half is in use is forgotten after this many looks without growth. One look alone may
 /// only show that another text begins, which may become as long as the last one.
 const STAYS: u32 = 2;
-/// A plan may need this share more memory than the peak in use. A range reserves up to 1.1 × the live memory anyway.
+/// A plan may need this share more memory than the peak in use, about as much as a range reserves without plans (see [`KNOWN_PART`]).
 const WASTE: u64 = 10;
 /// Places for larger sizes to come may take this share of the peak in use. The arena of an order may exceed the order's largest
 /// entry by as much.
@@ -74,7 +75,7 @@ impl Footprint {
         self.look_in <= 1
     }
 
-    /// Whether the plan's peak lately did not grow from look to look.
+    /// Whether the plan's peak lately did not grow from look to look. Also notes the peak.
     fn has_stayed(&mut self) -> bool {
         let last = std::mem::replace(&mut self.last_peak, self.peak);
         self.stays = if self.peak > last { 0 } else { self.stays.saturating_add(1) };
@@ -93,7 +94,8 @@ impl Footprint {
 }
 
 impl Planner {
-    /// Whether the range should move pages rather than grow: a plan showed, in this entry or lately, how much memory is enough.
+    /// Whether the range should move pages rather than grow: a plan showed, in this entry or lately, how much memory is enough. Also notes
+    /// the try.
     pub(crate) fn had_better_move(&mut self) -> bool {
         let Footprint { has_planned, moving, .. } = &mut self.footprint;
         let is_lately = *has_planned && moving.try_now(self.entry.number, Pace::STEEP);
@@ -107,7 +109,7 @@ impl Planner {
         !self.entry.is_planned && self.loops.is_inside() && !self.plans.is_empty() && !self.plans.grows()
     }
 
-    /// Whether the range should get the arena's memory rather than grow by `bytes` bytes.
+    /// Whether the range should get the arena's memory rather than grow by `bytes` bytes. Also notes these bytes.
     pub(crate) fn is_in_the_way(&mut self, shared: &Shared, bytes: u64) -> bool {
         self.entry.grown = self.entry.grown.saturating_add(bytes);
         let negligible = shared.counters.get(Counter::Demand) / NEGLIGIBLE;
@@ -168,12 +170,13 @@ impl Planner {
         arena.saturating_add(beside).saturating_add(bytes) <= total([demand, known, ahead])
     }
 
-    /// Whether less memory would do than the arena and the memory beside it.
+    /// Whether less memory would do than the arena and the memory beside it. Also notes the look.
     pub(super) fn takes_too_much(&mut self, shared: &Shared) -> bool {
         self.is_oversized() || self.is_wasteful(shared)
     }
 
-    /// Whether less than half of the plan's arena was in use during some entries. The plan has then learned from other entries.
+    /// Whether less than half of the plan's arena was in use during some entries. The plan has then learned from other entries. Also notes
+    /// the look, and begins a new count.
     fn is_oversized(&mut self) -> bool {
         self.footprint.look_in = self.footprint.look_in.saturating_sub(1);
         if self.footprint.look_in > 0 {

@@ -28,15 +28,16 @@ use whole::Whole;
 pub(super) struct Loops {
     search: Search,
     stage: Stage,
-    /// Whether the entry searched, or was in a loop. Below: whether a plan is that of a loop. An entry without either takes no further step.
+    /// Whether the entry searched, or was in a loop. If neither this nor `are_known` holds, an entry takes no further step.
     is_used: bool,
+    /// Whether a plan is that of a loop.
     are_known: bool,
     /// The allocations of an iteration, if the entry is in a loop.
     length: Option<u32>,
     due: Option<Boundary>,
-    /// Whether the loop was left behind the end of an iteration. Its plan may go on, at the beginning of another iteration. Below: whether the
-    /// last iteration ended so.
+    /// Whether the loop was left behind the end of an iteration. Its plan may go on, at the beginning of another iteration.
     may_resume: bool,
+    /// Whether the last iteration ended so.
     has_resumed: bool,
     /// The position at which the iteration that begins goes on.
     start: u32,
@@ -57,9 +58,9 @@ pub(super) struct Loops {
     learned: Option<usize>,
     /// Whether the entry began with something else than the loop.
     is_astray: bool,
-    /// Iterations in a row for which the plan found no arena, and how many of them, but at least [`UNPLANNED`], lead to a search for
-    /// another plan.
+    /// Iterations in a row for which the plan found no arena.
     unplanned: u32,
+    /// After how many of them, but at least [`UNPLANNED`], another plan is searched for.
     most_unplanned: u32,
     outer: Outer,
     whole: Whole,
@@ -72,8 +73,9 @@ pub(super) struct Loops {
 enum Stage {
     #[default]
     Off,
-    /// It begins with the next recorded allocation. Below: it does, for new loops alone.
+    /// It begins with the next recorded allocation.
     Wanted,
+    /// As `Wanted`, for new loops alone.
     WantedAfresh,
     On,
 }
@@ -114,7 +116,7 @@ impl Loops {
         self.is_used
     }
 
-    /// Whether the loop keeps its plan, although another iteration goes without it.
+    /// Whether the loop keeps its plan, although another iteration goes without it. Also notes that iteration.
     fn bears_with_plan(&mut self) -> bool {
         self.unplanned += 1;
         let most = self.most_unplanned.max(UNPLANNED);

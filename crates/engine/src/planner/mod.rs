@@ -20,18 +20,19 @@
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
 //! | `loops` | loops inside an entry, whose iterations are planned like entries; `loops/searching` finds them |
-//! | `loops/outer` | whether to search for a loop around the known one |
+//! | `loops/behind`, `loops/outer` | where an iteration ends; whether to search for a loop around the known one |
 //! | `loops/whole` | whether to plan whole entries instead |
 //! | `plans/repeats`, `plans/partial` | the plans of loops, and of the regular part of entries |
+//! | `plans/firsts`, `plans/predict` | the first sizes by which entries tell their plan; the plan of the next entry |
 //! | `noting` | the facts about entries for a diagnosis |
 //! | `ending` | the end of an entry, and what the planner learns from it |
-//! | `fate` | how an entry went, and whether to keep plans, forget one, or forget all: pure functions |
+//! | `fate` | how an entry went, and whether to keep plans, forget one, or forget all (pure functions); all ways to forget a plan |
 //! | `arena` | how an arena comes and goes |
 //! | `elsewhere` | the stream of the plans, and plans that follow the scope to another one |
 //! | `captured` | entries whose work is captured into a graph |
 //! | `watch` | the log of a recorded entry, and the search for arrays that are never dropped |
 //! | `carry` | the ring for arrays that outlive their entry |
-//! | `carry/size`, `carry/worth` | how large the ring becomes; whether it is worth its memory (pure functions) |
+//! | `carry/size`, `carry/worth`, `carry/comparison` | how large the ring becomes; whether it is worth its memory; whether the range needs less |
 //! | `plans` | the plans themselves, and which of them is active |
 //! | `draft` | a layout of a plan, and its later improvements |
 //! | `footprint` | how much memory an arena may take |
@@ -168,20 +169,23 @@ struct EntryState {
     number: u64,
     /// Whether a plan serves the entry, or served it until its arena was needed elsewhere.
     is_planned: bool,
+    /// Whether the arena was given up during the entry.
     is_dissolved: bool,
     /// Whether the entry launches a graph instead of allocating.
     is_skipped: bool,
-    /// Whether the entry is such an entry, and nothing was done at its beginning.
+    /// Whether the entry launches a graph, and planning skipped its beginning.
     only_launches: bool,
     /// Whether the first recorded allocation of the entry has come.
     has_stream: bool,
-    /// Whether the plans may follow the entry to another stream, as its first allocation will tell. Below: whether they did.
+    /// Whether the plans may follow the entry to another stream, as its first allocation will tell.
     may_move: bool,
+    /// Whether they did.
     has_moved: bool,
     /// Whether the first allocation was on another stream than the plans.
     is_elsewhere: bool,
-    /// Allocations that nothing served at once. Below: the stream of the first one, if that is not the plans', and the size is that of a plan.
+    /// Allocations that nothing served at once.
     supplies: u32,
+    /// The stream of the first of these, if that is not the plans' stream, and the size is that of a plan.
     begins_on: Option<u64>,
     /// The bytes of the first allocation; 0 if the planner did not look at it.
     first: u64,
@@ -191,9 +195,9 @@ struct EntryState {
     aside: u64,
     /// Allocations that are not in the regular part of the entry, and found no room.
     irregular: u64,
-    /// Allocations that the ring served because something alive was in their place. Below: a position whose place its own last
-    /// array still had.
+    /// Allocations that the ring served because something alive was in their place.
     displaced: u64,
+    /// A position whose place its own last array still had.
     overlapping: Option<usize>,
     /// The bytes by which the range had to grow.
     grown: u64,

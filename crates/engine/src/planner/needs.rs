@@ -3,14 +3,14 @@
 //! times, looks keep as much as it needed lately. The second half of a recorded generation without scopes took 10,900
 //! calls for pages without this, and 900 with it.
 
-use super::backoff::LONG;
-
 /// The bytes that a scope lately had in use at once.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
-    /// The most bytes in this window of entries, and in the window before. Below: the entry with which this window began.
+    /// The most bytes in this window of entries.
     most: u64,
+    /// The most bytes in the window before.
     most_before: u64,
+    /// The entry with which this window began.
     begun: u64,
     /// The bytes that the range reserved before and after the last look that gave memory back.
     gave_back: (u64, u64),
@@ -20,6 +20,8 @@ pub(super) struct Needs {
     is_new: bool,
 }
 
+/// The entries of a window. The needs of a scope are remembered for one to two windows.
+const WINDOW: u64 = 256;
 /// Memory that was given back and reserved again so often is needed again. The first entries of many programs do so twice.
 const REGAINED: u32 = 3;
 /// Memory of less than this share of the reserved memory does not count. With 1/8, a recorded fit of splats reserved 1.021 times
@@ -35,7 +37,7 @@ impl Needs {
 
     /// Notes that at most so many bytes were in use since the last note.
     pub(super) fn note(&mut self, entry: u64, in_use: u64) {
-        if entry.saturating_sub(self.begun) >= LONG {
+        if entry.saturating_sub(self.begun) >= WINDOW {
             (self.most_before, self.most, self.begun) = (self.most, 0, entry);
         }
         self.most = self.most.max(in_use);
@@ -84,15 +86,15 @@ mod tests {
         let mut needs = Needs::default();
         assert_eq!(after(&mut needs, 0..4, 1600), 0);
         assert_eq!(after(&mut needs, 4..5, 1600), 1600);
-        assert_eq!(after(&mut needs, 5..LONG, 800), 1600);
-        assert_eq!(after(&mut needs, LONG..2 * LONG, 800), 1600, "a larger need is remembered for a while");
-        assert_eq!(after(&mut needs, 2 * LONG..2 * LONG + 1, 800), 800);
+        assert_eq!(after(&mut needs, 5..WINDOW, 800), 1600);
+        assert_eq!(after(&mut needs, WINDOW..2 * WINDOW, 800), 1600, "a larger need is remembered for a while");
+        assert_eq!(after(&mut needs, 2 * WINDOW..2 * WINDOW + 1, 800), 800);
     }
 
     #[test]
     fn memory_that_is_needed_once_is_not_kept() {
         let mut needs = Needs::default();
         assert_eq!(after(&mut needs, 0..1, 1600), 0);
-        assert_eq!(after(&mut needs, 1..LONG, 400), 0);
+        assert_eq!(after(&mut needs, 1..WINDOW, 400), 0);
     }
 }

@@ -10,8 +10,9 @@ use gpucache_plan::entries::{Deviation, Envelope, Log};
 /// The notes about the current entry.
 #[derive(Default)]
 pub(super) struct Noted {
-    /// The first allocation that the plan did not expect. Below: the first one whose place was taken.
+    /// The first allocation that the plan did not expect.
     odd: Option<Sample>,
+    /// The first one whose place was taken.
     blocked: Option<Sample>,
     /// The first array that outlives its entry and has no place.
     aside: Option<Sample>,
@@ -19,8 +20,9 @@ pub(super) struct Noted {
     unlike: Option<Sample>,
     /// Allocations that differed from the expected ones and were served beside the plan.
     pub(super) beside: u64,
-    /// Allocations on another stream than the recorded one, and their bytes. Below: one of them.
+    /// Allocations on another stream than the recorded one, and their bytes.
     elsewhere: (u64, u64),
+    /// One of these allocations.
     example: Option<Sample>,
     /// Whether the entry was longer than the log, and the search for a loop in it began anew.
     pub(super) is_too_long: bool,
@@ -140,6 +142,7 @@ impl Planner {
 
     /// Whether the entry had as many allocations as its plan. `beside` of them were unexpected and went beside the plan. If the
     /// arena was given up during an entry that is not recorded, the length is unknown. It then counts as that of the entry before.
+    /// Also notes the answer.
     fn is_as_long(&mut self, course: Course, beside: u64) -> bool {
         let planned = self.hot.cursor.next() as u64 + self.hot.cursor.left();
         let came = course.served + beside + self.entry.aside;
@@ -151,7 +154,8 @@ impl Planner {
         self.was_as_long
     }
 
-    /// Whether most sizes of the plan vary, and the last recorded entry had other bytes in all than the one recorded before.
+    /// Whether most sizes of the plan vary, and the last recorded entry had other bytes in all than the one recorded before. Also notes the
+    /// bytes of the entry.
     fn has_other_bytes(&mut self) -> bool {
         if let Some(log) = self.learning.learner.recorded() {
             let (now, before) = (log.bytes(), self.recorded_bytes.0);

@@ -71,15 +71,15 @@ struct Plan {
 /// The most orders for which a scope has plans at one time: training, validation and two more. A plan takes some 100 bytes for each
 /// position. Each recorded entry is compared with all plans.
 const PLANS: usize = 4;
-/// A plan that no entry followed for so many entries is no reason to go without a plan on another stream. Streams by turns
-/// follow it in every second entry.
+/// If no entry followed a plan in this many entries, a plan for another stream may replace it. Two streams that take turns follow it in
+/// every second entry.
 const IN_USE: u64 = 4;
 /// A plan gets a new layout once one in this many positions has been too small. Until then, the requests of these positions go
 /// beside the plan.
 const WIDENED: u64 = 16;
-/// A new plan is forgotten once it served this many entries more badly than well.
+/// A new plan is forgotten once it served more than this many entries more badly than well.
 const FIRST_SCORE: i32 = 4;
-/// A plan that has proved itself is forgotten after twice as many.
+/// A plan at the best score is forgotten after more than this many bad entries in a row.
 const BEST_SCORE: i32 = 2 * FIRST_SCORE;
 
 impl Plans {

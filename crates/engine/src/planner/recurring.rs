@@ -10,8 +10,8 @@ use crate::home::{Counter, Shared};
 /// So many pieces of memory may move before plans have to earn it: three times the pieces of a range that has grown step by step, most of which
 /// move for each of the first arenas.
 const FREE: u64 = 3072;
-/// After each so many entries with moves, half of that is free. Plans that still learn seldom move pages in more entries, unless sizes grow or
-/// arrays are huge.
+/// After every so many entries with moves, this allowance halves. Plans that still learn seldom move pages in more entries, unless sizes grow
+/// or arrays are huge.
 const LEARNING: u64 = 16;
 /// For each further piece, plans have to serve so many allocations. A move takes 5 to 60 µs on an H100, since the work that used the pages must
 /// be done, and a planned allocation with its drop saves 0.1 µs. But plans often save memory too.

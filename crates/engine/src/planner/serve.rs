@@ -210,6 +210,7 @@ impl Planner {
         }
     }
 
+    /// Counts a deviation. Widens the plan for a larger request.
     pub(super) fn count(&mut self, deviation: Option<Deviation>, bytes: u64) {
         let seen = &mut self.entry.seen;
         match deviation {

@@ -1,6 +1,6 @@
 //! When to look at a range for memory that no scope needs.
 
-use super::backoff::{Backoff, LONG, Pace};
+use super::backoff::{Backoff, NOT_EARLY, Pace};
 use super::needs::Needs;
 
 /// When to look at a range that may reserve more than the scopes need.
@@ -9,8 +9,9 @@ pub(super) struct Trimming {
     /// Entries that went by the plan. Only they show that the arena is enough, and the waits count only them. While there is spare
     /// memory, all entries count.
     entries: u64,
-    /// How many of these entries came before this arena. Below: the bytes of this arena.
+    /// How many of these entries came before this arena.
     before: u64,
+    /// The bytes of this arena.
     bytes: u64,
     waits: Backoff,
     /// How many looks are left since a ring came, a ring or the last plan was given up, or the range had no arena. These looks need no
@@ -20,8 +21,9 @@ pub(super) struct Trimming {
     ring_look: Option<u64>,
     /// How many times in a row an arena of the same size was lost early.
     losses: u32,
-    /// The range's count of frees at the last look. Below: how often the scope had taken memory from the device by then.
+    /// The range's count of frees at the last look.
     pub(super) frees: Option<u64>,
+    /// How often the scope had taken memory from the device at the last look.
     taken: u64,
     /// The bytes that the range still reserved beyond all needs after the last look, since blocks lie in each of their pages.
     spare: u64,
@@ -52,7 +54,7 @@ impl Trimming {
     /// Notes that an arena of `bytes` bytes was found. At most `in_use` bytes were in use without it since the last look. `taken` says how often
     /// memory was taken from the device for the scope so far. The next look comes soon, unless the same arena is lost early again and again, for example to a scope around this one.
     pub(super) fn renew(&mut self, bytes: u64, in_use: u64, taken: u64) {
-        let was_lost_early = bytes == self.bytes && self.entries - self.before < LONG;
+        let was_lost_early = bytes == self.bytes && self.entries - self.before < NOT_EARLY;
         self.losses = if was_lost_early { self.losses.saturating_add(1) } else { 0 };
         self.spare_looks = 0;
         self.needs.begin(self.entries, in_use);

@@ -2,8 +2,8 @@
 //! they will need again. This folder knows no caches. Each owner of memory is a [`Holder`](reclaim::Holder), and registers itself
 //! when it has some.
 //!
-//! If the device or a limit refuses a request, [`serve::insist`] takes the reclaim steps ([`steps`]) until one of them serves the
-//! request:
+//! If the device or a limit refuses a request, [`serve::insist`] takes the reclaim steps until one of them serves the request. They are
+//! grouped here; [`steps`] has all ten:
 //!
 //! 1. Free pages move.
 //! 2. Holders give idle memory back, one after the other ([`reclaim::by_age`]).

@@ -24,7 +24,7 @@ use crate::device::{process, softly};
 use crate::range::{DeviceRange, WaitFor, await_elsewhere, devices_but, give_back_elsewhere};
 
 /// How often a request is made again while others give memory back, each time too late. If this many threads are in need at once,
-/// one of them may get an error that another attempt would have avoided.
+/// one of them may get an error that another attempt would have avoided. The number was chosen, not measured.
 const MOST_ATTEMPTS: u32 = 64;
 /// A scope is asked for at least this much at a time. This is a page, since less frees no page.
 const LEAST: u64 = 2 << 20;

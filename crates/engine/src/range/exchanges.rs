@@ -7,9 +7,11 @@ use crate::base::amounts::total;
 /// Moving pages costs calls. A training makes up to 30 moves in its first three steps, and none later. Programs that never settle would move
 /// pages for ever. First passes of seven traces reserved 1.020 times their live memory on average, and 1.046 with 1/5 from the start.
 const APART_SHARES: [u64; 8] = [64, 48, 36, 27, 20, 15, 11, 8];
-/// Each of these shares holds for eight times as many moves. A few programs need more than 1/5 beyond their peak, or they would move pages
+/// Each of these shares holds for [`LAST_TIMES`] as many moves. A few programs need more than 1/5 beyond their peak, or they would move pages
 /// for ever: best fit needs up to 1.39 times the live memory of small programs of random sizes.
 const LAST_SHARES: [u64; 3] = [5, 4, 3];
+const LAST_TIMES: usize = 8;
+/// The moves with each of [`APART_SHARES`]. A training that makes 30 moves in its first steps thus gets no further than the second share.
 const PER_SHARE: u64 = 16;
 /// So many moves that take at most one call for each freed GiB count as one move.
 const CHEAP: u64 = 4;
@@ -65,7 +67,7 @@ impl Exchanges {
     /// How many bytes a range may reserve before pages move. `peak` bytes were live at most, and `due` will be with the request.
     pub(super) fn enough(self, peak: u64, due: u64, granule: u64) -> u64 {
         let level = (self.times(peak) / (PER_SHARE * CHEAP)) as usize;
-        let many = level.saturating_sub(APART_SHARES.len()) / APART_SHARES.len();
+        let many = level.saturating_sub(APART_SHARES.len()) / LAST_TIMES;
         let last = LAST_SHARES[many.min(LAST_SHARES.len() - 1)];
         let share = APART_SHARES.get(level).copied().unwrap_or(last);
         // In a small range, blocks and pages have similar sizes, and the gaps between blocks are whole pages.

@@ -10,7 +10,7 @@ use crate::base::sync::OnceLock;
 
 const VARIABLE: &str = "GPUCACHE_TRACE";
 
-/// The number of events that each thread keeps. A thread with so many takes 64 MB.
+/// The number of events that each thread keeps. A thread with so many takes 64 MiB.
 const CAPACITY: usize = 1 << 20;
 
 /// The file, if the environment names one, and the number of the trace's session.

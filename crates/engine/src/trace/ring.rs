@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 use super::packed::{Packed, WORDS};
 use crate::base::sync::{Mutex, lock};
 
-/// The number of events for which a thread takes memory at once. Few, so that a thread with few events takes little: 16 KB.
+/// The number of events for which a thread takes memory at once. Few, so that a thread with few events takes little: 16 KiB.
 const CHUNK: usize = 256;
 
 type Chunk = [AtomicU64; CHUNK * WORDS];

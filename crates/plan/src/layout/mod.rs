@@ -1,6 +1,6 @@
 //! Offsets for buffers with known lifetimes, at the lowest height that can be found (dynamic storage allocation).
 //!
-//! [`layout`] is fast: it takes 0.2 to 1.5 us per buffer and pass. [`improve`] and [`Solver`] continue for as long as the caller
+//! [`layout`] is fast: it takes 0.2 to 1.5 µs per buffer and pass. [`improve`] and [`Solver`] continue for as long as the caller
 //! allows. They stop when the height equals the lower bound, because no lower layout exists then.
 //!
 //! A problem passes through these files. `problem` compresses time into sections. `solver` decides which job runs next. A pass of

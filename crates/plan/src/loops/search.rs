@@ -52,7 +52,8 @@ pub enum Found {
 const CANDIDATES: usize = 3;
 /// Periods of loops inside loops that are no use: there are few of them.
 const REFUSED: usize = 4;
-/// A refused period may be tried again after this many periods.
+/// A refused period may be tried again after this many periods, since the program may do other work by then. The number was chosen, not
+/// measured.
 const AGAIN: u32 = 64;
 /// A loop has to have this many allocations so far. The layers of one step are a loop too, but a step that is an entry has a plan as a
 /// whole, with fewer gaps. Most steps are longer than this, and few have layers that together are.
@@ -60,11 +61,12 @@ const LEAST: u32 = 512;
 /// A search that has no candidate after so many allocations rests for as many more, searches for one in [`TURN`] of them all, rests for as
 /// many as there were, and so on. A loop that begins meanwhile has to last for as long as all before it anyway. The table finds few loops
 /// with longer iterations than this.
-const PATIENCE: u32 = 1 << 14;
+const SEARCHED_BEFORE_REST: u32 = 1 << 14;
+/// After a rest, a search lasts for this share, 1/4, of the allocations so far. The share was chosen, not measured.
 const TURN: u32 = 4;
 
 /// A loop around a known one is searched for so many of its periods.
-const PATIENT: u32 = 4;
+const PERIODS_WITHOUT_SHORTER: u32 = 4;
 
 impl Search {
     /// Begins a search behind so many allocations of the log. The loops are known from earlier searches.
@@ -73,7 +75,7 @@ impl Search {
         self.tokens.clear();
         self.tokens.resize(from as usize, Token::default());
         // The place in a known loop has to be found at once.
-        (self.rests, self.turn, self.may_rest) = (false, PATIENCE, known.peek().is_none());
+        (self.rests, self.turn, self.may_rest) = (false, SEARCHED_BEFORE_REST, known.peek().is_none());
         self.windows.begin(known);
         (self.pending, self.spent, self.found) = (Token::default(), 0, None);
         (self.least, self.until) = (0, 0);
@@ -82,7 +84,8 @@ impl Search {
 
     /// Searches for no shorter period, for as long as such a loop takes to repeat.
     pub fn skip_shorter(&mut self, least: u32) {
-        (self.least, self.until) = (least, (self.tokens.len() as u32).saturating_add(least.saturating_mul(PATIENT)));
+        let searched = least.saturating_mul(PERIODS_WITHOUT_SHORTER);
+        (self.least, self.until) = (least, (self.tokens.len() as u32).saturating_add(searched));
     }
 
     /// Rests for so many allocations before it searches.

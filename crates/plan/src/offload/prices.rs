@@ -7,7 +7,7 @@
 use super::packing::{Choice, Group, Packing};
 
 /// The number of steps without a better bound after which steps become shorter.
-const PATIENCE: u32 = 20;
+const STEPS_WITHOUT_BETTER_BOUND: u32 = 20;
 /// The factor by which steps become shorter.
 const SHORTER: f64 = 0.9;
 
@@ -83,7 +83,7 @@ impl Prices {
         self.waited += 1;
         if bound < self.bound {
             (self.bound, self.waited) = (bound, 0);
-        } else if self.waited >= PATIENCE {
+        } else if self.waited >= STEPS_WITHOUT_BETTER_BOUND {
             (self.share, self.waited) = (self.share * SHORTER, 0);
         }
         let counts = |&(left, price): &(&f64, &f64)| *left < 0.0 || *price > 0.0;

@@ -205,7 +205,7 @@ class _Uncached(_Entered):
 
 
 def set_auto_scope(is_on: bool) -> None:
-    """Sets whether allocations outside of all scopes come from the scope "auto", which finds loops by itself. It does at first.
+    """Sets whether allocations outside of all scopes come from the scope "auto", which finds loops by itself. This is on by default.
 
     Each thread follows with its next allocation.
 

@@ -78,7 +78,7 @@ def device_stats(device: int = 0) -> Stats:
 
 
 def reset_peaks(device: int | None = None, *, scope: str | None = None) -> None:
-    """Has the peaks of a device, or of a scope, begin anew at what is in use now.
+    """Sets the peaks of a device, or of a scope, to the bytes that are in use now.
 
     Without arguments it is device 0. A name without a scope changes nothing.
 

@@ -115,7 +115,7 @@ class trace:  # noqa: N801
         return self._ended.lost
 
     def page(self, path: Path, name: str = "gpucache") -> None:
-        """Writes a page for a browser: memory over time, each block at its address, what a lower limit would mean."""
+        """Writes a report page for a browser: memory over time, each block at its address, what a lower limit would mean."""
         self._ended.write_page(_arguments.path(path), _arguments.text(name, "name", "the title of the page"))
 
     def snapshot(self, path: Path) -> None:
@@ -138,7 +138,7 @@ def _read(path: str) -> trace:
 
 
 def page(run: trace | Path, path: Path) -> None:
-    """Writes the page of a trace, or of the file of a trace."""
+    """Writes the report page of a trace, or of the file of a trace."""
     (run if isinstance(run, trace) else _read(_arguments.path(run, "run"))).page(path)
 
 

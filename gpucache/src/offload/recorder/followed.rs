@@ -1,4 +1,7 @@
-//! An entry that follows a known order. Each use makes the moves that are due before it.
+//! An entry that follows a known order.
+//!
+//! Each fetch makes the moves that the schedule places before this use: copies of arrays that later uses need, and write-backs of arrays that
+//! leave. A copy starts about two of the longest copies before the last moment that still hides it, unless the entry would then take longer.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;

@@ -21,9 +21,9 @@ pub(crate) struct RingGrowth {
     pub(crate) more: u64,
     /// The bytes of a new block that has a room of its own; `None` if that would be too much.
     pub(crate) bytes: Option<u64>,
-    /// The bytes of a block that makes the ring as large as it will become, as far as that is known. Below: the bytes of the ring
-    /// now.
+    /// The bytes of a block that makes the ring as large as it will become, as far as that is known.
     pub(crate) whole: u64,
+    /// The bytes of the ring now.
     pub(crate) held: u64,
     /// The addresses to keep free for a new block.
     pub(crate) room: u64,
@@ -41,7 +41,7 @@ const ROOM: u64 = 256;
 const LEAST_ROOM: u64 = 1 << 30;
 /// A ring grows only after this many entries have gone by the plan. Until then, idle blocks of the lists serve the requests, so
 /// arrays that are kept only in the first entries need no ring.
-pub(super) const PATIENCE: u32 = 4;
+pub(super) const ENTRIES_BEFORE_RING: u32 = 4;
 /// A ring that is half idle is given up, but not to save a page.
 const LITTLE: u64 = 2 << 20;
 /// The first block of a ring whose final size is unknown.
@@ -94,7 +94,7 @@ impl Planner {
         Some(RingGrowth { stream, more, bytes, whole, held, room })
     }
 
-    /// Whether the ring may become larger in this entry.
+    /// Whether the ring may become larger in this entry. Also notes the result of a comparison.
     fn may_grow(&mut self, shared: &Shared, stream: &Stream) -> bool {
         let Carry { ring, waits, worth, comparison, .. } = &mut self.carry;
         let is_over = waits.is_over(self.entry.number) && worth.may_try(self.entry.number);
@@ -226,7 +226,8 @@ impl Planner {
         }
     }
 
-    /// Whether the ring is worth keeping, with `live` bytes in use at the end of this entry. Looks back over some entries.
+    /// Whether the ring is worth keeping, with `live` bytes in use at the end of this entry. Looks back over some entries. Also
+    /// notes these bytes.
     fn needs_ring(&mut self, live: u64) -> bool {
         let Carry { lately, lately_entries, ring, plan, .. } = &mut self.carry;
         (*lately, *lately_entries) = ((*lately).max(live), *lately_entries + 1);
@@ -275,7 +276,7 @@ impl Planner {
         }
     }
 
-    /// Whether arena, ring and the memory beside them are too much for the scope's peak in use.
+    /// Whether arena, ring and the memory beside them are too much for the scope's peak in use. Also notes the entry.
     fn is_ring_too_large(&mut self, shared: &Shared) -> bool {
         if self.entry.aside > 0 && self.carry.served() == self.carry.served_before {
             self.carry.worth.note_shortage();

@@ -42,7 +42,7 @@ impl Behind {
 }
 
 impl Planner {
-    /// Whether this allocation begins an iteration.
+    /// Whether this allocation begins an iteration. Also notes it, and may leave the loop.
     pub(crate) fn is_boundary_due(&mut self, shared: &Shared, stream: u64, bytes: u64) -> bool {
         let is_recorded = self.learning.learner.log.stream() == stream;
         match self.loops.due {
@@ -62,6 +62,7 @@ impl Planner {
     }
 
     /// Whether an allocation behind the end of an iteration begins another one. Behind many other allocations, a large one has to say so.
+    /// Also notes the allocation, and may leave the loop.
     fn begins_again(&mut self, shared: &Shared, bytes: u64) -> bool {
         if self.loops.may_resume {
             self.is_over(shared) && self.is_large_first(bytes)
@@ -80,7 +81,8 @@ impl Planner {
         self.loops.behind.may_be_next
     }
 
-    /// Whether an allocation behind the end of an iteration begins the next one, or continues one that has just begun.
+    /// Whether an allocation behind the end of an iteration begins the next one, or continues one that has just begun. Also notes the
+    /// allocation, and leaves the loop after many others.
     fn begins_iteration(&mut self, shared: &Shared, bytes: u64) -> bool {
         if self.follows_plan(bytes) || self.is_large_like_first(bytes) {
             return true;
@@ -94,7 +96,7 @@ impl Planner {
         has_begun
     }
 
-    /// Whether the last allocations are the first ones of an iteration.
+    /// Whether the last allocations are the first ones of an iteration. Also notes this one.
     fn has_run_begun(&mut self, shared: &Shared, bytes: u64) -> bool {
         let may_be_next = (0..RUN).any(|position| self.plans.have_at(position, bytes));
         self.loops.behind.push(bytes, may_be_next);

@@ -17,8 +17,9 @@ pub(super) struct Outer {
 struct Departure {
     /// The bytes of the allocation at which the loop was known to be left.
     bytes: u64,
-    /// How many iterations of the entry had ended. Below: how many there were between the last two departures.
+    /// How many iterations of the entry had ended.
     ended: u64,
+    /// How many iterations there were between the last two departures.
     gap: u64,
     /// How many gaps in a row were like the one before, while plans served little.
     equal: u32,

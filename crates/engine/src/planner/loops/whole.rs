@@ -18,10 +18,11 @@ pub(super) struct Whole {
     waits: Backoff,
     /// Entries with loops so far.
     entries: u64,
-    /// Allocations of the scope at the end of the last entry with loops, and those that plans served. Below: how many more allocations
-    /// these were than at the end of the entry with loops before.
+    /// Allocations of the scope at the end of the last entry with loops.
     allocations: u64,
+    /// Those of them that plans served.
     served: u64,
+    /// How many more allocations these were than at the end of the entry with loops before.
     made: u64,
 }
 
