@@ -5,7 +5,9 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
 use gpucache::{Array, Recycle, Scope, error::Bound, invalidate, prelude::*, stats, stats::ReclaimStep};
@@ -103,6 +105,24 @@ fn what_no_limit_allows_fails_at_once_and_takes_nothing() {
     assert!(text.contains("16.00 MiB in all by its limit") && text.lines().count() < 24, "{text}");
     assert_eq!((idle_pages("limits: spared"), device.stats().reclaim.failed), (8, 1));
     let _ = invalidate("limits: spared");
+}
+
+/// The range takes whole pages, so a limit of less than a page allows nothing in a scope.
+#[test]
+fn what_needs_a_page_beyond_the_limit_fails_at_once() {
+    let _turn = turn();
+    let device = Virtual::new(64 * PAGE);
+    device.set_limit(PAGE as u64 / 2).unwrap();
+    device.set_allocation_timeout(Duration::from_secs(100));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let _handler = device.on_pressure(move |_| {
+        count.fetch_add(1, SeqCst);
+    });
+    let start = Instant::now();
+    let error = Scope::new("limits: less than a page").run(|| device.zeros::<u8>(10).unwrap_err());
+    assert!(error.is_out_of_memory() && start.elapsed() < Duration::from_secs(50), "{error}");
+    assert_eq!(asked.load(SeqCst), 0);
 }
 
 #[test]

@@ -101,7 +101,9 @@ impl<A: Ask> Reclaim<'_, A> {
     #[cold]
     fn run(mut self) -> Result<A::Memory> {
         let bytes = self.asked.bytes;
-        let is_vain = self.error.is_beyond_all(bytes) || bytes > self.asked.stream.memory().most();
+        // The range needs whole pages, which may be more than a limit or a device has.
+        let most = self.asked.stream.memory().most();
+        let is_vain = self.error.is_beyond_all(bytes) || bytes > most || self.ask.needs() > most;
         let served = if is_vain { Ok(None) } else { self.take_everything() };
         match &served {
             Ok(Some(_)) => self.counts.step_mut(self.step).served = 1,
