@@ -19,6 +19,8 @@ pub(crate) struct PerThread {
     pub(crate) is_soft: Cell<bool>,
     /// Whether calls of the program's pressure handlers are suppressed now (`pressure/handlers`).
     pub(crate) is_in_handler: Cell<bool>,
+    /// How often the thread gave memory back to a device (`device/meter`).
+    pub(crate) given_back: Cell<u64>,
     /// Whether the thread does the work of a stream of the host (`device/host/queue`).
     pub(crate) does_host_work: Cell<bool>,
     /// Whether the thread put work on a stream that was not captured, while some stream was (`device/stream/capture`).
@@ -43,6 +45,7 @@ thread_local! {
             paused: Cell::new(0),
             is_soft: Cell::new(false),
             is_in_handler: Cell::new(false),
+            given_back: Cell::new(0),
             does_host_work: Cell::new(false),
             has_other_work: Cell::new(false),
             #[cfg(feature = "cuda")]

@@ -4,11 +4,12 @@
 //! Invariant: the numbers of a [`Tally`] change together, under its lock. So each reading of them is of one moment.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::process::Part;
 use super::virtual_memory::Unfinished;
 use crate::base::error::Result;
+use crate::base::per_thread::THREAD;
 use crate::base::sync::{Mutex, lock};
 use crate::trace;
 
@@ -35,6 +36,8 @@ pub struct Meter {
     events: AtomicU64,
     queries: AtomicU64,
     waits: AtomicU64,
+    /// How often memory was given back. Counted last, when others can have it.
+    given_back: AtomicU64,
     /// The reserved bytes, as a part of the sum over all devices. Limits need these: they include bytes that the device was asked for and
     /// has not provided yet.
     pub(super) part: Arc<Part>,
@@ -58,6 +61,7 @@ impl Meter {
             tally: Mutex::default(),
             events: zero(),
             queries: zero(),
+            given_back: zero(),
             waits: zero(),
             part: Part::of_new_device(),
             limit: bound(),
@@ -133,8 +137,10 @@ impl Meter {
         count(&mut tally);
         tally.bytes = tally.bytes.saturating_sub(bytes);
         drop(tally);
-        // Counted out here last, so the bytes of the tally never exceed a limit.
+        // Counted out here after the tally, so the bytes of the tally never exceed a limit.
         self.leave(bytes);
+        THREAD.with(|thread| thread.given_back.set(thread.given_back.get().wrapping_add(1)));
+        self.given_back.fetch_add(1, SeqCst);
     }
 
     /// Sets the peak to the bytes that are reserved now.
@@ -148,6 +154,12 @@ impl Meter {
     pub fn read(&self) -> ([u64; 4], u64, u64) {
         let Tally { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak } = *lock(&self.tally);
         ([allocations, frees, mapped_pieces, unmapped_pieces], bytes, peak)
+    }
+
+    /// How often other threads gave memory back: a number that changes with each time.
+    pub(crate) fn given_back_by_others(&self) -> u64 {
+        let own = THREAD.with(|thread| thread.given_back.get());
+        self.given_back.load(SeqCst).wrapping_sub(own)
     }
 
     /// The calls that took memory and gave it back.
@@ -194,5 +206,19 @@ mod tests {
             Err(Unfinished { mapped: 2, error: Error::device_failure("the device", "mapping pages", "it is lost") })
         });
         assert_eq!((mapped.is_err(), during, read()), (true, Some((1, 0, 100, 100)), (1, 2, 130, 130)));
+    }
+
+    #[test]
+    fn a_request_hears_of_what_other_threads_gave_back_and_not_of_its_own() {
+        let meter = Meter::of(1, 0);
+        let give = || {
+            meter.allocate(10, || Ok(())).unwrap();
+            meter.freed(10);
+        };
+        let before = meter.given_back_by_others();
+        give();
+        assert_eq!(meter.given_back_by_others(), before);
+        std::thread::scope(|scope| _ = scope.spawn(give));
+        assert_eq!(meter.given_back_by_others(), before + 1);
     }
 }

@@ -61,11 +61,12 @@ impl<M, F: Fn() -> Result<M>> Ask for Call<'_, F> {
     }
 }
 
-/// How often memory was given back to the device, freed in the range, arrived in the range, and was counted in in vain.
-pub(super) type Seen = [u64; 4];
+/// How often scopes released memory, memory was freed in the range, arrived in the range, and was counted in in vain. The last number is how
+/// often other threads gave memory back to the device.
+pub(super) type Seen = [u64; 5];
 
-pub(super) fn seen(frees: u64, undone: u64) -> Seen {
-    [reclaim::releases(), frees, transit::arrivals(), undone]
+pub(super) fn seen(stream: &Stream, frees: u64, undone: u64) -> Seen {
+    [reclaim::releases(), frees, transit::arrivals(), undone, stream.meter().given_back_by_others()]
 }
 
 /// The counts after a call met this error. If the error is of a limit, memory that other threads had counted in but did not get
@@ -77,7 +78,7 @@ pub(super) fn seen_after(error: &Error, stream: &Stream) -> Seen {
         true => stream.meter().undone(),
         false => 0,
     };
-    seen(frees, undone)
+    seen(stream, frees, undone)
 }
 
 impl Asked<'_> {

@@ -53,7 +53,7 @@ const AFTER_HANDLER: &[ReclaimStep] = ReclaimStep::ALL.split_at(8).0;
 /// since reading it may have to wait.
 pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A::Memory> {
     assert_nothing_held();
-    let (memory, seen) = (asked.stream.memory(), seen(frees, 0));
+    let (memory, seen) = (asked.stream.memory(), seen(asked.stream, frees, 0));
     let reclaim =
         |error| Reclaim { asked, ask, seen, error, counts: ReclaimStats::default(), step: ReclaimStep::Pages };
     if memory.meter().soft_limit() < u64::MAX && asked.bytes <= memory.most() {
