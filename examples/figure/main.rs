@@ -72,7 +72,7 @@ fn draw(traces: &[Trace]) -> Result<String> {
 }
 
 fn main() -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gpucache/docs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../gpucache/docs");
     let traces = read(&std::fs::read_to_string(folder.join("traces.csv"))?)?;
     let file = folder.join("traces.svg");
     std::fs::write(&file, draw(&traces)?)?;
