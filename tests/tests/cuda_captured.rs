@@ -227,3 +227,32 @@ fn a_run_on_a_new_thread_sees_a_capture_of_other_code() {
     assert_eq!(scope.stats().launches, launches + 1, "{}", scope.stats());
     assert_eq!(output.to_vec().unwrap(), vec![2; LEN]);
 }
+
+/// The run that captures a block has no effect on a GPU before its graph is launched. A block that exchanged its inputs cannot run again.
+#[test]
+fn a_block_that_exchanges_its_inputs_is_an_error_and_never_a_wrong_value() {
+    let Some(gpu) = Gpu::get() else { return };
+    if gpu.kernels().is_none() {
+        return;
+    }
+    let stream = gpu.new_stream();
+    let mut scope = CapturedScope::new(&stream, "cuda captured: exchange");
+    let (mut now, mut next) = (Array::full(&stream, LEN, 0u32).unwrap(), Array::full(&stream, LEN, 0u32).unwrap());
+    let mut errors = 0;
+    for _ in 0..12 {
+        let before = now.to_vec().unwrap()[0];
+        let done = scope.run((), (&mut now, &mut next), |(now, next)| {
+            stream.add(next, now, 1)?;
+            std::mem::swap(now, next);
+            Ok::<_, gpucache::Error>(())
+        });
+        match done {
+            Ok(()) => assert_eq!(now.to_vec().unwrap(), [before + 1; LEN], "{}", scope.stats()),
+            Err(error) => {
+                assert!(error.is_unavailable() && error.to_string().contains("in the place of its inputs"), "{error}");
+                errors += 1;
+            }
+        }
+    }
+    assert!(errors > 0 && scope.stats().launches == 0, "{errors} errors: {}", scope.stats());
+}

@@ -15,10 +15,12 @@ use gpucache_engine::cache::Cache;
 use gpucache_engine::device::{Capture, Captured};
 use gpucache_engine::{Error, Result};
 
+/// Captured work, and the addresses of the plans' memory that it uses.
+type Work = (Captured, Option<Range<u64>>);
+
 /// The outcome of a capture.
 struct Recorded<E> {
-    /// The work, and the addresses of the plans' memory that it uses.
-    captured: Result<(Captured, Option<Range<u64>>)>,
+    captured: Result<Work>,
     /// Whether the work is done, and the outputs are those of the run.
     is_done: bool,
     /// The failure of the run, which did its work.
@@ -61,17 +63,30 @@ impl<D: Device> Run<'_, D> {
             self.stats.direct += 1;
             return Some(Err(failure));
         }
-        let captured = recorded.captured.and_then(|captured| self.check_same(inputs, seen).map(|()| captured));
-        let made = captured.and_then(|captured| self.make(known, (cache, captured), seen, block.is_checked));
-        let is_made = made.is_ok();
-        if let Err(error) = made {
-            self.refuse(known, &error);
-        }
+        let are_same = self.are_same(inputs, seen);
+        let is_made = self.make_or_refuse(known, (cache, recorded.captured), seen, (are_same, block.is_checked));
         // A run that is not done now is done directly, and counts there.
         let is_done = recorded.is_done || self.launch_first(known, cache, seen);
         self.stats.captures += u64::from(is_done && is_made);
         self.stats.direct += u64::from(is_done && !is_made);
-        is_done.then_some(Ok(outputs))
+        match is_done {
+            // The block ran without effect. It cannot run again on the arrays that it left.
+            false if !are_same => Some(Err(E::from(exchanged()))),
+            is_done => is_done.then_some(Ok(outputs)),
+        }
+    }
+
+    /// Makes a graph of the captured work, unless the block exchanged its inputs. Returns whether there is one.
+    fn make_or_refuse(
+        &mut self,
+        known: &mut Known,
+        (cache, captured): (&'static Cache, Result<Work>),
+        seen: &Seen,
+        (are_same, is_checked): (bool, bool),
+    ) -> bool {
+        let captured = captured.and_then(|captured| if are_same { Ok(captured) } else { Err(exchanged()) });
+        let made = captured.and_then(|captured| self.make(known, (cache, captured), seen, is_checked));
+        made.map_err(|error| self.refuse(known, &error)).is_ok()
     }
 
     /// Launches a new graph. If there is none, or it fails, the entry counts as skipped: its block ran without effect.
@@ -86,13 +101,12 @@ impl<D: Device> Run<'_, D> {
         is_launched
     }
 
-    /// Refuses a graph if the inputs are not those that were seen: a launch would not put other arrays in their place.
-    fn check_same<I: Inputs<D>>(&self, inputs: &mut I, seen: &Seen) -> Result<()> {
+    /// Whether the inputs are those that were seen. The block may have put other arrays in their place, which a launch would not do.
+    fn are_same<I: Inputs<D>>(&self, inputs: &mut I, seen: &Seen) -> bool {
         let mut now = Seen::default();
         let mut visitor = Visitor::new(self.device, Act::Order(&mut now));
         inputs.visit(&mut visitor);
-        visitor.end()?;
-        if now.arrays == seen.arrays[..seen.inputs] { Ok(()) } else { Err(exchanged()) }
+        visitor.end().is_ok() && now.arrays == seen.arrays[..seen.inputs]
     }
 
     fn refuse(&mut self, known: &mut Known, error: &Error) {
@@ -147,7 +161,7 @@ impl<D: Device> Run<'_, D> {
     fn make(
         &self,
         known: &mut Known,
-        (cache, (captured, place)): (&'static Cache, (Captured, Option<Range<u64>>)),
+        (cache, (captured, place)): (&'static Cache, Work),
         seen: &Seen,
         is_checked: bool,
     ) -> Result<()> {

@@ -160,7 +160,8 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     ///
     /// # Errors
     /// Errors of `block`; out of memory for the outputs; a failure of the device. With [`compare(true)`](CapturedScope::compare),
-    /// [`is_unavailable`](Error::is_unavailable) if the graph gave another result.
+    /// [`is_unavailable`](Error::is_unavailable) if the graph gave another result. The same error on a GPU if the block puts other arrays in the
+    /// place of its inputs: the run that captures it then has no effect on the device, and cannot be done again.
     ///
     /// ```
     /// use gpucache::{graph::CapturedScope, prelude::*};
