@@ -26,6 +26,11 @@ class Loop(Training):
         self.optimizer.step()
         self.optimizer.zero_grad()
 
+    def learn(self, loss):
+        loss.backward()
+        self.update()
+        return loss
+
     def step(self, batch):
         inputs = [part.to(self.device, non_blocking=True) for part in batch]
         loss = self.body(self, inputs)
@@ -130,9 +135,7 @@ def gan(options):
         with training.cast():
             made = training.model.pictures(torch.randn(rows, 64, device=training.device))
             loss = functional.softplus(-training.model.judge(made)).mean()
-        loss.backward()
-        training.update()
-        return loss
+        return training.learn(loss)
 
     def batch(random):
         return [torch.randn(rows, 3, size, size, generator=random) for _ in range(2)]
@@ -162,9 +165,7 @@ def _labels(options, model, batch):
     def body(training, inputs):
         with training.cast():
             loss = training.model(input_ids=inputs[0], labels=inputs[1].contiguous()).loss
-        loss.backward()
-        training.update()
-        return loss
+        return training.learn(loss)
 
     return Loop(options, model, batch, body)
 
@@ -212,9 +213,7 @@ def detection(options):
         targets = [{"boxes": b, "labels": n} for b, n in zip(boxes, labels, strict=True)]
         with training.cast():
             loss = sum(training.model(list(pictures), targets).values())
-        loss.backward()
-        training.update()
-        return loss
+        return training.learn(loss)
 
     return Loop(options, model, batch, body)
 
@@ -254,9 +253,7 @@ def diffusion(options):
         pictures, noise = inputs
         with training.cast():
             loss = functional.mse_loss(training.model(pictures + noise).float(), noise)
-        loss.backward()
-        training.update()
-        return loss
+        return training.learn(loss)
 
     return Loop(options, Unet(width), batch, body)
 

@@ -88,9 +88,7 @@ def grpo(options):
             logits = training.model(made[:, :-1]).logits[:, prompt.shape[1] - 1 :]
         chosen = logits.float().log_softmax(-1).gather(-1, made[:, prompt.shape[1] :, None]).squeeze(-1)
         loss = -(chosen.mean(1) * (reward - reward.mean())).mean()
-        loss.backward()
-        training.update()
-        return loss
+        return training.learn(loss)
 
     return Loop(options, model, batch, body)
 
@@ -152,9 +150,7 @@ def speech(options):
     def body(training, inputs):
         with training.cast():
             loss = training.model(input_values=inputs[0], labels=inputs[1]).loss
-        loss.backward()
-        training.update()
-        return loss
+        return training.learn(loss)
 
     return Loop(options, model, batch, body)
 
@@ -173,9 +169,7 @@ def segmentation(options):
     def body(training, inputs):
         with training.cast():
             loss = functional.cross_entropy(training.model(inputs[0])["out"].float(), inputs[1])
-        loss.backward()
-        training.update()
-        return loss
+        return training.learn(loss)
 
     return Loop(options, model, batch, body)
 
@@ -240,9 +234,7 @@ def meta(options):
             grads = torch.autograd.grad(loss, list(values.values()), create_graph=True)
             values = {name: value - 0.01 * grad for (name, value), grad in zip(values.items(), grads, strict=True)}
         loss = torch.func.functional_call(training.model, values, inputs[-1]).square().mean()
-        loss.backward()
-        training.update()
-        return loss
+        return training.learn(loss)
 
     return Loop(options, model, batch, body, autocast=False)
 
@@ -280,9 +272,7 @@ def points(options):
 
     def body(training, inputs):
         loss = training.model(*inputs).square().mean()
-        loss.backward()
-        training.update()
-        return loss
+        return training.learn(loss)
 
     return Loop(options, Points(16 if options.small else 128, 4), batch, body, autocast=False)
 
@@ -311,9 +301,7 @@ def recommender(options):
 
     def body(training, inputs):
         loss = training.model(inputs[:tables], inputs[tables:]).square().mean()
-        loss.backward()
-        training.update()
-        return loss
+        return training.learn(loss)
 
     loop = Loop(options, model, batch, body, autocast=False)
     loop.optimizer = torch.optim.SGD(loop.model.parameters(), lr=1e-3)

@@ -43,6 +43,8 @@ struct StreamState {
     /// The id of the stream whose queue does the work: its own id, except for the stream of a reservation.
     queue: u64,
     memory: Arc<Memory>,
+    /// Dropped before `epoch`: a slot that sees no other reference to the epoch then has the last one to the backend (`order/slot`).
+    backend: Arc<dyn Backend>,
     watches: bool,
     runs_closures: bool,
     can_capture: bool,
@@ -60,7 +62,6 @@ struct StreamState {
     by_thread: Option<Find>,
     /// How many handles are [`User`]s.
     users: Mutex<usize>,
-    backend: Arc<dyn Backend>,
 }
 
 /// Finds the calling thread's stream for a handle that stands for a different stream on each thread. Such a handle has no work and no memory

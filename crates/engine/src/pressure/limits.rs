@@ -9,7 +9,7 @@ use super::steps::ReclaimStats;
 use crate::base::error::{Error, Result};
 use crate::base::limit::Limit;
 use crate::base::sync::{Mutex, lock};
-use crate::device::{Memory, process};
+use crate::device::{Memory, Stream, process};
 use crate::range::{DeviceRange, WaitFor, give_back_elsewhere};
 
 /// The settings and counts of a memory, beside those of its meter.
@@ -93,10 +93,10 @@ impl Memory {
     }
 
     /// Drops streams that ended, if the device has a new stream since the last call. So a program that makes a stream for each task keeps
-    /// few of them, also if it needs no memory from the range.
+    /// few of them, also if it needs no memory from the range. Does nothing during a capture, which a question about work may end.
     #[doc(hidden)]
     pub fn drop_ended_streams(&self) {
-        if self.take_new_stream() {
+        if !Stream::is_any_in_capture() && self.take_new_stream() {
             DeviceRange::known(self).into_iter().for_each(DeviceRange::drop_ended);
         }
     }

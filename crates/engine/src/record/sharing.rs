@@ -19,13 +19,17 @@ impl Record {
         self.follow_view()?;
         let (is_bare, written) = (self.last_write.is_anytime(), self.last_write.epoch());
         let mut uses = self.uses();
-        uses.forget_ended(fence::is_done);
-        uses.read(self.stream(), stream, is_bare, |stream, writer, end| match written {
+        let is_new = uses.read(self.stream(), stream, is_bare, |stream, writer, end| match written {
             Some(epoch) if writer.id() == self.stream().id() && writer.memory_id() == stream.memory_id() => {
                 Fence::at(writer, epoch).precede(stream)
             }
             _ => fence::order_up_to(stream, writer, end),
-        })
+        })?;
+        // During a capture, a question about work may end it.
+        if is_new && !Stream::is_any_in_capture() {
+            uses.forget_ended(fence::is_done);
+        }
+        Ok(())
     }
 
     /// Notes that present work of another stream of the device may use the memory. The next life then waits for it.

@@ -49,14 +49,14 @@ impl Writer {
 impl Uses {
     /// Lets later work of `stream` read the block, whose own stream is `home`. `order` first makes `stream` wait for the last write, up to
     /// an epoch; 0 stands for the present one. If work of `home` may write without an announcement (`is_bare`), each call also makes
-    /// `stream` wait for the present work of `home`.
+    /// `stream` wait for the present work of `home`. Returns whether the stream is a new reader.
     pub(super) fn read(
         &mut self,
         home: &Stream,
         stream: &Stream,
         is_bare: bool,
         order: impl Fn(&Stream, &Stream, u64) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let (writer, end) = self.writer.as_ref().map_or((home, 0), |writer| (&*writer.stream, writer.end()));
         let is_known = self.knows(writer, stream);
         // If the order below already makes it wait for the home stream, once is enough.
@@ -65,11 +65,11 @@ impl Uses {
         }
         if is_known {
             self.continue_writer(stream);
-            return Ok(());
+            return Ok(false);
         }
         order(stream, writer, end)?;
         self.readers.push(User::of(stream));
-        Ok(())
+        Ok(true)
     }
 
     /// Forgets readers that get no more work and whose work `is_done`, if there are many.
