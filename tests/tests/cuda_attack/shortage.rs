@@ -210,17 +210,18 @@ fn size(rng: &mut Rng, capacity: u64) -> u64 {
     }
 }
 
-/// The work of one thread: entries of a scope, with arrays that outlive them.
-fn churn(gpu: &Cuda, model: &Mutex<Model>, thread: usize, threads: usize, capacity: u64) {
+fn give(model: &Mutex<Model>, array: Bytes) {
+    let address = array.address();
+    drop(array);
+    model.lock().unwrap().dropped(address);
+}
+
+/// The work of one thread: entries of a scope, with arrays that outlive them. Returns the arrays that are left.
+fn churn(gpu: &Cuda, model: &Mutex<Model>, thread: usize, threads: usize, capacity: u64) -> Vec<Bytes> {
     let rng = &mut Rng::with_seed(number("SEED").unwrap_or(1) * 100 + thread as u64);
     // The made-up driver writes all requested memory.
     let operations = number("OPERATIONS").unwrap_or(if is_made_up() { 2400 } else { 8000 }) / threads as u64;
     let (mut alive, start) = (Vec::<Bytes>::new(), Instant::now());
-    let give = |array: Bytes| {
-        let address = array.address();
-        drop(array);
-        model.lock().unwrap().dropped(address);
-    };
     let mut done = 0;
     while done < operations && start.elapsed() < LONGEST {
         let services = if threads == 1 { &Service::SCOPES[..] } else { &HAD_BY_OTHERS };
@@ -229,7 +230,7 @@ fn churn(gpu: &Cuda, model: &Mutex<Model>, thread: usize, threads: usize, capaci
             for _ in 0..rng.u64(1..60) {
                 done += 1;
                 if alive.len() >= ALIVE / threads || !alive.is_empty() && rng.u8(..4) == 0 {
-                    give(alive.swap_remove(rng.usize(..alive.len())));
+                    give(model, alive.swap_remove(rng.usize(..alive.len())));
                     continue;
                 }
                 let bytes = size(rng, capacity);
@@ -242,7 +243,7 @@ fn churn(gpu: &Cuda, model: &Mutex<Model>, thread: usize, threads: usize, capaci
                     Err(error) => {
                         assert!(error.is_out_of_memory(), "{error}");
                         model.lock().unwrap().refused(thread, capacity, &error);
-                        (0..2.min(alive.len())).for_each(|_| give(alive.swap_remove(rng.usize(..alive.len()))));
+                        (0..2.min(alive.len())).for_each(|_| give(model, alive.swap_remove(rng.usize(..alive.len()))));
                     }
                 }
             }
@@ -251,7 +252,7 @@ fn churn(gpu: &Cuda, model: &Mutex<Model>, thread: usize, threads: usize, capaci
     if done < operations {
         println!("thread {thread} ends after {done} of {operations} operations, as its time is over");
     }
-    alive.into_iter().for_each(give);
+    alive
 }
 
 fn nearly_full(threads: usize) {
@@ -265,7 +266,11 @@ fn nearly_full(threads: usize) {
     let model = Mutex::new(Model::default());
     std::thread::scope(|scope| {
         let (gpu, model) = (&gpu.cuda, &model);
-        (0..threads).for_each(|thread| _ = scope.spawn(move || churn(gpu, model, thread, threads, before as u64)));
+        let churn = |thread| scope.spawn(move || churn(gpu, model, thread, threads, before as u64));
+        let working: Vec<_> = (0..threads).map(churn).collect();
+        // On a busy processor, a thread may end before the next one begins. Its arrays stay, so that the device is full all the same.
+        let left: Vec<Bytes> = working.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        left.into_iter().for_each(|array| give(model, array));
     });
     let Model { requests, shortages, wrong, .. } = model.into_inner().unwrap();
     let _ = gpucache::invalidate_all();
