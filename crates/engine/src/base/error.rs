@@ -1,6 +1,5 @@
 //! The only error type of the crate. It is opaque and has predicates, so a new cause does not break callers.
 
-use std::any::Any;
 use std::fmt;
 
 #[cfg(feature = "cuda")]
@@ -354,10 +353,4 @@ impl Error {
     pub fn is_deferred(&self) -> bool {
         matches!(&*self.0, Kind::Deferred(_))
     }
-}
-
-/// The text of a panic's payload.
-pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a value that is no text")
 }

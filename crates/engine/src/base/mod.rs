@@ -5,6 +5,7 @@
 //! - `amounts`, `table` and `output`: numbers with units, text tables, and files or pipes to write them to.
 //! - `sync`: locks and atomics. `held`: checks that no lock is held while code of the program runs.
 //! - `errand`: work that one thread does for all threads. `per_thread`: values of the calling thread. `finally`: the end of a block.
+//! - `panics`: panics in code of the program.
 //! - `opened`: a list of open entries. `subscriber`: events for the crate `tracing`.
 
 mod advice;
@@ -17,6 +18,7 @@ pub mod limit;
 pub mod opened;
 #[cfg(any(unix, windows))]
 pub mod output;
+pub(crate) mod panics;
 pub(crate) mod per_thread;
 pub mod shortage;
 #[cfg(feature = "tracing")]

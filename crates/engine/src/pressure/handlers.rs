@@ -4,12 +4,12 @@
 //! panic in a handler ends there. Allocations in a handler take the reclaim steps too, except the step that calls handlers.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::base::errand::run_user_code;
 #[cfg(debug_assertions)]
 use crate::base::held::assert_nothing_held;
+use crate::base::panics::panic_of;
 use crate::base::per_thread::{THREAD, with_flag};
 use crate::base::sync::{Mutex, lock};
 use crate::device::{Memory, Stream};
@@ -103,12 +103,7 @@ impl Handler {
     }
 
     fn call_alone(&self, pressure: &Pressure<'_>) {
-        // Unwind safe: the crate shares only such state with a handler as any code of the program may use.
-        let panicked = catch_unwind(AssertUnwindSafe(|| (self.act)(pressure))).err();
-        // The panic's payload may allocate and panic when it is dropped. The payload of that second panic is leaked, since its drop
-        // might panic as well.
-        let again = catch_unwind(AssertUnwindSafe(|| drop(panicked)));
-        std::mem::forget(again);
+        let _ = panic_of(|| (self.act)(pressure));
     }
 }
 

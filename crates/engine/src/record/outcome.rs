@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::base::error::panic_text;
+use crate::base::panics::panic_text;
 use crate::base::sync::OnceLock;
 
 /// The outcome of work: the text of its failure, or none if it succeeded or is not done yet.

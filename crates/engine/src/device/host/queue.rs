@@ -7,14 +7,14 @@
 //! - A piece that this crate makes waits only for work that was queued before it. So streams cannot wait for each other in a circle.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, ThreadId, current};
 
-use crate::base::error::{Error, Result, panic_text};
+use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
+use crate::base::panics::panic_of;
 use crate::base::per_thread::THREAD;
 use crate::base::sync::{Condvar, Mutex, OnceLock, lock};
 use crate::device::stream::WeakStream;
@@ -88,10 +88,8 @@ impl Progress {
 
     fn run(&self, work: Work) {
         assert_nothing_held();
-        if let Err(reason) = catch_unwind(AssertUnwindSafe(work)) {
-            self.keep(Error::panicked(panic_text(&*reason)));
-            // The drop of the panic's value could panic as well.
-            std::mem::forget(reason);
+        if let Some(text) = panic_of(work) {
+            self.keep(Error::panicked(&text));
         }
         self.done.fetch_add(1, SeqCst);
         drop(lock(&self.sleep));
