@@ -112,7 +112,8 @@ impl Owner {
         let Some(range) = DeviceRange::of(stream) else { return };
         let mut state = range.occupancy();
         let live = state.live;
-        if refused.is_some_and(|refused| refused.is_in_vain(live)) || are_blocks_taken(stream.memory_id()) {
+        let needed = live.saturating_add(bytes);
+        if refused.is_some_and(|refused| refused.is_in_vain(needed)) || are_blocks_taken(stream.memory_id()) {
             return;
         }
         let _transit = Transit::begin();
@@ -127,7 +128,7 @@ impl Owner {
         });
         let unwanted = self.with(|local, shared| match found {
             Some(None) => {
-                local.planner.refuse(live, shared);
+                local.planner.refuse(needed, shared);
                 None
             }
             found => local.planner.install(self.door(), shared, found.flatten(), bytes),

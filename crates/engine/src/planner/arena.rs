@@ -92,11 +92,21 @@ impl Planner {
         }
     }
 
-    /// Notes that the range had no arena while `live` bytes of it were in use. Without an arena nobody looks at the range, which may have
-    /// gaps that arrays of earlier arenas left.
-    pub(crate) fn refuse(&mut self, live: u64, shared: &Shared) {
+    /// Notes that the range had no arena when `needed` bytes were in use or needed for it. Without an arena nobody looks at the range, which
+    /// may have gaps that arrays of earlier arenas left.
+    ///
+    /// If not even a range that may grow had one, and the plan needs more than entries ever had in use at once, it holds sizes that do not come
+    /// together. So the plans are learned anew.
+    pub(crate) fn refuse(&mut self, needed: u64, shared: &Shared) {
         self.trimming.note_spare(shared.counters.times_taken());
-        self.refused = Some(Refused::again(self.refused, live, self.plans.grows()));
+        let is_patient = self.refused.is_some_and(|refused| refused.was_patient());
+        self.refused = Some(Refused::again(self.refused, needed, self.plans.grows()));
+        let holds_too_much = self.plans.need() > shared.counters.get(Counter::Demand);
+        if is_patient && holds_too_much && !self.is_captured {
+            self.forget_plans(shared);
+            self.loops.forget_learned();
+            self.learning.begin_anew(self.entry.number);
+        }
     }
 
     /// Gives the arena up. Arrays that are alive in it keep their own memory. If the arena was taken away, nothing in it is alive.

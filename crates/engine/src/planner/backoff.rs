@@ -79,11 +79,12 @@ impl Backoff {
     }
 }
 
-/// The range refused an arena while `live` bytes of it were in use. The planner tries again when fewer bytes are in use, or after a
-/// wait.
+/// The range refused an arena. The planner tries again when less is needed, since fewer bytes of the range are in use or the arena became
+/// smaller, or after a wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
-    live: u64,
+    /// The bytes of the range that were in use, and those of the arena.
+    needed: u64,
     /// Entries since the first refusal that began with plans and without an arena. Only these count for the wait, since plans may
     /// come and go meanwhile.
     entries: u64,
@@ -97,12 +98,12 @@ const ENTRIES_BEFORE_GROWTH: u64 = 4;
 impl Refused {
     /// Notes that the range refused an arena now. `before` is the refusal before this one, if there was one. `grows` says whether
     /// sizes grow.
-    pub(super) fn again(before: Option<Refused>, live: u64, grows: bool) -> Refused {
+    pub(super) fn again(before: Option<Refused>, needed: u64, grows: bool) -> Refused {
         let Refused { entries, mut waits, .. } =
-            before.unwrap_or(Refused { live, entries: 0, waits: Backoff::default() });
+            before.unwrap_or(Refused { needed, entries: 0, waits: Backoff::default() });
         // Entries are counted when they begin, so the wait begins with the next one.
         waits.tried(entries.saturating_add(1), if grows { Pace::GROWING } else { Pace::DOUBLING });
-        Refused { live, entries, waits }
+        Refused { needed, entries, waits }
     }
 
     /// Notes that another entry begins without an arena.
@@ -110,9 +111,9 @@ impl Refused {
         self.entries = self.entries.saturating_add(1);
     }
 
-    /// Whether a try will most likely fail while this many bytes of the range are in use.
-    pub(crate) fn is_in_vain(&self, live: u64) -> bool {
-        live >= self.live && !self.waits.is_over(self.entries)
+    /// Whether a try will most likely fail while this many bytes are needed.
+    pub(crate) fn is_in_vain(&self, needed: u64) -> bool {
+        needed >= self.needed && !self.waits.is_over(self.entries)
     }
 
     /// Whether the wait was so long that the range should grow.

@@ -76,7 +76,7 @@ impl Learning {
     }
 
     /// Learns another order, after a while, in place of an order that was forgotten in this entry.
-    fn begin_anew(&mut self, entry: u64) {
+    pub(super) fn begin_anew(&mut self, entry: u64) {
         self.curiosity.renew();
         self.forgetting.tried(entry, Pace::STEEP);
         self.learner.rest(self.forgetting.wait());

@@ -26,7 +26,7 @@ const SERVED_BYTES: u64 = 256 << 20;
 const ANEW: u64 = 2;
 /// The scope goes without plans for this many entries. If moves are too many again soon, it goes without plans for eight times as many, and
 /// so on.
-const PACE: Pace = Pace { first: 64, factor: 8, longest: 1 << 16 };
+const PACE: Pace = Pace { first: 16, factor: 32, longest: 1 << 16 };
 
 /// Counts the pieces of memory that moved, against the allocations that plans served.
 #[derive(Default)]
@@ -210,6 +210,6 @@ mod tests {
                 entry += pauses.last().unwrap_or(&0);
             }
         }
-        assert_eq!(pauses, [64, 576, 4672, 37440]);
+        assert_eq!(pauses, [16, 528, 16912, 65536]);
     }
 }
