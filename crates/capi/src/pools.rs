@@ -50,7 +50,8 @@ static ENDED: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn pool_begin(device: i32, id: (u64, u64), filter: Filter) -> Result<()> {
-    Handle::in_relaxed_capture(|| Handle::keeping_current(|| default_stream(device)))?;
+    let prepare = || default_stream(device).map(|stream| GraphMemory::prepare(&stream));
+    Handle::in_relaxed_capture(|| Handle::keeping_current(prepare))?;
     let mut pools = POOLS.lock();
     if !pools.iter().any(|(name, _)| *name == (device, id)) {
         pools.push(((device, id), Pool::default()));

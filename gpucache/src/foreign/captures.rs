@@ -60,6 +60,7 @@ impl Drop for Counted {
 pub(super) fn begin(handle: Handle, begin: impl FnOnce() -> bool) {
     // Found before the capture, since the driver answers few questions about a captured stream.
     let home = if handle.is_of_context() { None } else { handle.stream().map(|(stream, _)| stream) };
+    home.iter().for_each(GraphMemory::prepare);
     // Counted before, so that nobody serves an allocation of the capture from a plan.
     let counted = Counted::begin();
     if !begin() {

@@ -65,6 +65,18 @@ impl GraphMemory {
         self.own.iter().for_each(|own| own.0.end_reserving());
     }
 
+    /// Learns which free memory no work uses any more. To be called before a capture on the stream begins: its requests take only such memory,
+    /// and within a capture nobody can learn more. Does nothing while any graph is captured.
+    pub fn prepare(stream: &Stream) {
+        if Stream::is_any_in_capture() {
+            return;
+        }
+        #[cfg(feature = "cuda")]
+        GraphEnd::free_ended();
+        // A failure is the device's own, and the first request of the capture meets it as well.
+        let _ = DeviceRange::of(stream).map(DeviceRange::under_way);
+    }
+
     /// Memory for the graph that is captured on the stream of `handle` now. It stays reserved until the driver tells the end of the graph.
     #[cfg(feature = "cuda")]
     pub fn of_capture(handle: Handle) -> Arc<GraphMemory> {

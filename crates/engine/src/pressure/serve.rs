@@ -189,7 +189,7 @@ impl<A: Ask> Reclaim<'_, A> {
             ReclaimStep::OwnScope => self.release(step, holder),
             // A range has memory that other streams still use, and gives it to a request that insists.
             ReclaimStep::OtherStreams => self.retry(WaitFor::Nothing, DeviceRange::of(stream).is_some()),
-            ReclaimStep::PendingWork => self.retry(WaitFor::AnyWork, false),
+            ReclaimStep::PendingWork => self.await_pending(),
             ReclaimStep::Offload => self.spill(),
             ReclaimStep::Graphs => self.drop_graphs(),
             ReclaimStep::Arenas => match self.revoke()? {

@@ -1,6 +1,7 @@
-//! The last resort before an error: waits for long work, if the request could be served but for that work.
+//! Waits for work that uses free memory. A reclaim step waits for short work. The last resort before an error waits for long work, if the
+//! request could be served but for that work.
 //!
-//! The reclaim steps wait for a quarter of a second only, because a stream may in turn wait for the calling thread. But work may take
+//! The reclaim step waits for a quarter of a second only, because a stream may in turn wait for the calling thread. But work may take
 //! longer, and a program that gets an error loses more than time. PyTorch, for example, waits for the whole device before it gives up.
 //!
 //! The wait is for the work of one moment. Work for which a request waited in vain is not waited for again, so a search for the largest
@@ -13,7 +14,7 @@ use crate::base::error::Result;
 use crate::device::relaxed;
 use crate::pressure::request::{Ask, Seen, seen_after};
 use crate::pressure::steps::ReclaimStep;
-use crate::range::{DeviceRange, UnderWay};
+use crate::range::{DeviceRange, UnderWay, WaitFor};
 
 /// The longest wait for work. It is longer than the steps of large models. A stream that waits for the calling thread delays the error by
 /// as much.
@@ -25,7 +26,7 @@ const LOOKS: u32 = 32;
 const MEANWHILE: [ReclaimStep; 4] =
     [ReclaimStep::Pages, ReclaimStep::OtherScopes, ReclaimStep::OwnScope, ReclaimStep::OtherStreams];
 
-impl<A: Ask> Reclaim<'_, A> {
+impl<'a, A: Ask> Reclaim<'a, A> {
     /// Takes all steps, and then waits for long work.
     pub(super) fn take_everything(&mut self) -> Result<Option<A::Memory>> {
         match self.take_all(&ReclaimStep::ALL)? {
@@ -35,16 +36,38 @@ impl<A: Ask> Reclaim<'_, A> {
         }
     }
 
+    /// Waits for short work. The trim waits for work that uses whole pages. Smaller parts are free once a mark behind unknown work is
+    /// reached, which is soon if nothing else runs.
+    pub(super) fn await_pending(&mut self) -> Result<Option<A::Memory>> {
+        match self.retry(WaitFor::AnyWork, false)? {
+            None if !self.asked.stream.is_capturing() => relaxed(|| self.await_parts()),
+            served => Ok(served),
+        }
+    }
+
+    fn await_parts(&mut self) -> Result<Option<A::Memory>> {
+        let Some(range) = self.range_without_work() else { return Ok(None) };
+        let work = range.under_way()?;
+        if !range.is_over(&work)? {
+            std::thread::sleep(LONGEST_PAUSE);
+        }
+        self.retry(WaitFor::Nothing, range.is_over(&work)?)
+    }
+
+    /// The range of the device, if it could serve the request once all work is done.
+    fn range_without_work(&self) -> Option<&'a DeviceRange> {
+        DeviceRange::of(self.asked.stream).filter(|range| range.could_serve(self.asked.bytes))
+    }
+
     /// Waits for the work that is under way, if the request could be served without it. Then makes the request again.
     fn outlast(&mut self) -> Result<Option<A::Memory>> {
-        let Some(range) = DeviceRange::of(self.asked.stream).filter(|range| range.could_serve(self.asked.bytes)) else {
-            return Ok(None);
-        };
+        let Some(range) = self.range_without_work() else { return Ok(None) };
         let work = range.under_way()?;
-        if !work.is_any() {
-            return Ok(None);
-        }
         self.reach(ReclaimStep::PendingWork);
+        if !work.is_any() {
+            // It has ended since the last attempt.
+            return self.retry(WaitFor::Nothing, true);
+        }
         match self.await_work(range, &work)? {
             None => self.take(&WHILE_OTHERS_WORK),
             served => Ok(served),
