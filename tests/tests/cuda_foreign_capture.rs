@@ -289,3 +289,26 @@ fn a_graph_whose_end_is_not_told_keeps_its_memory() {
         drop(gpu);
     });
 }
+
+/// Each graph is launched and dropped, and its memory serves the next one.
+#[test]
+fn graphs_that_come_and_go_take_the_memory_of_a_few() {
+    alone(120, || {
+        let Some((gpu, kernels, context, stream)) = gpu() else { return };
+        let input = filled(&kernels, &stream, 7);
+        let mut most = 0;
+        for graph in 0..100 {
+            let (graph_of_step, output) =
+                scope!(name = "come and go", { captured(&stream, MODES[graph % 3], || step(&stream, &input)) });
+            graph_of_step.launch().unwrap();
+            assert_all(&output, 7);
+            drop((graph_of_step, output));
+            context.synchronize().unwrap();
+            if graph == 9 {
+                most = gpu.cuda.memory().bytes;
+            }
+        }
+        let bytes = gpu.cuda.memory().bytes;
+        assert!(bytes <= most, "{bytes} bytes after a hundred graphs, {most} after ten");
+    });
+}

@@ -167,3 +167,21 @@ fn the_last_graph_gives_the_memory_back() {
         assert_eq!(captured.reserved(), before);
     });
 }
+
+/// The memory of a pool whose graphs are gone serves the next pool.
+#[test]
+fn pools_that_come_and_go_take_the_memory_of_one() {
+    alone(120, || {
+        let Some(captured) = Captured::get() else { return };
+        let handle = captured.stream.cu_stream() as usize;
+        let mut reserved = Vec::new();
+        for pool in 0..50 {
+            pool_begin(0, (0, pool), Box::new(move |stream| stream == handle)).unwrap();
+            free(allocate(8 * BYTES, 0, handle).unwrap()).unwrap();
+            pool_end(0, (0, pool)).unwrap();
+            pool_release(0, (0, pool)).unwrap();
+            reserved.push(gpucache_capi::device_stats(0).unwrap().reserved_bytes);
+        }
+        assert!(reserved.iter().all(|&bytes| bytes == reserved[0]), "{reserved:?}");
+    });
+}

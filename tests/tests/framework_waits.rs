@@ -2,7 +2,7 @@
 #![cfg(all(feature = "cuda", target_os = "linux"))]
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-use gpucache_capi::{allocate, device_stats, enter, free, leave, reset_peaks};
+use gpucache_capi::{allocate, device_stats, enter, free, leave, reset_peaks, set_limit};
 use gpucache_tests::alone::alone;
 use gpucache_tests::gpu::Gpu;
 
@@ -37,5 +37,25 @@ fn a_range_waits_for_freed_memory_before_it_grows() {
         let Some(gpu) = Gpu::get() else { return };
         let (live, reserved) = peaks(&gpu, 3);
         assert!(reserved <= live + live / 5, "{reserved} bytes for {live}");
+    });
+}
+
+/// Half of each page is free, and work of one stream may still use it. A request of another stream waits for that work.
+#[test]
+fn parts_of_pages_serve_another_stream_once_their_work_is_done() {
+    alone(120, || {
+        let Some(gpu) = Gpu::get() else { return };
+        let kernels = gpu.kernels().unwrap();
+        let (stream, other) = (gpu.new_stream().stream().clone(), gpu.new_stream().stream().clone());
+        let handle = |stream: &cudarc::driver::CudaStream| stream.cu_stream() as usize;
+        set_limit(0, "4MiB").unwrap();
+        for round in 0..20 {
+            let pieces: Vec<u64> = (0..4).map(|_| allocate(MIB, 0, handle(&stream)).unwrap()).collect();
+            kernels.hold(&stream, BUSY / 4);
+            pieces[1..3].iter().for_each(|&piece| free(piece).unwrap());
+            let found = allocate(MIB, 0, handle(&other)).unwrap_or_else(|error| panic!("round {round}: {error}"));
+            [found, pieces[0], pieces[3]].into_iter().for_each(|piece| free(piece).unwrap());
+            gpu.cuda.stream().context().synchronize().unwrap();
+        }
     });
 }

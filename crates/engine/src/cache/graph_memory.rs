@@ -74,7 +74,7 @@ impl GraphMemory {
         #[cfg(feature = "cuda")]
         GraphEnd::free_ended();
         // A failure is the device's own, and the first request of the capture meets it as well.
-        let _ = DeviceRange::of(stream).map(DeviceRange::under_way);
+        let _ = DeviceRange::of(stream).map(DeviceRange::learn_idle);
     }
 
     /// Memory for the graph that is captured on the stream of `handle` now. It stays reserved until the driver tells the end of the graph.

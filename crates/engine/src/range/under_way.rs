@@ -1,6 +1,7 @@
 //! The work that may use free memory at some moment, for a caller who waits until all of it is done. Later work does not count.
 
 use super::DeviceRange;
+use super::wait::{SHORT, poll};
 use crate::base::error::Result;
 use crate::order::{Epoch, FreeMoment};
 
@@ -38,6 +39,15 @@ impl DeviceRange {
         let streams = &mut self.inner().streams;
         streams.look(true)?;
         Ok(UnderWay { mark: streams.unknown.last_mark(), epochs: streams.under_way() })
+    }
+
+    /// Learns which free memory no work uses any more. It waits for a moment, since a device needs one to report that nothing is left to do.
+    ///
+    /// # Errors
+    /// An error of that work.
+    pub(crate) fn learn_idle(&self) -> Result<()> {
+        let work = self.under_way()?;
+        poll(SHORT, || Ok(self.is_over(&work)?.then_some(()))).map(drop)
     }
 
     /// Sets a mark behind all present work of the device, also if a short wait for earlier marks was in vain.

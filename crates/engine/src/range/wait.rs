@@ -18,7 +18,7 @@ pub(crate) enum WaitFor {
 /// The longest wait for pages. It is longer than a step of most programs. It is short enough for a thread whose stream in turn waits for
 /// that thread.
 pub(super) const LONG: Duration = Duration::from_millis(250);
-/// The longest wait before a range grows. A growth takes as long. It is longer than a GPU takes to report that a stream has no work left.
+/// The longest wait before a range grows, and before a capture begins. Each takes as long. It is longer than a GPU takes to report that a stream has no work left.
 pub(super) const SHORT: Duration = Duration::from_micros(100);
 
 /// The first pause between two queries, a tenth of [`SHORT`]. Each later pause is twice as long.
