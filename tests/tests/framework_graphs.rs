@@ -185,3 +185,17 @@ fn pools_that_come_and_go_take_the_memory_of_one() {
         assert!(reserved.iter().all(|&bytes| bytes == reserved[0]), "{reserved:?}");
     });
 }
+
+/// The memory of a pool is less than its pages. The rest of the last page was never used.
+#[test]
+fn all_pages_of_a_pool_go_back() {
+    alone(120, || {
+        let Some(captured) = Captured::get() else { return };
+        let handle = captured.stream.cu_stream() as usize;
+        pool_begin(0, POOL, Box::new(move |stream| stream == handle)).unwrap();
+        free(allocate(3 * BYTES, 0, handle).unwrap()).unwrap();
+        pool_end(0, POOL).unwrap();
+        pool_release(0, POOL).unwrap();
+        assert_eq!(captured.reserved(), 0);
+    });
+}

@@ -90,6 +90,11 @@ impl StreamSlot {
         self.floor = self.freed;
     }
 
+    /// Whether memory of the stream was reserved, and is no longer.
+    pub(super) fn was_released(&self) -> bool {
+        self.floor > Epoch::default()
+    }
+
     /// The epoch after which others may use memory that was freed in `epoch`.
     #[inline]
     pub(super) fn end_of(&self, epoch: Epoch) -> Epoch {

@@ -219,6 +219,11 @@ impl Streams {
         }
     }
 
+    /// Whether free neighbours may have different users: several streams share the memory, or a graph reserved some of it.
+    pub(crate) fn may_differ(&self) -> bool {
+        self.are_several() || self.slots.iter().any(StreamSlot::was_released)
+    }
+
     /// Whether several streams share the memory.
     pub(crate) fn are_several(&self) -> bool {
         self.slots.len() > 1

@@ -132,7 +132,7 @@ impl Ordered {
     pub(super) fn look(&mut self) -> Result<()> {
         let Ordered { range, streams, .. } = self;
         streams.look(false)?;
-        if streams.are_several() {
+        if streams.may_differ() {
             range.fit.merge_idle(|tag| streams.is_free_for_all(tag));
         }
         Ok(())
