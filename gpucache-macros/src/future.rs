@@ -4,6 +4,7 @@
 //! An async block replaces the body of an `async fn` here. It must behave like that body: it owns all of each parameter, drops
 //! them in the same order, and knows its return type before the first statement.
 
+use crate::bindings::take_bindings;
 use crate::mentions::Mentions;
 use crate::valid::{Name, Scope};
 use crate::{guard, tail};
@@ -12,7 +13,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{
     Expr, ExprAsync, ExprPath, FnArg, GenericArgument, Ident, Local, LocalInit, Pat, PathArguments, ReturnType,
-    Signature, Stmt, Token, Type,
+    Signature, Stmt, Type,
 };
 
 /// The statements that replace those of an `async fn` whose block is `here`. Removes `mut` from parameters that get it inside.
@@ -129,29 +130,6 @@ fn moved_in((position, parameter): (usize, &mut FnArg), mentions: &Mentions) -> 
         }
     });
     moved.collect()
-}
-
-/// Lists the names that a parameter binds, and removes their `mut`.
-fn take_bindings(pattern: &mut Pat, bindings: &mut Vec<(Option<Token![mut]>, Ident)>) {
-    match pattern {
-        Pat::Ident(binding) => {
-            let mutability = if binding.by_ref.is_none() { binding.mutability.take() } else { None };
-            if bindings.iter().all(|(_, known)| *known != binding.ident) {
-                bindings.push((mutability, binding.ident.clone()));
-            }
-            if let Some((_, inner)) = &mut binding.subpat {
-                take_bindings(inner, bindings);
-            }
-        }
-        Pat::Or(any) => any.cases.iter_mut().for_each(|case| take_bindings(case, bindings)),
-        Pat::Paren(inside) => take_bindings(&mut inside.pat, bindings),
-        Pat::Reference(reference) => take_bindings(&mut reference.pat, bindings),
-        Pat::Slice(slice) => slice.elems.iter_mut().for_each(|element| take_bindings(element, bindings)),
-        Pat::Struct(fields) => fields.fields.iter_mut().for_each(|field| take_bindings(&mut field.pat, bindings)),
-        Pat::Tuple(tuple) => tuple.elems.iter_mut().for_each(|element| take_bindings(element, bindings)),
-        Pat::TupleStruct(tuple) => tuple.elems.iter_mut().for_each(|element| take_bindings(element, bindings)),
-        _ => {}
-    }
 }
 
 /// A `return` that never runs. It tells the compiler the type of the async block, so that `?` infers its error type and a

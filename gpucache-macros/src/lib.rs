@@ -2,8 +2,8 @@
 //!
 //! An expansion passes through these files. `ast` parses the input. `valid` checks it and contains every rejection. `later` and `tail`
 //! help it: `later` finds code that would run after the scope was left, and `tail` finds the async block at the end of a body.
-//! `expand` writes the code, with `guard` (enters a scope) and `future` (enters it at each poll). `mentions` lists the variables that a
-//! computed name uses. `locals`, with `text`, reads the source file to find out whether a name is also a local variable. The generated
+//! `expand` writes the code, with `guard` (enters a scope) and `future` (enters it at each poll). `bindings` lists the
+//! names that a parameter binds, and `mentions` the variables that a computed name uses. `locals`, with `source` and `text`, reads the source file to find out whether a name is also a local variable. The generated
 //! code names only `gpucache::Scope`, its guard, `gpucache::Recycle`, `gpucache::offload::Placement`,
 //! and the trait of computed names.
 //!
@@ -12,12 +12,14 @@
 //! is still emitted unchanged, so that one mistake gives one message.
 
 mod ast;
+mod bindings;
 mod expand;
 mod future;
 mod guard;
 mod later;
 mod locals;
 mod mentions;
+mod source;
 mod tail;
 mod text;
 mod valid;

@@ -1,50 +1,18 @@
 //! Finds out whether an identifier is a local variable where it stands. A macro cannot ask the compiler, so this reads the source file
 //! up to the identifier.
 //!
-//! The text may not be there, as in generated code. Then nothing is known, and no variable is found.
+//! The text may not be there, as in generated code. Then nothing is known, and no variable is found. Nor is one found where the text may
+//! mean two things: a name that is refused wrongly stops a correct program, and a name that is accepted wrongly only misleads.
 
+use crate::source::before;
 use crate::text::{Token, tokens};
 use proc_macro2::Ident;
-use std::cell::RefCell;
-use std::path::PathBuf;
-use std::rc::Rc;
 use syn::ext::IdentExt;
 
 /// Whether a local variable of this name is visible at the identifier.
 pub(crate) fn is_variable(word: &Ident) -> bool {
     let name = word.unraw().to_string();
     before(word, &name).is_some_and(|text| is_visible(&tokens(&text), &name))
-}
-
-/// The source text in front of the identifier.
-fn before(word: &Ident, name: &str) -> Option<String> {
-    if !proc_macro::is_available() {
-        return None;
-    }
-    let span = word.span().unwrap();
-    let text = read(span.local_file()?)?;
-    let line = span.line().checked_sub(1)?;
-    let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
-    let column = text[start..].char_indices().nth(span.column().checked_sub(1)?)?.0;
-    let (text, rest) = text.split_at(start + column);
-    rest.trim_start_matches("r#").starts_with(name).then(|| text.to_owned())
-}
-
-/// The text of a file. The last one is kept, since a file often has several scopes.
-fn read(path: PathBuf) -> Option<Rc<str>> {
-    thread_local! {
-        static LAST: RefCell<Option<(PathBuf, Rc<str>)>> = const { RefCell::new(None) };
-    }
-    LAST.with_borrow_mut(|last| {
-        if let Some((known, text)) = last
-            && *known == path
-        {
-            return Some(text.clone());
-        }
-        let text: Rc<str> = std::fs::read_to_string(&path).ok()?.into();
-        *last = Some((path, text.clone()));
-        Some(text)
-    })
 }
 
 /// The tokens between two delimiters, as far as they were read.
@@ -64,14 +32,16 @@ struct Frame<'t> {
 struct Reader<'a, 't> {
     tokens: &'a [Token<'t>],
     frames: Vec<Frame<'t>>,
-    /// Variables of the next block in braces.
+    /// Variables of the next block in braces that is within as many frames.
     next: Vec<&'t str>,
+    next_depth: usize,
     is_function: bool,
 }
 
 /// Whether a variable of this name is visible behind the tokens.
 fn is_visible(tokens: &[Token<'_>], name: &str) -> bool {
-    let mut reader = Reader { tokens, frames: vec![Frame::default()], next: Vec::new(), is_function: false };
+    let mut reader =
+        Reader { tokens, frames: vec![Frame::default()], next: Vec::new(), next_depth: 0, is_function: false };
     let mut place = 0;
     while place < tokens.len() {
         place = reader.step(place);
@@ -97,7 +67,7 @@ impl<'t> Reader<'_, 't> {
             Token::Sign('|') if self.begins_closure(place) => self.closure(place + 1),
             Token::Sign('=') if self.is_sign(place + 1, '>') => self.arm(place),
             Token::Sign(sign) => self.sign(sign, place),
-            Token::Word(_) => place + 1,
+            Token::Word(_) | Token::Literal => place + 1,
         }
     }
 
@@ -116,31 +86,67 @@ impl<'t> Reader<'_, 't> {
     fn sign(&mut self, sign: char, place: usize) -> usize {
         match sign {
             '{' => {
-                let (names, is_function) = (std::mem::take(&mut self.next), std::mem::take(&mut self.is_function));
+                let is_function = self.is_next_here() && std::mem::take(&mut self.is_function);
+                let names = self.take_next();
                 self.frames.push(Frame { names, is_function, ..Frame::default() });
             }
             '(' | '[' => self.frames.push(Frame::default()),
-            '}' | ')' | ']' => drop(self.frames.pop()),
-            ',' | ';' => {
-                let frame = self.frame();
-                if let Some(before) = frame.until_comma.take() {
-                    frame.names.truncate(before);
-                }
-                if sign == ';' {
-                    let later = std::mem::take(&mut frame.later);
-                    frame.names.extend(later);
-                    // A function without a body.
-                    (self.next, self.is_function) = (Vec::new(), false);
+            '}' | ')' | ']' => {
+                drop(self.frames.pop());
+                if sign == '}' && !self.goes_on(place + 1) {
+                    self.end_arm();
                 }
             }
+            ',' => self.end_arm(),
+            ';' => self.end_statement(),
             _ => {}
         }
         place + 1
     }
 
+    /// Whether the expression that ended with a brace may go on here. If not, an arm ends without a comma.
+    fn goes_on(&self, place: usize) -> bool {
+        matches!(self.tokens.get(place), Some(Token::Word("else" | "as") | Token::Sign('.' | '?')))
+    }
+
+    /// The closure or the arm that has no braces has ended.
+    fn end_arm(&mut self) {
+        let frame = self.frame();
+        if let Some(before) = frame.until_comma.take() {
+            frame.names.truncate(before);
+        }
+    }
+
+    fn end_statement(&mut self) {
+        self.end_arm();
+        let frame = self.frame();
+        let later = std::mem::take(&mut frame.later);
+        frame.names.extend(later);
+        if self.is_next_here() {
+            // A function without a body.
+            (self.next, self.is_function) = (Vec::new(), false);
+        }
+    }
+
+    /// Whether the next block in this frame is the one that sees the variables of `next`.
+    fn is_next_here(&self) -> bool {
+        self.next_depth == self.frames.len()
+    }
+
+    fn take_next(&mut self) -> Vec<&'t str> {
+        if self.is_next_here() { std::mem::take(&mut self.next) } else { Vec::new() }
+    }
+
+    /// Variables of the next block in this frame, beside those that it sees already.
+    fn add_next(&mut self, names: Vec<&'t str>) {
+        let before = self.take_next();
+        (self.next, self.next_depth) = (before, self.frames.len());
+        self.next.extend(names);
+    }
+
     /// The parameters of a function. Its body is the next block.
     fn function(&mut self, place: usize) -> usize {
-        let Some(start) = self.find(place, &['(']) else { return self.tokens.len() };
+        let Some(start) = self.find(place, &['(']) else { return place };
         let mut names = Vec::new();
         let mut end = start + 1;
         while end < self.tokens.len() && !self.is_sign(end, ')') {
@@ -149,7 +155,7 @@ impl<'t> Reader<'_, 't> {
             end = self.end_of_pattern(behind, &[',', ')']);
             end += usize::from(self.is_sign(end, ','));
         }
-        (self.next, self.is_function) = (names, true);
+        (self.next, self.next_depth, self.is_function) = (names, self.frames.len(), true);
         end + 1
     }
 
@@ -160,10 +166,10 @@ impl<'t> Reader<'_, 't> {
         let is_condition = match place.checked_sub(1).map(|before| self.tokens[before]) {
             Some(Token::Word(word)) => matches!(word, "if" | "while"),
             Some(Token::Sign(sign)) => matches!(sign, '&' | '|'),
-            None => false,
+            Some(Token::Literal) | None => false,
         };
         if is_condition {
-            self.next.extend(names)
+            self.add_next(names)
         } else {
             self.frame().later.extend(names)
         }
@@ -176,7 +182,7 @@ impl<'t> Reader<'_, 't> {
         let Some(end) = self.tokens[place..].iter().position(within).map(|length| place + length) else { return place };
         if self.tokens[end] == Token::Word("in") {
             let names = self.names(place, end);
-            self.next.extend(names);
+            self.add_next(names);
             return end;
         }
         place
@@ -189,13 +195,19 @@ impl<'t> Reader<'_, 't> {
             Some(Token::Sign(sign)) => {
                 matches!(sign, '(' | ',' | '=' | '{' | ';' | '>' | '[') && !self.is_sign(place + 1, '|')
             }
-            None => false,
+            Some(Token::Literal) | None => false,
         }
     }
 
     /// The parameters of a closure. They are visible in its block, or up to the next comma.
     fn closure(&mut self, place: usize) -> usize {
-        let Some(end) = self.find(place, &['|']) else { return self.tokens.len() };
+        const ENDS: [char; 6] = ['=', ',', ';', ')', ']', '}'];
+        let end = self.end_of_pattern(place, &['|', '=', ';', ')', ']', '}']);
+        let behind = self.end_of_pattern(end + 1, &ENDS);
+        // The first pattern of an arm may begin with a `|` too.
+        if !self.is_sign(end, '|') || self.is_sign(behind, '=') && self.is_sign(behind + 1, '>') {
+            return place;
+        }
         let mut names = Vec::new();
         let mut start = place;
         while start < end {
@@ -220,7 +232,9 @@ impl<'t> Reader<'_, 't> {
             start = before;
         }
         let guard = self.tokens[start..place].iter().position(|token| *token == Token::Word("if"));
-        let names = self.names(start, guard.map_or(place, |length| start + length));
+        let mut names = self.names(start, guard.map_or(place, |length| start + length));
+        // Those of an `if let` in the guard.
+        names.extend(self.take_next());
         self.body(place + 2, names)
     }
 
@@ -232,13 +246,13 @@ impl<'t> Reader<'_, 't> {
     /// Variables that are visible in the block that begins here, or up to the next comma.
     fn body(&mut self, place: usize, names: Vec<&'t str>) -> usize {
         if self.is_sign(place, '{') {
-            self.next.extend(names);
-        } else {
-            let frame = self.frame();
-            let before = frame.names.len();
-            frame.until_comma.get_or_insert(before);
-            frame.names.extend(names);
+            self.frames.push(Frame { names, ..Frame::default() });
+            return place + 1;
         }
+        let frame = self.frame();
+        let before = frame.names.len();
+        frame.until_comma.get_or_insert(before);
+        frame.names.extend(names);
         place
     }
 
@@ -278,7 +292,7 @@ impl<'t> Reader<'_, 't> {
     fn names(&self, start: usize, end: usize) -> Vec<&'t str> {
         let end = end.min(self.tokens.len());
         let words = (start..end).filter_map(|place| match self.tokens[place] {
-            Token::Word(word) if self.is_binding(place, end) => Some(word),
+            Token::Word(word) if self.is_binding(place, end) => Some(word.strip_prefix("r#").unwrap_or(word)),
             _ => None,
         });
         words.filter(|word| !matches!(*word, "mut" | "ref" | "box" | "_" | "self" | "const" | "move")).collect()
@@ -319,6 +333,14 @@ mod tests {
             "fn f() { let S { a: name } = s; m!(",
             "fn f() { let name; m!(",
             "fn f() { let Some(name) = x else { return }; m!(",
+            "fn f() { let r#name = 1; m!(",
+            "fn f() { match x { \"a\" | \"b\" => 1, name => m!(",
+            "fn f() { match x { A => 1, | B(name) | C(name) => m!(",
+            "fn f() { match x { Some(name) => if a { 1 } else { m!(",
+            "fn f() { match x { A if let Some(name) = a => m!(",
+            "fn f() { if let Some(name) = g(|| { 1 }) { m!(",
+            "fn f(name: u8) -> [u8; 3] { m!(",
+            "fn f() { g(|S { a, .. }: S, name| m!(",
         ] {
             assert!(is_local(text), "{text}");
         }
@@ -347,6 +369,16 @@ mod tests {
             "impl name for T { fn f(&self) { m!(",
             "fn f(g: impl Fn(name) -> u8) { m!(",
             "}}} ) m!(",
+            "fn f(name: u8) { match x { \"a\" | \"b\" => name, _ => 0 } } fn g() { m!(",
+            "fn f(name: u8) { match x { | \"a\" => name, _ => 0 } } fn g() { m!(",
+            "fn f(name: u8) { matches!(name, '\\n' | '\\r') } fn g() { m!(",
+            "fn f() { match x { Some(name) => if a { 1 } else { name } None => m!(",
+            "fn f() { match x { A => 1, | B(name) | C(name) => { 1 } _ => m!(",
+            "fn f() { match x { A if let Some(name) = a => 1, _ => { m!(",
+            "fn f() { if let Some(name) = g(|| { m!(",
+            "fn f() { let name = 1; fn g() -> [u8; 3] { m!(",
+            "fn f() { let r#let = name; m!(",
+            "fn f() { let r#type = 1; m!(",
         ] {
             assert!(!is_local(text), "{text}");
         }

@@ -1,40 +1,44 @@
-//! The words and signs of a source text, without its comments and literals.
+//! The words and signs of a source text, without its comments.
 
-/// A word or a sign of the text.
+/// A word, a sign or a literal of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token<'t> {
+    /// Also a number. A raw identifier keeps its `r#`, so that it is no keyword.
     Word(&'t str),
     Sign(char),
+    /// The text of a string or of a character is of no interest. But a `|` behind it separates patterns, and begins no closure.
+    Literal,
 }
 
-/// Splits Rust code into tokens. Literals and comments are left out, and so are lifetimes.
+/// Splits Rust code into tokens. Comments are left out, and so are lifetimes.
 pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     let (mut rest, mut tokens) = (text, Vec::new());
     while let Some(first) = rest.chars().next() {
-        let length = match first {
-            _ if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            _ if rest.starts_with("/*") => comment(rest),
-            '"' => string(rest),
+        let (length, token) = match first {
+            _ if rest.starts_with("//") => (rest.find('\n').unwrap_or(rest.len()), None),
+            _ if rest.starts_with("/*") => (comment(rest), None),
+            '"' => (quoted(rest, '"'), Some(Token::Literal)),
             '\'' => character(rest),
-            _ if is_of_word(first) => {
-                let length = rest.find(|letter| !is_of_word(letter)).unwrap_or(rest.len());
-                match literal_after(&rest[..length], &rest[length..]) {
-                    Some(literal) => length + literal,
-                    None => {
-                        tokens.push(Token::Word(&rest[..length]));
-                        length
-                    }
-                }
-            }
-            _ if first.is_whitespace() => first.len_utf8(),
-            sign => {
-                tokens.push(Token::Sign(sign));
-                sign.len_utf8()
-            }
+            _ if is_of_word(first) => word(rest),
+            _ if first.is_whitespace() => (first.len_utf8(), None),
+            sign => (sign.len_utf8(), Some(Token::Sign(sign))),
         };
+        tokens.extend(token);
         rest = &rest[length..];
     }
     tokens
+}
+
+/// A word, a raw identifier, or a literal with a prefix, and its length.
+fn word(text: &str) -> (usize, Option<Token<'_>>) {
+    let end_of_word = |text: &str| text.find(|letter| !is_of_word(letter)).unwrap_or(text.len());
+    let length = end_of_word(text);
+    if let Some(literal) = literal_after(&text[..length], &text[length..]) {
+        return (length + literal, Some(Token::Literal));
+    }
+    let raw = text.strip_prefix("r#").map_or(0, end_of_word);
+    let length = if raw > 0 { "r#".len() + raw } else { length };
+    (length, Some(Token::Word(&text[..length])))
 }
 
 fn is_of_word(letter: char) -> bool {
@@ -56,11 +60,7 @@ fn comment(text: &str) -> usize {
     place
 }
 
-/// The length of a string literal, from its first quotation mark.
-fn string(text: &str) -> usize {
-    quoted(text, '"')
-}
-
+/// The length of a literal, from its first mark to the last.
 fn quoted(text: &str, mark: char) -> usize {
     let mut letters = text.char_indices().skip(1);
     while let Some((place, letter)) = letters.next() {
@@ -73,12 +73,12 @@ fn quoted(text: &str, mark: char) -> usize {
     text.len()
 }
 
-/// The length of a character literal, or of a lifetime.
-fn character(text: &str) -> usize {
+/// A character literal, or a lifetime, which is no token; and its length.
+fn character(text: &str) -> (usize, Option<Token<'_>>) {
     let mut letters = text[1..].chars();
     match (letters.next(), letters.next()) {
-        (Some('\\'), _) | (Some(_), Some('\'')) => quoted(text, '\''),
-        _ => 1 + text[1..].find(|letter| !is_of_word(letter)).unwrap_or(text.len() - 1),
+        (Some('\\'), _) | (Some(_), Some('\'')) => (quoted(text, '\''), Some(Token::Literal)),
+        _ => (1 + text[1..].find(|letter| !is_of_word(letter)).unwrap_or(text.len() - 1), None),
     }
 }
 
@@ -92,7 +92,7 @@ fn literal_after(prefix: &str, rest: &str) -> Option<usize> {
             let start = marks + 1;
             Some(rest[start..].find(&end).map_or(rest.len(), |place| start + place + end.len()))
         }
-        '"' if marks == 0 && matches!(prefix, "b" | "c") => Some(string(rest)),
+        '"' if marks == 0 && matches!(prefix, "b" | "c") => Some(quoted(rest, '"')),
         '\'' if marks == 0 && prefix == "b" => Some(quoted(rest, '\'')),
         _ => None,
     }
@@ -105,16 +105,20 @@ mod tests {
     fn words(text: &str) -> Vec<&str> {
         let words = tokens(text).into_iter().filter_map(|token| match token {
             Token::Word(word) => Some(word),
-            Token::Sign(_) => None,
+            Token::Sign(_) | Token::Literal => None,
         });
         words.collect()
     }
 
     #[test]
-    fn literals_and_comments_are_left_out() {
+    fn literals_and_comments_have_no_words() {
         assert_eq!(words("let a = \"b \\\" c\"; // d\n/* e /* f */ g */ h"), ["let", "a", "h"]);
         assert_eq!(words("r#\"x \" y\"# a b\"z\" 'q' '\\'' 'life c b'\\n'"), ["a", "c"]);
-        assert_eq!(words("r#type 'ä' ä"), ["r", "type", "ä"]);
+        assert_eq!(words("r#type 'ä' ä"), ["r#type", "ä"]);
+        assert_eq!(tokens("'|' | b\"x\" 'a r#\"y\"#"), {
+            let literal = Token::Literal;
+            [literal, Token::Sign('|'), literal, literal]
+        });
         assert_eq!(words("\"open"), [""; 0]);
         assert_eq!(words("/* open"), [""; 0]);
     }

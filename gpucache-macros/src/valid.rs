@@ -1,13 +1,14 @@
 //! Decides which input is accepted. Every rejection of input that parses is in this file, and points to the wrong token.
 
 use crate::ast::{Argument, Block, Body, Function, Item, literal};
+use crate::bindings::take_bindings;
 use crate::later::{self, Later};
 use crate::locals;
 use crate::tail;
 use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Attribute, Error, Expr, ExprPath, FnArg, Ident, LitStr, Pat, PatIdent, PatType, Path, PathSegment, Result};
+use syn::{Attribute, Error, Expr, ExprPath, FnArg, Ident, LitStr, Pat, PatType, Path, PathSegment, Result};
 
 /// The values of `recycle`, and the variant of `gpucache::Recycle` for each.
 const RECYCLE: [(&str, &str); 4] = [("auto", "Auto"), ("range", "Range"), ("keyed", "Keyed"), ("off", "Off")];
@@ -58,7 +59,7 @@ pub(crate) fn block(block: Block) -> Result<(Scope, Body)> {
     Ok((scope(block.arguments)?, body))
 }
 
-/// Rejects a name that is also a parameter of the function, unless it is the function's own name.
+/// Rejects a name that is also a parameter of the function, unless it is the function's own name: then it is clear which one is meant.
 pub(crate) fn not_a_parameter(arguments: &[Argument], function: &Function) -> Result<()> {
     let Some(Argument::Word(word)) = arguments.first() else { return Ok(()) };
     let is_same = |input: &FnArg| matches!(input, FnArg::Typed(PatType { pat, .. }) if names(pat, word));
@@ -70,7 +71,9 @@ pub(crate) fn not_a_parameter(arguments: &[Argument], function: &Function) -> Re
 }
 
 fn names(pattern: &Pat, word: &Ident) -> bool {
-    matches!(pattern, Pat::Ident(PatIdent { ident, .. }) if ident == word)
+    let mut bindings = Vec::new();
+    take_bindings(&mut pattern.clone(), &mut bindings);
+    bindings.iter().any(|(_, name)| name == word)
 }
 
 fn variable(word: &Ident, what: &str) -> Error {

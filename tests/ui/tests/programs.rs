@@ -47,6 +47,8 @@ mod impl_trait;
 mod inner_attributes;
 #[path = "../pass/methods.rs"]
 mod methods;
+#[path = "../pass/name_beside_variables.rs"]
+mod name_beside_variables;
 #[path = "../pass/name_expression.rs"]
 mod name_expression;
 #[path = "../pass/name_identifier.rs"]
@@ -79,7 +81,7 @@ mod unsafe_and_extern;
 /// Names the program that a child process runs.
 const CHILD: &str = "GPUCACHE_UI_PROGRAM";
 
-const PROGRAMS: [(&str, fn()); 36] = [
+const PROGRAMS: [(&str, fn()); 37] = [
     ("async_cancelled", async_cancelled::main),
     ("async_fn", async_fn::main),
     ("async_inference", async_inference::main),
@@ -102,6 +104,7 @@ const PROGRAMS: [(&str, fn()); 36] = [
     ("impl_trait", impl_trait::main),
     ("inner_attributes", inner_attributes::main),
     ("methods", methods::main),
+    ("name_beside_variables", name_beside_variables::main),
     ("name_expression", name_expression::main),
     ("name_identifier", name_identifier::main),
     ("name_literal", name_literal::main),
