@@ -3,13 +3,14 @@
 //!
 //! The least recently used array leaves first. Locked arrays stay, and so do arrays with `Placement::Device`.
 
-use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 
 use super::moves::{Moves, OffloadStats};
-use super::placement::{Chosen, Placement};
+use super::placement::Placement;
+use super::present::Present;
+use super::tag::Tag;
 use super::waits::Waits;
 use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
@@ -48,20 +49,6 @@ pub(super) trait Rests: Send + Sync {
     fn keep(&self, error: Error);
 }
 
-/// The part of a slot that needs no lock.
-#[derive(Debug)]
-pub(super) struct Tag {
-    /// Never used again for another slot.
-    pub(super) id: u64,
-    pub(super) bytes: u64,
-    pub(super) placement: Chosen,
-    /// The time of the last fetch, by the clock of the pool.
-    pub(super) used: AtomicU64,
-    /// The recorded entry that made it, and its place among those that this one made.
-    pub(super) born_in: AtomicU64,
-    pub(super) born_as: AtomicU64,
-}
-
 /// The copy streams in both directions.
 #[derive(Debug)]
 pub(super) struct CopyStreams {
@@ -88,9 +75,7 @@ pub(super) struct HostPool {
     /// The host memory of the copy streams.
     host: Arc<Memory>,
     copy_streams: OnceLock<CopyStreams>,
-    slots: Mutex<Vec<Weak<dyn Rests>>>,
-    /// All slots with the times of their last use when this was made. The next one to leave is at the end.
-    victims: Mutex<Vec<(u64, Weak<dyn Rests>)>>,
+    pub(super) present: Present<dyn Rests>,
     /// Counts fetches.
     clock: AtomicU64,
     pub(super) moves: Arc<Moves>,
@@ -113,8 +98,7 @@ impl HostPool {
             stream: stream.clone(),
             host,
             copy_streams: OnceLock::new(),
-            slots: Mutex::default(),
-            victims: Mutex::default(),
+            present: Present::default(),
             clock: AtomicU64::new(0),
             moves,
             waits: Waits::default(),
@@ -173,17 +157,6 @@ impl HostPool {
         Ok(self.copy_streams.get_or_init(|| copy_streams))
     }
 
-    pub(super) fn add(&self, slot: Weak<dyn Rests>) {
-        let mut slots = lock(&self.slots);
-        if slots.len() == slots.capacity() {
-            slots.retain(|slot| slot.strong_count() > 0);
-            // As many have to come before they are looked through again.
-            let alive = slots.len();
-            slots.reserve(alive);
-        }
-        slots.push(slot);
-    }
-
     /// The bytes of placed arrays that the device's limit allows beside all other live memory.
     pub(super) fn room(&self) -> u64 {
         let meter = self.stream.meter();
@@ -221,13 +194,9 @@ impl HostPool {
         }
     }
 
-    pub(super) fn slots_now(&self) -> Vec<Weak<dyn Rests>> {
-        lock(&self.slots).clone()
-    }
-
     /// The bytes of arrays that guards keep on the device.
     pub(super) fn fetched(&self) -> u64 {
-        let locked = self.slots_now().into_iter().filter_map(|slot| slot.upgrade()).filter(|slot| slot.is_locked());
+        let locked = self.present.now().into_iter().filter_map(|slot| slot.upgrade()).filter(|slot| slot.is_locked());
         locked.fold(0, |sum, slot| sum.saturating_add(slot.tag().bytes))
     }
 
@@ -253,27 +222,17 @@ impl HostPool {
         let (mut freed, mut failure) = (0, None);
         self.evict_lined_up(bytes, &mut freed, &mut failure);
         if freed < bytes {
-            self.line_up();
+            self.present.line_up(self.clock.load(Relaxed), |slot| slot.tag());
             self.evict_lined_up(bytes, &mut freed, &mut failure);
         }
         (freed, failure)
     }
 
-    /// Sorts all slots by their last use, once for many that leave. Slots that are used meanwhile do not leave.
-    fn line_up(&self) {
-        let timed = |slot: &Weak<dyn Rests>| Some((slot.upgrade()?.tag().used.load(Relaxed), slot.clone()));
-        let slots = lock(&self.slots).clone();
-        let mut victims: Vec<_> = slots.iter().filter_map(timed).collect();
-        victims.sort_by_key(|(used, _)| Reverse(*used));
-        *lock(&self.victims) = victims;
-    }
-
     /// Moves the sorted arrays to the host until `freed` reaches `bytes`. An array that fails to leave stays, and the next one is tried.
     /// The first failure is returned.
     fn evict_lined_up(&self, bytes: u64, freed: &mut u64, failure: &mut Option<Failed>) {
-        let next = || lock(&self.victims).pop();
         while *freed < bytes
-            && let Some((used, slot)) = next()
+            && let Some((used, slot)) = self.present.next()
         {
             let Some(slot) = slot.upgrade() else { continue };
             let tag = slot.tag();

@@ -44,7 +44,9 @@
 // | `recorder::change` | whether a known order no longer suits |
 // | `recorder::misses` | what happens if arrays are fetched on demand although there is a schedule |
 // | `host_pools` | the host memory pools of all devices, and the counts of each device and scope |
-// | `host_pool` | the slots of a device, its copy streams, and which array leaves |
+// | `host_pool` | the host memory pool of a device: its copy streams, the room for its arrays, and evictions |
+// | `tag` | the part of a slot that needs no lock |
+// | `present` | the slots on the device, and the order in which their arrays leave |
 // | `shift` | moves arrays within the device, so that free memory is contiguous |
 // | `waits` | how long streams waited for moves |
 // | `sampling` | which entries are timed |
@@ -59,11 +61,13 @@ mod moves;
 #[allow(clippy::module_inception, reason = "the file of the room's one type")]
 mod placed;
 mod placement;
+mod present;
 mod recorder;
 mod sampling;
 mod shift;
 mod slot;
 mod speed;
+mod tag;
 mod unwritten;
 mod waits;
 

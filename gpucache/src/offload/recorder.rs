@@ -26,10 +26,11 @@ use hashbrown::HashMap;
 use self::followed::Followed;
 use self::learned::Learned;
 use self::thread::{THREAD, Thread, begin_thread, with};
-use super::host_pool::{HostPool, Rests, Tag};
+use super::host_pool::{HostPool, Rests};
 use super::host_pools;
 use super::moves::Moves;
 use super::placement::Placement;
+use super::tag::Tag;
 use gpucache_engine::cache::Entry;
 use gpucache_plan::offload::{Access, Move, What};
 

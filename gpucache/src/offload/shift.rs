@@ -23,7 +23,7 @@ impl HostPool {
         if stream.can_capture() && stream.is_capturing() {
             return None;
         }
-        for slot in self.slots_now().iter().filter_map(Weak::upgrade) {
+        for slot in self.present.now().iter().filter_map(Weak::upgrade) {
             if slot.tag().placement.get() != Placement::Device {
                 // An array that fails to leave stays.
                 let _ = slot.evict();
@@ -41,7 +41,7 @@ impl HostPool {
         if !range.lies_apart(bytes) || stream.can_capture() && stream.is_capturing() {
             return true;
         }
-        let slots = self.slots_now();
+        let slots = self.present.now();
         let lies = |slot: Arc<dyn Rests>| Some((slot.lies_at(stream)?, slot));
         let mut movable: Vec<_> = slots.iter().filter_map(|slot| slot.upgrade().and_then(lies)).collect();
         movable.sort_unstable_by_key(|(address, _)| *address);

@@ -9,15 +9,16 @@
 mod coming;
 
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::host_pool::{HostPool, Rests, Tag};
+use super::host_pool::{HostPool, Rests};
 use super::moves::OffloadStats;
 use super::placement::{Chosen, Placement};
 use super::recorder;
+use super::tag::Tag;
 use crate::array::{Array, Away, Element, Room};
 use crate::device::Device;
 use gpucache_engine::base::amounts::add;
@@ -33,6 +34,8 @@ use gpucache_engine::{Error, Result};
 pub(super) struct Slot<T, D> {
     pub(super) tag: Tag,
     pub(super) pool: Arc<HostPool>,
+    /// This slot, for the pool.
+    me: Weak<dyn Rests>,
     device: D,
     state: RwLock<State<T, D>>,
     /// One thread brings the array, and the others wait.
@@ -138,9 +141,11 @@ impl<T: Element, D: Device> Slot<T, D> {
         let device = array.device().clone();
         let state =
             RwLock::new(State { here: Some(array), away: None, is_clean: false, arrival: None, departure: None });
-        let slot = Arc::new(Slot { tag, pool: pool.clone(), device, state, coming: Arc::default() });
-        let known: Arc<dyn Rests> = slot.clone();
-        pool.add(Arc::downgrade(&known));
+        let slot = Arc::new_cyclic(|me: &Weak<Self>| {
+            let me: Weak<dyn Rests> = me.clone();
+            Slot { tag, pool, me, device, state, coming: Arc::default() }
+        });
+        slot.pool.present.enter(&slot.tag, &slot.me);
         recorder::born(&slot);
         slot
     }
@@ -179,6 +184,19 @@ impl<T: Element, D: Device> Slot<T, D> {
     /// The same, unless the state is locked or a guard lives.
     fn try_lock(&self) -> Option<Locked<'_, T, D>> {
         self.state.try_write().map(Locked::new)
+    }
+
+    /// Puts the array on the device. The pool learns of it under the same lock, so it knows of the last move only.
+    fn put_here(&self, state: &mut State<T, D>, array: Array<T, D>) {
+        state.here = Some(array);
+        self.pool.present.enter(&self.tag, &self.me);
+    }
+
+    /// Takes the array off the device.
+    fn take_here(&self, state: &mut State<T, D>) -> Option<Array<T, D>> {
+        let here = state.here.take()?;
+        self.pool.present.leave(&self.tag);
+        Some(here)
     }
 
     /// Counts a copy.
@@ -233,7 +251,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         let mut room = None;
         let Some(mut state) = self.lock_with_room(&mut room)? else { return Ok(None) };
         let is_copied = self.copy_out(&mut state, &mut room)?;
-        let left = if leaves { state.settle().map(|()| state.here.take()) } else { Ok(None) };
+        let left = if leaves { state.settle().map(|()| self.take_here(&mut state)) } else { Ok(None) };
         drop(state);
         if is_copied {
             self.tell("out");
@@ -289,7 +307,7 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         }
         let Some(mut state) = self.try_lock() else { return Ok(0) };
         let may_leave = state.may_leave();
-        let here = if may_leave { state.here.take() } else { None };
+        let here = if may_leave { self.take_here(&mut state) } else { None };
         drop(state);
         let left = if may_leave { here } else { self.watch(|| self.copy(true))? };
         // After the lock: freeing memory of a scope may call code of the program.
@@ -340,6 +358,7 @@ impl<T, D> Drop for Slot<T, D> {
     fn drop(&mut self) {
         recorder::gone(&self.tag);
         if self.state.get_mut().here.is_some() {
+            self.pool.present.leave(&self.tag);
             self.pool.went(self.tag.bytes);
         }
     }

@@ -19,7 +19,7 @@ impl Trace {
     /// | `bytes` | the size of the array; for `reserve`, the reserved bytes from then on; for `device`, the size of its pages; for `lost`, the number of lost events |
     /// | `stream`, `thread` | by number |
     /// | `time_ns` | nanoseconds since the trace began: [`TraceEvent::time`] |
-    /// | `scope` | the scope that was entered or left, or the innermost one; empty if there is none |
+    /// | `scope` | the scope that was entered or left, or the innermost one; empty if there is none, and two quotation marks if its name is empty |
     /// | `served` | the part that served an allocation: `plan`, `list`, `range` or `device` |
     /// | `address` | `0x` and hexadecimal digits |
     /// | `dtype`, `shape` | of an allocation, such as `f32` and `2x3` |

@@ -45,7 +45,8 @@ pub struct TraceEvent {
     /// The device, as a number that counts the process's devices from 1, modulo 256; 0 for a scope. At one time, only one array of
     /// a device has a given address.
     pub device: u8,
-    /// The scope that was entered or left. For other events, the thread's innermost scope, if it was in any.
+    /// The scope that was entered or left. For other events, the thread's innermost scope, if it was in any. A scope with an empty name
+    /// has the name `""` here: two quotation marks.
     pub scope: Option<Arc<str>>,
     /// The place in the program that names the scope.
     pub scope_site: Option<&'static Location<'static>>,

@@ -1,6 +1,7 @@
 //! A trace that has ended: its events in order, each free with the allocation that it ends.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::event::{Action, TraceDevice, TraceEvent};
@@ -97,6 +98,11 @@ impl Pairing<'_> {
     }
 }
 
+/// The name of a scope, so that an empty one differs from that of no scope in a file too.
+fn shown(name: &Arc<str>) -> Arc<str> {
+    if name.is_empty() { "\"\"".into() } else { name.clone() }
+}
+
 /// An event with names instead of numbers.
 fn unpacked(session: &Session, thread: u32, event: &Packed, id: u64) -> TraceEvent {
     let Packed { time, action, served_by, device, address, bytes, stream, .. } = *event;
@@ -113,7 +119,7 @@ fn unpacked(session: &Session, thread: u32, event: &Packed, id: u64) -> TraceEve
         address,
         stream,
         device,
-        scope: title.map(|title| title.0.clone()),
+        scope: title.map(|title| shown(&title.0)),
         scope_site: title.and_then(|title| title.1),
         site: site.map(|site| site.0),
         stack: site.and_then(|site| site.1.clone()),

@@ -7,11 +7,12 @@ use std::cell::{Cell, RefCell};
 use std::mem::{ManuallyDrop, take};
 
 use super::{Account, Now, Recorder, Seen, name_of};
-use crate::offload::host_pool::{HostPool, Tag};
+use crate::offload::host_pool::HostPool;
 use crate::offload::host_pools;
 use crate::offload::moves::OffloadStats;
 use crate::offload::placement::{self, Placement};
 use crate::offload::sampling::Timing;
+use crate::offload::tag::Tag;
 use gpucache_engine::base::held::Held;
 use gpucache_engine::cache::Entry;
 use gpucache_engine::device::{Span, Stream};

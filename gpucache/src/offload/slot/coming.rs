@@ -95,7 +95,8 @@ impl<T: Element, D: Device> Slot<T, D> {
         else {
             return Ok(false);
         };
-        (state.here, state.arrival, state.is_clean) = (Some(array), Some(fence), true);
+        self.put_here(&mut state, array);
+        (state.arrival, state.is_clean) = (Some(fence), true);
         drop(state);
         self.pool.came(self.tag.bytes);
         self.moved(span, |stats| &mut stats.bytes_in);
@@ -134,7 +135,7 @@ impl<T: Element, D: Device> Slot<T, D> {
     pub(in crate::offload) fn take(&self) -> Result<Option<Array<T, D>>> {
         let mut state = self.lock_here()?;
         self.watch(|| state.settle())?;
-        let array = state.here.take();
+        let array = self.take_here(&mut state);
         drop(state);
         self.pool.went(self.tag.bytes);
         Ok(array)
