@@ -21,16 +21,28 @@ struct DeviceMoves {
 
 static HOST_POOLS: Mutex<Vec<DeviceMoves>> = Mutex::new(Vec::new());
 
-static ACCOUNTS: LazyLock<Mutex<HashMap<Arc<str>, Arc<Moves>>>> = LazyLock::new(Mutex::default);
+/// The counts of a scope. A name that was forgotten and came again is another scope.
+struct ScopeMoves {
+    scope: Weak<NamedCaches>,
+    moves: Arc<Moves>,
+}
+
+static ACCOUNTS: LazyLock<Mutex<HashMap<Arc<str>, ScopeMoves>>> = LazyLock::new(Mutex::default);
 
 /// The counts of the scope with this name.
 pub(super) fn account(name: Arc<str>) -> Arc<Moves> {
+    let scope = NamedCaches::find(&name).map_or_else(Weak::new, |scope| Arc::downgrade(&scope));
     let mut accounts = lock(&ACCOUNTS);
     if accounts.len() == accounts.capacity() {
         // Drops the counts of forgotten scopes.
-        accounts.retain(|known, _| *known == name || NamedCaches::find(known).is_some());
+        accounts.retain(|known, each| *known == name || each.scope.strong_count() > 0);
     }
-    accounts.entry(name).or_default().clone()
+    let new = || ScopeMoves { scope: scope.clone(), moves: Arc::default() };
+    let known = accounts.entry(name).or_insert_with(new);
+    if !known.scope.ptr_eq(&scope) {
+        *known = new();
+    }
+    known.moves.clone()
 }
 
 /// The pool of a memory, if it has a placed array.
@@ -86,5 +98,6 @@ pub(crate) fn stats_of_memory(memory: &Memory) -> OffloadStats {
 pub(crate) fn stats_of_scope(name: &str) -> Option<OffloadStats> {
     let live: Vec<Arc<HostPool>> = lock(&HOST_POOLS).iter().filter_map(|known| known.pool.upgrade()).collect();
     live.iter().for_each(|pool| pool.settle());
-    lock(&ACCOUNTS).get(name).map(|moves| moves.read())
+    let scope = Arc::downgrade(&NamedCaches::find(name)?);
+    lock(&ACCOUNTS).get(name).filter(|known| known.scope.ptr_eq(&scope)).map(|known| known.moves.read())
 }

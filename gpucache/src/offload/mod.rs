@@ -39,6 +39,8 @@
 // | `recorder::thread` | the state of a thread: the next uses of a known order, where a fetch sees them; counts and times |
 // | `recorder::learned` | a recorded entry |
 // | `recorder::followed` | an entry that follows a known order, and makes the moves that are due |
+// | `recorder::moving` | makes the moves that are due |
+// | `recorder::kept` | the pool of arrays that entries make |
 // | `recorder::timetable` | the schedule: which arrays a fetch brings ahead of their use (prefetch). It gets better as more is measured |
 // | `recorder::pacer` | how long the work of an entry takes |
 // | `recorder::change` | whether a known order no longer suits |
@@ -76,4 +78,4 @@ pub(crate) use host_pools::{stats_of_memory, stats_of_scope};
 pub use moves::OffloadStats;
 pub use placed::Placed;
 pub use placement::{Placement, set_default_placement};
-pub(crate) use recorder::{end_thread, set_scoped};
+pub(crate) use recorder::{end_thread, forget_scope, set_scoped};

@@ -9,30 +9,33 @@
 
 mod change;
 mod followed;
+mod kept;
 mod learned;
 mod misses;
+mod moving;
 mod pacer;
 mod thread;
 mod timetable;
 
 use std::mem::{replace, take};
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use hashbrown::HashMap;
 
 use self::followed::Followed;
+use self::kept::Kept;
 use self::learned::Learned;
+use self::moving::make;
 use self::thread::{THREAD, Thread, begin_thread, with};
 use super::host_pool::{HostPool, Rests};
 use super::host_pools;
 use super::moves::Moves;
-use super::placement::Placement;
 use super::tag::Tag;
 use gpucache_engine::cache::Entry;
-use gpucache_plan::offload::{Access, Move, What};
+use gpucache_plan::offload::{Access, Move};
 
 pub(super) use self::thread::{count, is_known, note_copy, placement, timing, watch};
 pub(crate) use self::thread::{end_thread, set_scoped};
@@ -66,14 +69,16 @@ struct Recorder {
     /// Whether the last moves of the entry are made, in whatever scope the thread is by now.
     is_ending: bool,
     scopes: HashMap<usize, History>,
+    kept: Kept,
     left: Left,
 }
 
 /// Values to drop once the recorder is not borrowed any more, since the destructor of a device or a stream may be code of the program.
 #[derive(Default)]
 struct Left {
-    /// Each may be the last owner of a device's pool.
     entries: Vec<Now>,
+    /// Each may be the last owner of a device's pool.
+    pools: Vec<Arc<HostPool>>,
     /// Of arrays that may be gone by now.
     slots: Vec<Arc<dyn Rests>>,
     /// All arrays of this pool are to leave once, and then as many bytes are to be contiguous. This may call code of the program.
@@ -146,9 +151,14 @@ pub(super) fn address(tag: &Tag) -> Option<u64> {
     with(|recorder| recorder.followed()?.address_now(name_of(tag, recorder.number)))?
 }
 
-/// An array is gone.
-pub(super) fn gone(tag: &Tag) {
-    with(|recorder| recorder.lose(tag));
+/// An array of a pool is gone.
+pub(super) fn gone(tag: &Tag, pool: &Arc<HostPool>) {
+    with(|recorder| recorder.lose(tag, pool));
+}
+
+/// The thread forgets a scope, which it is not inside: the number of the scope may become that of another one.
+pub(crate) fn forget_scope(scope: usize) {
+    with(|recorder| recorder.forget(scope));
 }
 
 /// Has all arrays of a pool leave once, and makes as many bytes contiguous. The current entry counts from then on.
@@ -189,24 +199,6 @@ fn with_entry<R>(entry: Entry, act: impl FnOnce(&mut Recorder, Entry) -> R) -> O
     Some(answer)
 }
 
-/// Makes moves. A move that finds no memory may call handlers of the program. A failed move is made up for by the fetch of its array.
-fn make(due: Due) {
-    for (slot, Move { what, array, before }) in due {
-        match what {
-            What::WriteBack => _ = slot.write_back(),
-            // Its placement may have changed meanwhile.
-            What::Evict if slot.tag().placement.get() == Placement::Device => {}
-            What::Evict => _ = slot.evict(),
-            What::Prefetch => {
-                let at = with(|recorder| recorder.followed()?.address(array, before)).flatten();
-                if slot.bring(at).is_ok_and(|came| came) {
-                    count(slot.pool(), |stats| stats.prefetched += 1);
-                }
-            }
-        }
-    }
-}
-
 /// `slot` was made just now.
 #[inline(never)]
 pub(super) fn born(slot: &Arc<impl Rests + 'static>) {
@@ -233,6 +225,7 @@ impl Recorder {
             account: None,
             is_ending: false,
             scopes: HashMap::new(),
+            kept: Kept::default(),
             left: Left::default(),
         }
     }
@@ -299,11 +292,24 @@ impl Recorder {
         self.record(seen, slot)
     }
 
-    fn lose(&mut self, tag: &Tag) {
+    fn lose(&mut self, tag: &Tag, pool: &Arc<HostPool>) {
         let name = name_of(tag, self.number);
+        if name & BORN != 0 {
+            self.left.pools.extend(self.kept.note(self.number, pool));
+        }
         if let Now::Recording(learned) = &mut self.now {
             learned.gone(name);
         }
+    }
+
+    fn forget(&mut self, scope: usize) {
+        if self.entry.is_some_and(|entry| entry.scope() == scope) {
+            THREAD.with(|thread| thread.ahead.clear());
+            self.entry = None;
+            self.left.entries.push(take(&mut self.now));
+        }
+        let History { last, known, .. } = self.scopes.remove(&scope).unwrap_or_default();
+        self.left.entries.extend(last.map(Now::Recording).into_iter().chain(known.map(Now::Following)));
     }
 
     fn end_use(&mut self, noted: Noted) {
@@ -344,10 +350,12 @@ impl Recorder {
     fn end(&mut self) {
         THREAD.with(|thread| thread.ahead.clear());
         let Some(entry) = self.entry.take() else { return };
+        self.left.pools.extend(self.kept.end(self.number));
         let (history, left) = (self.scopes.entry(entry.scope()).or_default(), &mut self.left.entries);
         match take(&mut self.now) {
             Now::Following(mut followed) => {
                 let is_whole = followed.end();
+                self.left.pools.extend(followed.take_held());
                 if is_whole {
                     left.extend(history.known.replace(followed).map(Now::Following));
                 } else {
@@ -357,13 +365,14 @@ impl Recorder {
             }
             Now::Recording(mut learned) => {
                 learned.end(self.begun.elapsed());
-                if let Some(pool) = &learned.pool
-                    && history.last.as_ref().is_some_and(|last| last.is_like(&learned))
+                if history.last.as_ref().is_some_and(|last| last.is_like(&learned))
+                    && let Some(pool) = learned.pool.as_ref().and_then(Weak::upgrade)
                 {
                     // Alive until the recorder is not borrowed, whoever drops them meanwhile.
                     self.left.slots.extend(learned.alive());
-                    let known = (pool.clone(), self.account.clone());
-                    let followed = Box::new(Followed::new(&learned, known, history.relearned));
+                    let followed = Followed::new(&learned, (&pool, self.account.clone()), history.relearned);
+                    let followed = Box::new(followed);
+                    self.left.pools.push(pool);
                     left.extend(history.known.replace(followed).map(Now::Following));
                 }
                 left.extend(history.last.replace(learned).map(Now::Recording));

@@ -356,7 +356,7 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
 
 impl<T, D> Drop for Slot<T, D> {
     fn drop(&mut self) {
-        recorder::gone(&self.tag);
+        recorder::gone(&self.tag, &self.pool);
         if self.state.get_mut().here.is_some() {
             self.pool.present.leave(&self.tag);
             self.pool.went(self.tag.bytes);

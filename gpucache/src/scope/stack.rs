@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 
 #[cfg(feature = "tracing")]
 use super::shown::Shown;
-use crate::offload::{Placement, end_thread, set_scoped};
+use crate::offload::{Placement, end_thread, forget_scope, set_scoped};
 use crate::stats;
 use gpucache_engine::base::opened::Opened;
 use gpucache_engine::cache::{Cache, Current, NamedCaches, Terms};
@@ -90,6 +90,15 @@ struct Known {
 }
 
 impl Known {
+    /// Gives up the cache, which this thread is not inside, if no array of it is alive, and the order of fetches in it. Returns whether it did.
+    fn forget(&self) -> bool {
+        let is_forgotten = self.scope.forget(self.cache);
+        if is_forgotten {
+            forget_scope(std::ptr::from_ref(self.cache) as usize);
+        }
+        is_forgotten
+    }
+
     /// Gives the cache, which this thread is not inside, to the next thread that enters the scope.
     fn orphan(&self) {
         // SAFETY: the engine serves only from entries of the stack, and none of them is of this cache.
@@ -252,7 +261,7 @@ impl Stack {
         let is_due = |known: &Known| known.entered.get() < before && !known.cache.is_entered();
         let due: Vec<_> = self.caches.borrow_mut().extract_if(|_, known| is_due(known)).collect();
         for (_, known) in due {
-            if !known.scope.forget(known.cache) {
+            if !known.forget() {
                 self.keep(known);
             }
         }
@@ -264,7 +273,7 @@ impl Stack {
         // Releasing may run code of the program, which may enter scopes: nothing is borrowed here.
         drop(self.last.take());
         let Some(known) = self.caches.borrow_mut().remove(name) else { return };
-        if known.cache.is_entered() || !known.scope.forget(known.cache) {
+        if known.cache.is_entered() || !known.forget() {
             self.keep(known);
         }
     }

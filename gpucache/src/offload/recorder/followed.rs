@@ -13,7 +13,7 @@ use super::pacer::Pacer;
 use super::timetable::{LEAST_FREE, LINK, Timetable};
 use super::{Account, BORN, Due, Name, Seen};
 use crate::offload::host_pool::{HostPool, Rests};
-use crate::offload::moves::OffloadStats;
+use crate::offload::moves::{Moves, OffloadStats};
 use crate::offload::sampling::{Sampling, Timing};
 use gpucache_plan::offload::Access;
 
@@ -32,7 +32,12 @@ pub(super) struct Followed {
     next: usize,
     /// Where that, or a mark of the pacer's, is due; beyond all uses if there is none.
     due: usize,
-    pool: Arc<HostPool>,
+    /// An order keeps no device alive.
+    pool: Weak<HostPool>,
+    /// The pool while the recorder is borrowed. It is dropped afterwards, since that may call code of the program.
+    held: Option<Arc<HostPool>>,
+    /// The counts of the device.
+    moves: Arc<Moves>,
     /// The counts of the scope.
     account: Account,
     sampling: Sampling,
@@ -53,7 +58,7 @@ pub(super) struct Followed {
 impl Followed {
     /// The moves that follow from two equal entries. If everything stayed on the device, there are none. The order was learned again
     /// `relearned` times.
-    pub(super) fn new(learned: &Learned, (pool, account): (Arc<HostPool>, Account), relearned: u32) -> Followed {
+    pub(super) fn new(learned: &Learned, (pool, account): (&Arc<HostPool>, Account), relearned: u32) -> Followed {
         let order = learned.order(learned.work(LINK.bytes_per_second));
         let evictions = pool.evictions();
         let mut followed = Followed {
@@ -65,7 +70,9 @@ impl Followed {
             place: 0,
             next: 0,
             due: usize::MAX,
-            pool,
+            pool: Arc::downgrade(&pool),
+            held: None,
+            moves: pool.moves.clone(),
             account,
             sampling: Sampling::default(),
             misses: Misses::default(),
@@ -86,7 +93,7 @@ impl Followed {
     /// Computes moves, for a link as it was measured.
     fn lay_out<R>(&mut self, compute: impl FnOnce(&mut Timetable, Option<f64>) -> R) -> R {
         let begun = Instant::now();
-        let measured = self.pool.moves.speed().bytes_per_second();
+        let measured = self.moves.speed().bytes_per_second();
         let answer = compute(&mut self.table, measured);
         let took = begun.elapsed();
         self.count(|stats| stats.layout_time = stats.layout_time.saturating_add(took));
@@ -114,11 +121,24 @@ impl Followed {
 
     /// Counts something for the device and the scope.
     pub(super) fn count(&self, count: impl Fn(&mut OffloadStats)) {
-        self.account.as_deref().into_iter().chain([&*self.pool.moves]).for_each(|moves| moves.count(&count));
+        self.account.as_deref().into_iter().chain([&*self.moves]).for_each(|moves| moves.count(&count));
     }
 
-    fn disturbed(&self) -> Disturbed {
-        Disturbed { pages: self.pool.pages_gone(), demanded: self.pool.moves.read().demanded }
+    /// The pool, unless the program dropped all its arrays.
+    fn hold(&mut self) -> Option<&HostPool> {
+        if self.held.is_none() {
+            self.held = self.pool.upgrade();
+        }
+        self.held.as_deref()
+    }
+
+    /// The pool that was held, to be dropped once the recorder is not borrowed.
+    pub(super) fn take_held(&mut self) -> Option<Arc<HostPool>> {
+        self.held.take()
+    }
+
+    fn disturbed(&mut self) -> Disturbed {
+        Disturbed { pages: self.hold().map_or(0, HostPool::pages_gone), demanded: self.moves.read().demanded }
     }
 
     /// The purpose for which moves of the current entry are timed, if they are.
@@ -132,19 +152,23 @@ impl Followed {
         (self.place, self.next) = (0, 0);
         // A cache whose name is forgotten serves another one.
         self.account = account;
-        self.pool.settle();
+        let Some(pool) = self.hold() else { return false };
+        pool.settle();
         self.take_pace();
         self.sampling.begin();
         if let Some(sample) = self.sampling.paced().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty()) {
             self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
         }
-        self.misses.begin(self.disturbed());
+        let disturbed = self.disturbed();
+        self.misses.begin(disturbed);
         self.entries = self.entries.saturating_add(1);
         self.find_due();
         if self.table.moves().is_empty() {
             return self.needs_no_moves();
         }
-        self.is_outdated = self.change.begin(self.pool.room());
+        let known = self.room;
+        let room = self.hold().map_or(known, HostPool::room);
+        self.is_outdated = self.change.begin(room);
         !self.is_outdated
     }
 
@@ -155,8 +179,10 @@ impl Followed {
 
     /// Whether no array is known to have to leave: none did since, or everything was found to fit and there is as much room as then. Then
     /// arrays that leave do so for others, or since they rest on the host.
-    fn needs_no_moves(&self) -> bool {
-        self.pool.evictions() == self.evictions || self.table.fits() && self.pool.room() >= self.room
+    fn needs_no_moves(&mut self) -> bool {
+        let (evictions, least) = (self.evictions, self.room);
+        let has_room = |pool: &HostPool| pool.room() >= least;
+        self.moves.read().evictions == evictions || self.table.fits() && self.hold().is_some_and(has_room)
     }
 
     /// Notes a use, after the moves that are due before it. Returns whether it is the expected one; otherwise nothing changes.
@@ -200,8 +226,11 @@ impl Followed {
     /// Makes the mark that is due here, and notes the due moves.
     #[cold]
     fn pass_due(&mut self) {
-        if let Some(pacer) = &mut self.pacer {
-            pacer.pass(self.place, self.pool.stream());
+        if self.pacer.is_some()
+            && self.hold().is_some()
+            && let (Some(pacer), Some(pool)) = (&mut self.pacer, &self.held)
+        {
+            pacer.pass(self.place, pool.stream());
         }
         while let Some(each) = self.table.moves().get(self.next)
             && each.before as usize <= self.place
@@ -245,7 +274,8 @@ impl Followed {
 
     /// Has arrays leave once, or plans with less room, if fetches had to bring arrays in an entry that followed these moves from its beginning.
     fn make_do(&mut self) {
-        match self.misses.end(self.disturbed()) {
+        let disturbed = self.disturbed();
+        match self.misses.end(disturbed) {
             Remedy::Nothing => {}
             Remedy::Tidy => self.restart(),
             Remedy::LessRoom => self.plan_with_less(),
@@ -264,13 +294,15 @@ impl Followed {
     /// The host memory pool whose arrays are to leave now, and the bytes that are to be contiguous then.
     pub(super) fn take_apart(&mut self) -> Option<(Arc<HostPool>, u64)> {
         let bytes = self.table.offsets().map_or(0, |offsets| offsets.height());
-        self.misses.take_tidy().then(|| (self.pool.clone(), bytes))
+        let pool = self.pool.upgrade()?;
+        self.misses.take_tidy().then_some((pool, bytes))
     }
 
     /// Notes that all arrays left since the entry began, the address of contiguous memory, and its bytes. If they are too few for the
     /// schedule, another one follows from here on.
     pub(super) fn note_tidied(&mut self, contiguous: Option<(u64, u64)>) {
-        self.misses.begin(self.disturbed());
+        let disturbed = self.disturbed();
+        self.misses.begin(disturbed);
         self.base = None;
         let Some((address, bytes)) = contiguous else { return };
         if self.lay_out(|table, measured| table.fit(bytes, measured)) {

@@ -29,7 +29,8 @@ pub(super) struct Learned {
     pub(super) arrays: Vec<(Name, Weak<dyn Rests>, u64)>,
     /// The index of each array, and the place of its last use.
     index: HashMap<Name, (u32, u32)>,
-    pub(super) pool: Option<Arc<HostPool>>,
+    /// A recorded entry keeps no device alive.
+    pub(super) pool: Option<Weak<HostPool>>,
     /// The least room that there was for all arrays.
     pub(super) room: u64,
     /// The evictions before the entry, and those in it.
@@ -63,8 +64,8 @@ impl Learned {
         let pool = slot.pool();
         let (room, evictions) = (pool.room(), pool.evictions());
         match &self.pool {
-            None => (self.pool, self.room, self.evictions) = (Some(pool.clone()), room, evictions),
-            Some(known) if Arc::ptr_eq(known, pool) => {
+            None => (self.pool, self.room, self.evictions) = (Some(Arc::downgrade(pool)), room, evictions),
+            Some(known) if known.as_ptr() == Arc::as_ptr(pool) => {
                 self.room = self.room.min(room);
                 self.evicted = evictions.saturating_sub(self.evictions);
             }

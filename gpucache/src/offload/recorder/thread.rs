@@ -94,16 +94,28 @@ pub(in crate::offload) fn timing() -> Option<Timing> {
     known.map_or(Some(None), |sample| sample.map(Some))
 }
 
+/// Ends the timing of a stream's wait, also if code of the program panics in a move. Otherwise no later move of the stream would be timed.
+struct Watched {
+    /// The stream that was watched before.
+    outer: u64,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        THREAD.with(|thread| thread.watched.set(self.outer));
+    }
+}
+
 /// Makes a move that work of `stream` may have to wait for, and times for how long it does.
 pub(in crate::offload) fn watch<R>(pool: &HostPool, stream: &Stream, act: impl FnOnce() -> R) -> R {
     let Some(timing) = timing() else { return act() };
-    let watched = |id| THREAD.with(|thread| thread.watched.replace(id));
-    let outer = watched(stream.id());
+    let outer = THREAD.with(|thread| thread.watched.replace(stream.id()));
     if outer == stream.id() {
         return act();
     }
+    let watched = Watched { outer };
     let (answer, span) = Span::around(stream, act);
-    watched(outer);
+    drop(watched);
     if let Some(span) = span {
         pool.waits.add_wait(&pool.moves, span, timing, account());
     }
@@ -138,7 +150,12 @@ pub(super) fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
         let _held = Held::begin();
         let recorder = recorder.as_mut()?;
         recorder.catch_up(thread);
-        Some((act(recorder), take(&mut recorder.left)))
+        let answer = act(recorder);
+        let mut left = take(&mut recorder.left);
+        if let Now::Following(followed) = &mut recorder.now {
+            left.pools.extend(followed.take_held());
+        }
+        Some((answer, left))
     })?;
     if let Some((pool, bytes)) = &left.apart {
         super::tidy(pool, *bytes);
