@@ -297,3 +297,62 @@ fn what_a_handler_fetches_in_the_middle_of_a_known_order_is_noted() {
     });
     assert_eq!((calls.load(std::sync::atomic::Ordering::SeqCst), mispredictions()), (1, 1));
 }
+
+/// Arrays on the host cost the fetches of others nothing, whether their sizes differ or not.
+#[test]
+fn arrays_on_the_host_make_no_fetch_dearer() {
+    let _turn = turn();
+    let time = |away: usize| {
+        let device = device(32);
+        let _away: Vec<_> = arrays(&device, away, 1);
+        _away.iter().for_each(|array| array.set_placement(Placement::Host).unwrap());
+        let used: Vec<_> = (0..24).map(|place| arrays(&device, 1, PAGE + place * PAGE / 8)).collect();
+        least(|| {
+            let begun = Instant::now();
+            (0..4).for_each(|_| used.iter().for_each(|array| use_all(array)));
+            begun.elapsed()
+        })
+    };
+    in_one_of(5, || {
+        let (none, many) = (time(0), time(20_000));
+        assert!(many < 4 * none, "{none:?}, and beside many {many:?}");
+    });
+}
+
+/// Whether the process knows the device of this number.
+fn is_known(device: u64) -> bool {
+    stats::process().devices.iter().any(|known| known.device == device)
+}
+
+#[test]
+fn a_recorded_order_keeps_no_device() {
+    for entries in 1..5 {
+        let device = device(2);
+        let some = arrays(&device, 4, PAGE);
+        let owned = Scope::new("a recorded order").owned();
+        (0..entries).for_each(|_| owned.run(|| use_all(&some)));
+        (0..entries).for_each(|_| cache_scope!(a_recorded_order, { use_all(&some) }));
+        let number = device.stats().device;
+        assert!(is_known(number));
+        drop((some, device));
+        assert!(!is_known(number), "after {entries} entries");
+    }
+}
+
+/// Between such entries the device has no placed array.
+#[test]
+fn arrays_that_entries_make_come_ahead() {
+    let device = device(16);
+    let entry = || {
+        cache_scope!(all_arrays_are_made, {
+            let mut activations = Vec::new();
+            (0..24).for_each(|_| activations.extend(arrays(&device, 1, PAGE)));
+            activations.into_iter().rev().for_each(|array| drop(array.fetch().unwrap()));
+        });
+    };
+    (0..20).for_each(|_| entry());
+    let before = device.stats().offload;
+    (0..4).for_each(|_| entry());
+    let since = device.stats().offload.since(&before);
+    assert!(since.prefetched >= 4 && since.mispredictions == 0, "{since}");
+}

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use gpucache::cache_scope as scope;
 use gpucache::nccl::{self, Communicator, Id, Reduction};
+use gpucache::offload::{Placed, Placement};
 use gpucache::prelude::*;
 use gpucache_tests::conformance::{assert_pattern, pattern, patterned};
 use gpucache_tests::gpu::{Gpu, SLOWLY, address, is_made_up, skip};
@@ -73,7 +74,8 @@ fn a_rank_that_cannot_be_is_refused_before_anything_is_called() {
     let Some(gpu) = with_nccl() else { return };
     for (rank, ranks) in [(1, 1), (0, 0), (3, 2), (usize::MAX, usize::MAX), (0, 1 << 40)] {
         let refused = Communicator::connect(&gpu.cuda, &Id::from_bytes([1; 128]), rank, ranks, TIMEOUT).unwrap_err();
-        assert!(refused.is_unavailable() && refused.to_string().contains("ranks"), "{refused}");
+        let reason = if rank < ranks { "at most 2147483647 ranks" } else { "pass a rank below" };
+        assert!(refused.is_unavailable() && refused.to_string().contains(reason), "{refused}");
     }
     let own = Cuda::with_stream(gpu.cuda.stream().context().per_thread_stream()).unwrap();
     let refused = Communicator::connect(&own, &Id::from_bytes([1; 128]), 0, 1, TIMEOUT).unwrap_err();
@@ -354,6 +356,30 @@ fn registered_arrays_stay_where_they_are() {
     gpu.cuda.synchronize().unwrap();
     gpu.cuda.trim();
     assert_eq!(gpu.cuda.memory().bytes, before, "it went back too");
+}
+
+/// NCCL has the address of registered memory, so a placed array in it does not move.
+#[test]
+fn placed_registered_arrays_stay_on_the_device() {
+    let Some(Alone { gpu, ranks }) = alone() else { return };
+    let registered = || ranks.registered_zeros::<u32>(&gpu.cuda, LEN);
+    let Ok(mut bucket) = registered() else { return };
+    bucket.copy_from_slice(&pattern(4, LEN)).unwrap();
+    let place = address(&bucket);
+    let mut placed = Placed::new(bucket).unwrap();
+    assert_eq!(placed.placement(), Placement::Device);
+    let refused = placed.set_placement(Placement::Host).unwrap_err();
+    assert!(refused.is_unavailable() && refused.to_string().contains("registered with NCCL"), "{refused}");
+    // A guard exchanges the array of a placed one that may leave.
+    let mut other = Placed::<u32, _>::zeros(&gpu.cuda, LEN).unwrap();
+    std::mem::swap(&mut *placed.fetch_mut().unwrap(), &mut *other.fetch_mut().unwrap());
+    other.choose_placement(Placement::Host);
+    assert_eq!(address(&other.fetch_mut().unwrap()), place);
+    let mut guard = other.fetch_mut().unwrap();
+    ranks.all_reduce_in_place(&mut *guard, Reduction::Sum).unwrap();
+    assert_eq!(address(&guard), place, "it stayed after a guard");
+    drop(guard);
+    assert_eq!(other.to_vec().unwrap(), pattern(4, LEN));
 }
 
 #[test]

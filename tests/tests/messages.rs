@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use gpucache::device::{Device, Host, Virtual};
+use gpucache::error::Bound;
+use gpucache::offload::{Placed, Placement};
 use gpucache::prelude::Allocate;
 use gpucache::{Array, Error, Scope};
 use gpucache_tests::faulty::{Call, Failure, Fault};
@@ -87,6 +89,47 @@ fn what_no_device_has_is_not_to_be_had_by_dropping_arrays() {
             assert!(message.contains("less than the 140.00 TiB requested") && !message.contains("drop"), "{message}");
         }
     }
+}
+
+/// Each message names the limit or the placement that keeps placed arrays on the device.
+#[test]
+fn a_shortage_of_host_memory_names_its_limit() {
+    const MIB: u64 = 1 << 20;
+    let device = Virtual::new(1 << 40);
+    device.set_limit(16 * MIB).unwrap();
+    device.set_host_limit(MIB).unwrap();
+    let zeros = || Placed::<f32, _>::zeros(&device, [1024, 1024]);
+    let first = zeros().unwrap();
+    let error = first.set_placement(Placement::Host).unwrap_err();
+    let shortage = error.shortage().unwrap();
+    assert_eq!((shortage.bound, shortage.most_bytes), (Bound::Host, Some(MIB)));
+    let message = error.to_string();
+    assert!(message.starts_with("the host memory of placed arrays has 1.00 MiB in all by its limit, "), "{message}");
+    assert!(message.contains("raise the limit of host memory (`set_host_limit`) or work in smaller"), "{message}");
+    assert!(!message.contains("of the device:") && !message.contains("limit of the device"), "{message}");
+
+    first.choose_placement(Placement::Auto);
+    let others: Vec<_> = (0..3).map(|_| zeros().unwrap()).collect();
+    let error = zeros().unwrap_err();
+    let of = |error: &Error| {
+        let shortage = error.shortage().unwrap();
+        [shortage.fetched_bytes, shortage.host_limited_bytes, shortage.device_placed_bytes].map(|bytes| bytes / MIB)
+    };
+    assert_eq!(of(&error), [0, 16, 0]);
+    let message = error.to_string();
+    let remedy =
+        "raise the limit of host memory (`set_host_limit`), which keeps 16.00 MiB of placed arrays on the device";
+    assert!(message.contains(remedy), "{message}");
+
+    device.set_host_limit(gpucache::Limit::NONE).unwrap();
+    others.iter().chain([&first]).for_each(|array| array.choose_placement(Placement::Device));
+    let guard = first.fetch().unwrap();
+    let error = zeros().unwrap_err();
+    assert_eq!(of(&error), [4, 0, 12]);
+    let message = error.to_string();
+    assert!(message.contains("give arrays with the placement `Device` another one (12.00 MiB), "), "{message}");
+    assert!(message.lines().all(|line| line.chars().count() < 500), "{message}");
+    drop(guard);
 }
 
 #[test]

@@ -7,8 +7,9 @@
 use std::sync::Barrier;
 
 use gpucache::device::{Device, Host, Virtual};
+use gpucache::offload::{Placed, Placement};
 use gpucache::stats::ThreadStats;
-use gpucache::{Array, cache_scope, invalidate, stats};
+use gpucache::{Array, Scope, cache_scope, invalidate, stats};
 use gpucache_tests::conformance::{assert_pattern, patterned};
 use gpucache_tests::counting::{Counting, held_bytes};
 use gpucache_tests::names::{Names, request, requests};
@@ -42,6 +43,33 @@ fn names_that_never_come_again_do_not_add_up() {
     println!("{names} names after {warming}: {heap} bytes on the heap, {grown} resident");
     let is_little = heap <= (names * A_NAME) as i64 && grown <= (names * A_NAME) as u64 + (2 << 20);
     assert!(is_little, "{names} names: {heap} bytes on the heap, {grown} resident");
+}
+
+/// A name that was forgotten and comes again has counted nothing yet.
+#[test]
+fn the_statistics_of_a_forgotten_name_do_not_return() {
+    let _turn = turn();
+    let device = Virtual::unchecked(1 << 40);
+    let array = Placed::<u8, _>::zeros(&device, 1000).unwrap();
+    let entry = |moves: bool| {
+        Scope::new("forgotten and new").run(|| {
+            if moves {
+                array.set_placement(Placement::Host).unwrap();
+                array.set_placement(Placement::Device).unwrap();
+            }
+        });
+        stats("forgotten and new").unwrap()
+    };
+    assert_eq!(entry(true).offload.evictions, 1);
+    let mut others = 0;
+    while stats("forgotten and new").is_some() {
+        Scope::new(&format!("another name {others}")).run(|| ());
+        others += 1;
+        assert!(others < 10_000, "the name is not forgotten");
+    }
+    let new = entry(false);
+    assert_eq!((new.entries, new.offload.evictions), (1, 0));
+    assert_eq!(entry(true).offload.evictions, 1);
 }
 
 /// The arrays of a name stay its own, however many names come after it, and nobody else gets their memory.

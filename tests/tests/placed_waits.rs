@@ -208,3 +208,42 @@ fn a_scope_tells_what_moved_in_it() {
     arrays[15].set_placement(Placement::Device).unwrap();
     assert_eq!(told().bytes_in, inside.bytes_in);
 }
+
+/// A subscriber of `tracing` that panics at each event of this crate.
+struct Panicking;
+
+impl tracing::Subscriber for Panicking {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "gpucache"
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        panic!("in a subscriber");
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn after_a_panic_in_a_fetch_later_waits_count() {
+    let _turn = turn();
+    let host = stream();
+    let array = away(&host);
+    let fetch = || drop(array.fetch().unwrap());
+    let caught =
+        tracing::subscriber::with_default(Panicking, || std::panic::catch_unwind(std::panic::AssertUnwindSafe(fetch)));
+    assert!(caught.is_err(), "the subscriber was asked");
+    array.set_placement(Placement::Host).unwrap();
+    array.choose_placement(Placement::Auto);
+    let told = Told::begin(&host);
+    fetch();
+    let [_, waited, copying] = told.end(&host);
+    assert!(waited > copying / 4, "waited {waited:?} of {copying:?}");
+}

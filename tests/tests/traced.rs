@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use gpucache::device::Virtual;
 use gpucache::trace::{self, Action, ServedBy, Trace, TraceEvent};
 use gpucache::{Recycle, Scope, ScopeGuard, prelude::*};
+use gpucache_report::{Run, replay::History};
 
 /// Takes the turn, since there is one trace at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -295,4 +296,22 @@ fn the_arrays_of_a_captured_scope_have_lines_of_the_program() {
     let allocated = trace.events.iter().filter(|event| event.action == Action::Allocated);
     let others: Vec<_> = allocated.filter(|event| event.site.is_none_or(|site| site.file() != file!())).collect();
     assert!(others.is_empty(), "{others:?}");
+}
+
+/// A scope with an empty name is not taken for none, in the trace and in its file.
+#[test]
+fn a_scope_without_a_name_is_read_from_a_file() {
+    let _alone = alone();
+    let device = Virtual::unchecked(1 << 30);
+    trace::start(1000);
+    (0..3).for_each(|_| step(&device, "", &[5000, 70_000]).unwrap());
+    let trace = trace::stop();
+    assert!(trace.events.iter().any(|event| event.action == Action::Entered && event.scope.as_deref() == Some("\"\"")));
+    let path = std::env::temp_dir().join(format!("gpucache_traced_{}.csv", std::process::id()));
+    trace.write_csv(std::fs::File::create(&path).unwrap()).unwrap();
+    let (run, read) = (Run::from(&trace), Run::read(&path).unwrap());
+    let (of_run, of_file) = (History::of("empty", &run).unwrap(), History::read(&path).unwrap());
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(run, read);
+    assert_eq!((of_run.operations(), of_run.operations() > 0), (of_file.operations(), true));
 }

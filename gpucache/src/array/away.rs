@@ -80,6 +80,11 @@ impl<T: Element, D: Device> Array<T, D> {
         self.block.follow(copy)
     }
 
+    /// Whether the array has to stay where it is, since other code has its address for good.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.block.is_pinned()
+    }
+
     /// The address of the elements, to look at the memory around them. No work uses the address.
     pub(crate) fn place(&self) -> u64 {
         self.block.address()

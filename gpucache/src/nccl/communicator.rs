@@ -210,14 +210,12 @@ impl Communicator {
 
 /// The rank and the number of ranks as NCCL counts them.
 fn numbers(rank: usize, ranks: usize) -> Result<(c_int, c_int)> {
+    let refused = |detail, remedy| Error::unavailable(format_args!("rank {rank} of {ranks} ranks"), detail, remedy);
+    if rank >= ranks {
+        return Err(refused("ranks count from 0", "pass a rank below the number of all ranks"));
+    }
     let numbers = c_int::try_from(rank).ok().zip(c_int::try_from(ranks).ok());
-    numbers.filter(|_| rank < ranks).ok_or_else(|| {
-        Error::unavailable(
-            format_args!("rank {rank} of {ranks} ranks"),
-            "ranks count from 0",
-            "pass a rank below the number of all ranks",
-        )
-    })
+    numbers.ok_or_else(|| refused("NCCL counts at most 2147483647 ranks", "pass the number of all ranks"))
 }
 
 impl fmt::Debug for Communicator {

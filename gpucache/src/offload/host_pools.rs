@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use super::host_pool::HostPool;
 use super::moves::{Moves, OffloadStats};
 use gpucache_engine::Result;
+use gpucache_engine::base::shortage::Staying;
 use gpucache_engine::base::sync::{LazyLock, Mutex, lock};
 use gpucache_engine::cache::NamedCaches;
 use gpucache_engine::device::{Memory, Stream};
@@ -55,7 +56,7 @@ pub(super) fn of(stream: &Stream) -> Arc<HostPool> {
     if let Some(pool) = of_memory(stream.memory_id()) {
         return pool;
     }
-    Memory::on_spill(spill_of, fetched_of);
+    Memory::on_spill(spill_of, staying_of);
     let host = stream.memory().host_side().clone();
     let mut host_pools = lock(&HOST_POOLS);
     let before = host_pools.iter().position(|known| known.id == stream.memory_id());
@@ -76,9 +77,9 @@ fn spill_of(memory: u64, bytes: u64) -> Result<u64> {
     of_memory(memory).map_or(Ok(0), |pool| pool.evict(bytes))
 }
 
-/// The bytes of a device's arrays that guards keep on it.
-fn fetched_of(memory: u64) -> u64 {
-    of_memory(memory).map_or(0, |pool| pool.fetched())
+/// The bytes of a device's arrays that cannot leave it, by the reason.
+fn staying_of(memory: u64) -> Staying {
+    of_memory(memory).map_or_else(Staying::default, |pool| pool.staying())
 }
 
 /// The counts of all moves on a device.

@@ -14,7 +14,7 @@ use super::recorder::{self, Noted};
 use super::slot::{Slot, gone};
 use crate::array::{Array, Element, Shape};
 use crate::device::Device;
-use gpucache_engine::Result;
+use gpucache_engine::{Error, Result};
 use gpucache_plan::offload::Access;
 
 /// An array that may move to host memory while nobody uses it, so that a program can train a model that does not fit the device.
@@ -50,6 +50,7 @@ pub struct Placed<T: Element, D: Device> {
 impl<T: Element, D: Device> Placed<T, D> {
     /// Places an array. It gets the placement of the innermost scope that has one ([`Scope::placement`](crate::Scope::placement)), or
     /// else the default ([`set_default_placement`](crate::offload::set_default_placement)). With `Placement::Host` it leaves at once.
+    /// Registered memory of NCCL gets `Placement::Device`, since it cannot move.
     ///
     /// # Errors
     /// As for [`set_placement`](Placed::set_placement); the array is dropped then.
@@ -72,6 +73,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     pub(super) fn with(array: Array<T, D>, placement: Placement) -> Self {
         let pool = host_pools::of(array.device().stream_handle());
         let dims = array.shape().to_vec();
+        let placement = if array.is_pinned() { Placement::Device } else { placement };
         Placed { slot: Slot::new(pool, array, placement), dims }
     }
 
@@ -206,7 +208,8 @@ impl<T: Element, D: Device> Placed<T, D> {
         self.slot.tag.placement.get()
     }
 
-    /// Changes where the array rests, from its next use on. The array does not move now.
+    /// Changes where the array rests, from its next use on. The array does not move now. Registered memory of NCCL stays on the device
+    /// whatever its placement is.
     ///
     /// ```
     /// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};
@@ -226,7 +229,8 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// Changes where the array rests, and moves it there at once if nobody uses it.
     ///
     /// # Errors
-    /// As for [`fetch`](Placed::fetch).
+    /// As for [`fetch`](Placed::fetch). With `Placement::Host`, [`is_unavailable`](crate::Error::is_unavailable) for registered memory of
+    /// NCCL, which cannot move. Its placement stays as it was.
     ///
     /// ```
     /// use gpucache::{prelude::*, stats, offload::{Placed, Placement}};
@@ -238,6 +242,11 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn set_placement(&self, placement: Placement) -> Result<()> {
+        if placement == Placement::Host && self.slot.is_pinned() {
+            let detail = "its memory is registered with NCCL, which uses it at its address";
+            let remedy = "leave it on the device, or place an array of `Array::zeros` instead";
+            return Err(Error::unavailable("moving an array to the host", detail, remedy));
+        }
         self.choose_placement(placement);
         match placement {
             Placement::Device => self.slot.bring(None).map(|_| ()),

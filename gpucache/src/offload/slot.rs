@@ -92,6 +92,12 @@ impl<T: Element, D: Device> State<T, D> {
         follow(&mut self.here, &mut self.departure)
     }
 
+    /// Whether the array is on the device and has to stay at its address. It may be another one than was placed: a guard for writing can
+    /// exchange it.
+    fn is_pinned(&self) -> bool {
+        self.here.as_ref().is_some_and(Array::is_pinned)
+    }
+
     /// The shape of the array, if it has to be copied before it leaves and `room` does not fit.
     fn lacks_room(&self, room: Option<&Room<T>>) -> Option<Box<[usize]>> {
         let here = self.here.as_ref().filter(|_| !self.is_clean)?;
@@ -175,6 +181,11 @@ impl<T: Element, D: Device> Slot<T, D> {
     #[inline]
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, State<T, D>> {
         self.state.write()
+    }
+
+    /// Whether the array has to stay at its address on the device, and is not locked.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.try_read().is_some_and(|state| state.is_pinned())
     }
 
     fn lock(&self) -> Locked<'_, T, D> {
@@ -305,7 +316,7 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         if self.stream().can_capture() && self.stream().is_capturing() {
             return Ok(0);
         }
-        let Some(mut state) = self.try_lock() else { return Ok(0) };
+        let Some(mut state) = self.try_lock().filter(|state| !state.is_pinned()) else { return Ok(0) };
         let may_leave = state.may_leave();
         let here = if may_leave { self.take_here(&mut state) } else { None };
         drop(state);
@@ -330,12 +341,12 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     fn lies_at(&self, stream: &Stream) -> Option<u64> {
         let is_mine = self.stream().queue() == stream.queue();
         let state = self.try_lock().filter(|_| is_mine && self.tag.placement.get() != Placement::Device)?;
-        let is_still = state.arrival.is_none() && state.departure.is_none();
+        let is_still = state.arrival.is_none() && state.departure.is_none() && !state.is_pinned();
         state.here.as_ref().filter(|_| is_still && self.tag.bytes > 0).map(Array::place)
     }
 
     fn shift(&self, place: &Range<u64>) -> Result<bool> {
-        let Some(mut state) = self.try_lock() else { return Ok(false) };
+        let Some(mut state) = self.try_lock().filter(|state| !state.is_pinned()) else { return Ok(false) };
         let lies_there = |array: &&Array<T, D>| place.contains(&array.place());
         let Some(array) = state.here.as_ref().filter(lies_there) else { return Ok(true) };
         let Some(copy) = array.copied_outside(place)? else { return Ok(false) };

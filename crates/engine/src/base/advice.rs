@@ -30,17 +30,25 @@ fn raise(bound: Bound) -> Option<&'static str> {
         Bound::Limit => Some("raise the limit of the device"),
         Bound::Process => Some("raise the limit of the process"),
         Bound::Scope => Some("raise the limit of the scope"),
+        Bound::Host => Some("raise the limit of host memory (`set_host_limit`)"),
     }
 }
 
 /// Steps by which the owners of memory could free some.
 fn helpers(shortage: &Shortage) -> Vec<String> {
-    let Shortage { held_bytes, idle_bytes, fetched_bytes, .. } = *shortage;
+    let Shortage { held_bytes, idle_bytes, fetched_bytes, host_limited_bytes, device_placed_bytes, .. } = *shortage;
     let fetched = || format!("drop guards of fetched arrays, which keep {} on the device", Bytes(fetched_bytes));
+    let host_limit = || {
+        let bytes = Bytes(host_limited_bytes);
+        format!("raise the limit of host memory (`set_host_limit`), which keeps {bytes} of placed arrays on the device")
+    };
+    let placement = || format!("give arrays with the placement `Device` another one ({})", Bytes(device_placed_bytes));
     let kept = shortage.scopes.iter().fold(idle_bytes, |sum, scope| sum.saturating_add(scope.idle_bytes));
     let has_arrays = held_bytes.saturating_sub(kept) > fetched_bytes;
     let all = [
         (fetched_bytes > 0).then(fetched),
+        (host_limited_bytes > 0).then(host_limit),
+        (device_placed_bytes > 0).then(placement),
         has_arrays.then(|| "drop arrays".into()),
         of_other_threads(shortage),
         of_others(shortage),
@@ -83,6 +91,13 @@ mod tests {
         assert_eq!(text, guards);
         shortage.fetched_bytes = 0;
         assert_eq!(advise(&shortage), "drop arrays or work in smaller pieces, then try again");
+        (shortage.host_limited_bytes, shortage.device_placed_bytes) = (7, 8);
+        let text = advise(&shortage);
+        assert!(
+            text.starts_with("raise the limit of host memory (`set_host_limit`), which keeps 7 bytes of "),
+            "{text}"
+        );
+        assert!(text.contains("give arrays with the placement `Device` another one (8 bytes), drop arrays"), "{text}");
         shortage.scopes =
             vec![ScopeMemory::new("idle".into(), (0, 50), false), ScopeMemory::new("busy".into(), (9, 7), true)];
         assert!(advise(&shortage).contains("leave the scope `busy`, which keeps 7 bytes idle"));

@@ -65,6 +65,10 @@ pub struct Shortage {
     pub outside_bytes: u64,
     /// Bytes of arrays that could leave for the host, if they were not fetched: guards keep them on the device.
     pub fetched_bytes: u64,
+    /// Bytes of placed arrays that could leave for the host if the limit of host memory (`Device::set_host_limit`) allowed it.
+    pub host_limited_bytes: u64,
+    /// Bytes of placed arrays that stay on the device, as their placement is `Placement::Device`.
+    pub device_placed_bytes: u64,
     /// The scopes that reserve most, each on one thread, the largest first.
     pub scopes: Vec<ScopeMemory>,
 }
@@ -86,6 +90,17 @@ pub enum Bound {
     Process,
     /// The limit of the scope.
     Scope,
+    /// The limit of host memory for the placed arrays of a device: `Device::set_host_limit`.
+    Host,
+}
+
+/// The bytes of placed arrays that stay on a device in a shortage, by the reason.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Staying {
+    pub fetched_bytes: u64,
+    pub host_limited_bytes: u64,
+    pub device_placed_bytes: u64,
 }
 
 /// The memory of a scope on one thread.
@@ -141,6 +156,7 @@ impl fmt::Display for Bound {
             Bound::Limit => "the device's limit",
             Bound::Process => "the process's limit",
             Bound::Scope => "the scope's limit",
+            Bound::Host => "the limit of host memory for placed arrays",
         })
     }
 }
@@ -169,6 +185,13 @@ impl fmt::Display for Shortage {
         if self.fetched_bytes > 0 {
             write!(f, "\nguards of fetched arrays keep {} on the device", Bytes(self.fetched_bytes))?;
         }
+        if self.host_limited_bytes > 0 {
+            let bytes = Bytes(self.host_limited_bytes);
+            write!(f, "\nthe limit of host memory keeps {bytes} of placed arrays on the device")?;
+        }
+        if self.device_placed_bytes > 0 {
+            write!(f, "\nplaced arrays with the placement `Device` have {}", Bytes(self.device_placed_bytes))?;
+        }
         write!(f, "\nrequested on stream {}", self.stream)?;
         self.scope_site.map_or(Ok(()), |site| write!(f, ", in the scope of {}", Short(&site.to_string())))
     }
@@ -188,6 +211,9 @@ impl Shortage {
                 _ => {}
             }
             f.write_str("\n")?;
+        }
+        if bound == Bound::Host {
+            return write!(f, "placed arrays of the device have {held} of host memory");
         }
         write!(f, "this process reserves {held} of the device")?;
         self.elsewhere_bytes.map_or(Ok(()), |bytes| write!(f, ", others reserve {}", Bytes(bytes)))
@@ -229,6 +255,8 @@ mod tests {
             longest_free_bytes: u64::MAX - 1,
             outside_bytes: u64::MAX - 1,
             fetched_bytes: u64::MAX - 1,
+            host_limited_bytes: u64::MAX - 1,
+            device_placed_bytes: u64::MAX - 1,
             ..Shortage::default()
         };
         let text = shortage.held_by(vec![ScopeMemory::new(name, (1023 << 40, 1023 << 40), true); 9]).to_string();

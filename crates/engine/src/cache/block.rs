@@ -183,6 +183,11 @@ impl Block {
         self.0.bytes > 0 && (has_owner || matches!(self.0.origin, Origin::Device))
     }
 
+    /// Whether the memory has to stay at its address, since other code has that address.
+    pub fn is_pinned(&self) -> bool {
+        self.0.view.get().is_some_and(|view| view.is_pinned())
+    }
+
     /// Takes the view out and leaves the memory to it. This block releases nothing any more.
     pub fn detach<V: View>(mut self) -> Option<Box<V>> {
         let view: Box<dyn Any> = self.0.view.take()?;

@@ -114,7 +114,9 @@ impl Memory {
     #[doc(hidden)]
     pub fn host_side(&self) -> &Arc<Memory> {
         self.host_side.get_or_init(|| {
-            Memory { kind: DeviceKind::Host, size: machine::size, ..Memory::unlimited(RangeMemory::Chunks) }.into()
+            let memory = Memory::unlimited(RangeMemory::Chunks);
+            let meter = Arc::new(Meter::of(memory.id, 0).of_host_side());
+            Memory { kind: DeviceKind::Host, size: machine::size, meter, ..memory }.into()
         })
     }
 

@@ -31,6 +31,8 @@ pub struct Meter {
     device: u64,
     /// The size of its pages; 0 if it has none.
     page_bytes: u64,
+    /// Whether the memory is that of the host for arrays that leave a device.
+    pub(super) is_host_side: bool,
     /// Locked for a few additions.
     tally: Mutex<Tally>,
     events: AtomicU64,
@@ -58,6 +60,7 @@ impl Meter {
         Meter {
             device,
             page_bytes,
+            is_host_side: false,
             tally: Mutex::default(),
             events: zero(),
             queries: zero(),
@@ -68,6 +71,11 @@ impl Meter {
             soft_limit: bound(),
             ceiling: bound(),
         }
+    }
+
+    /// The same meter, for host memory of arrays that leave a device.
+    pub(super) fn of_host_side(self) -> Meter {
+        Meter { is_host_side: true, ..self }
     }
 
     /// The size of the device's pages; 0 if it has none.

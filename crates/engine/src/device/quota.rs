@@ -28,7 +28,7 @@ impl Meter {
         let limit = self.most();
         let within = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= limit);
         let enter = || self.part.held.fetch_update(Relaxed, Relaxed, within).map(|_| ());
-        process::count_in(bytes, || enter().map_err(|held| over(limit, held, bytes)))
+        process::count_in(bytes, || enter().map_err(|held| self.over(limit, held, bytes)))
     }
 
     /// Counts out bytes that the device refused, for this reason. Meanwhile the limit may have refused another request because of these
@@ -60,7 +60,7 @@ impl Meter {
     /// The error for a request of more bytes than the whole limit.
     pub(crate) fn beyond(&self, bytes: u64) -> Option<Error> {
         let limit = self.limit();
-        (bytes > limit).then(|| over(limit, self.held(), bytes))
+        (bytes > limit).then(|| self.over(limit, self.held(), bytes))
     }
 
     /// How often the device refused memory that the limit had allowed. Meanwhile the limit may have refused another thread because of it.
@@ -97,13 +97,17 @@ impl Meter {
     pub(crate) fn set_soft_limit(&self, bytes: u64) {
         self.soft_limit.store(bytes, Relaxed);
     }
-}
 
-#[cold]
-fn over(limit: u64, held: u64, bytes: u64) -> Error {
-    let detail = format!("{} of at most {} are reserved on the device", Bytes(held), Bytes(limit));
-    let error = Error::out_of_memory("the device", usize::try_from(bytes).unwrap_or(usize::MAX), detail);
-    error.of_limit(limit, Bound::Limit)
+    #[cold]
+    fn over(&self, limit: u64, held: u64, bytes: u64) -> Error {
+        let (device, place, bound) = match self.is_host_side {
+            true => ("the host memory of placed arrays", "for placed arrays on the host", Bound::Host),
+            false => ("the device", "on the device", Bound::Limit),
+        };
+        let detail = format!("{} of at most {} are reserved {place}", Bytes(held), Bytes(limit));
+        let error = Error::out_of_memory(device, usize::try_from(bytes).unwrap_or(usize::MAX), detail);
+        error.of_limit(limit, bound)
+    }
 }
 
 /// The environment variable that limits each device.

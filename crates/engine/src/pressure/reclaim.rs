@@ -17,7 +17,7 @@ use super::steps::ReclaimStats;
 use super::transit::Transit;
 use crate::base::amounts::{add, total};
 use crate::base::error::Result;
-use crate::base::shortage::ScopeMemory;
+use crate::base::shortage::{ScopeMemory, Staying};
 use crate::base::sync::{Mutex, OnceLock, lock};
 use crate::device::{Memory, Stream};
 
@@ -246,7 +246,7 @@ pub(super) fn scope_memory(device: u64) -> Vec<ScopeMemory> {
 }
 
 /// The functions of whoever has arrays that may move to host memory: see [`Memory::on_spill`].
-type Offloading = (fn(u64, u64) -> Result<u64>, fn(u64) -> u64);
+type Offloading = (fn(u64, u64) -> Result<u64>, fn(u64) -> Staying);
 
 static OFFLOADING: OnceLock<Offloading> = OnceLock::new();
 
@@ -255,10 +255,10 @@ impl Memory {
     /// id of a device.
     ///
     /// `spill` moves arrays to host memory, so that as many bytes become free, and returns the bytes. If no array left, it returns the device
-    /// failure that prevented it. `fetched` returns the bytes of such arrays that the program uses now, so that they cannot leave.
+    /// failure that prevented it. `staying` returns the bytes of such arrays that cannot leave.
     #[doc(hidden)]
-    pub fn on_spill(spill: fn(u64, u64) -> Result<u64>, fetched: fn(u64) -> u64) {
-        OFFLOADING.get_or_init(|| (spill, fetched));
+    pub fn on_spill(spill: fn(u64, u64) -> Result<u64>, staying: fn(u64) -> Staying) {
+        OFFLOADING.get_or_init(|| (spill, staying));
     }
 }
 
@@ -270,9 +270,9 @@ pub(super) fn spill(device: u64, bytes: u64) -> Result<u64> {
     OFFLOADING.get().map_or(Ok(0), |(spill, _)| spill(device, bytes))
 }
 
-/// The bytes of arrays that would move to host memory if the program did not use them now.
-pub(super) fn fetched(device: u64) -> u64 {
-    OFFLOADING.get().map_or(0, |(_, fetched)| fetched(device))
+/// The bytes of arrays that would move to host memory if nothing kept them on the device.
+pub(super) fn staying(device: u64) -> Staying {
+    OFFLOADING.get().map_or_else(Staying::default, |(_, staying)| staying(device))
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

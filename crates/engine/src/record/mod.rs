@@ -73,6 +73,11 @@ pub trait View: Any + Send + Sync {
         true
     }
 
+    /// Whether the memory has to stay at its address, since other code has that address for good.
+    fn is_pinned(&self) -> bool {
+        false
+    }
+
     /// Makes later work of the block's own stream wait for the writes of others, as far as the view knows of them.
     ///
     /// # Errors

@@ -213,6 +213,10 @@ impl<T: Element> View for ForeignUses<T> {
         self.owner.is_none()
     }
 
+    fn is_pinned(&self) -> bool {
+        self.owner.is_some()
+    }
+
     fn follow_writes(&self) -> Result<()> {
         // Loans stay noted, because others may still use them.
         self.try_follow_writes().or_else(|error| self.wait_for_all(error))

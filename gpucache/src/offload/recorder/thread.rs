@@ -13,6 +13,7 @@ use crate::offload::moves::OffloadStats;
 use crate::offload::placement::{self, Placement};
 use crate::offload::sampling::Timing;
 use crate::offload::tag::Tag;
+use gpucache_engine::base::finally::finally;
 use gpucache_engine::base::held::Held;
 use gpucache_engine::cache::Entry;
 use gpucache_engine::device::{Span, Stream};
@@ -94,18 +95,6 @@ pub(in crate::offload) fn timing() -> Option<Timing> {
     known.map_or(Some(None), |sample| sample.map(Some))
 }
 
-/// Ends the timing of a stream's wait, also if code of the program panics in a move. Otherwise no later move of the stream would be timed.
-struct Watched {
-    /// The stream that was watched before.
-    outer: u64,
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        THREAD.with(|thread| thread.watched.set(self.outer));
-    }
-}
-
 /// Makes a move that work of `stream` may have to wait for, and times for how long it does.
 pub(in crate::offload) fn watch<R>(pool: &HostPool, stream: &Stream, act: impl FnOnce() -> R) -> R {
     let Some(timing) = timing() else { return act() };
@@ -113,9 +102,10 @@ pub(in crate::offload) fn watch<R>(pool: &HostPool, stream: &Stream, act: impl F
     if outer == stream.id() {
         return act();
     }
-    let watched = Watched { outer };
+    // Also if code of the program panics in the move. Otherwise no later move of the stream would be timed.
+    let unwatch = finally(|| THREAD.with(|thread| thread.watched.set(outer)));
     let (answer, span) = Span::around(stream, act);
-    drop(watched);
+    drop(unwatch);
     if let Some(span) = span {
         pool.waits.add_wait(&pool.moves, span, timing, account());
     }
