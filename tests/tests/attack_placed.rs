@@ -319,26 +319,6 @@ fn arrays_on_the_host_make_no_fetch_dearer() {
     });
 }
 
-/// Whether the process knows the device of this number.
-fn is_known(device: u64) -> bool {
-    stats::process().devices.iter().any(|known| known.device == device)
-}
-
-#[test]
-fn a_recorded_order_keeps_no_device() {
-    for entries in 1..5 {
-        let device = device(2);
-        let some = arrays(&device, 4, PAGE);
-        let owned = Scope::new("a recorded order").owned();
-        (0..entries).for_each(|_| owned.run(|| use_all(&some)));
-        (0..entries).for_each(|_| cache_scope!(a_recorded_order, { use_all(&some) }));
-        let number = device.stats().device;
-        assert!(is_known(number));
-        drop((some, device));
-        assert!(!is_known(number), "after {entries} entries");
-    }
-}
-
 /// Between such entries the device has no placed array.
 #[test]
 fn arrays_that_entries_make_come_ahead() {

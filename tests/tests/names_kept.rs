@@ -72,6 +72,26 @@ fn the_statistics_of_a_forgotten_name_do_not_return() {
     assert_eq!(entry(true).offload.evictions, 1);
 }
 
+/// A device goes with its last handle and array, whatever scopes fetched its placed arrays.
+#[test]
+fn a_recorded_order_keeps_no_device() {
+    let _turn = turn();
+    let is_known = |device| stats::process().devices.iter().any(|known| known.device == device);
+    for entries in 1..5 {
+        let device = Virtual::new(1 << 30);
+        device.set_limit(4 << 20).unwrap();
+        let some: Vec<_> = (0..4).map(|_| Placed::<u8, _>::zeros(&device, 2 << 20).unwrap()).collect();
+        let use_all = || some.iter().for_each(|array| drop(array.fetch().unwrap()));
+        let owned = Scope::new("a recorded order").owned();
+        (0..entries).for_each(|_| owned.run(use_all));
+        (0..entries).for_each(|_| cache_scope!(a_recorded_order, { use_all() }));
+        let number = device.stats().device;
+        assert!(is_known(number));
+        drop((some, device));
+        assert!(!is_known(number), "after {entries} entries");
+    }
+}
+
 /// The arrays of a name stay its own, however many names come after it, and nobody else gets their memory.
 #[test]
 fn a_name_with_an_array_in_use_is_not_forgotten() {

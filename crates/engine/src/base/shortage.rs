@@ -179,25 +179,25 @@ impl fmt::Display for Shortage {
             let inside = if *is_entered_elsewhere { ", on another thread" } else { "" };
             write!(f, "\n  `{}`: {} in use, {} idle{inside}", Short(scope), Bytes(*busy_bytes), Bytes(*idle_bytes))?;
         }
-        if self.outside_bytes > 0 {
-            write!(f, "\narrays outside of scopes have {}", Bytes(self.outside_bytes))?;
-        }
-        if self.fetched_bytes > 0 {
-            write!(f, "\nguards of fetched arrays keep {} on the device", Bytes(self.fetched_bytes))?;
-        }
-        if self.host_limited_bytes > 0 {
-            let bytes = Bytes(self.host_limited_bytes);
-            write!(f, "\nthe limit of host memory keeps {bytes} of placed arrays on the device")?;
-        }
-        if self.device_placed_bytes > 0 {
-            write!(f, "\nplaced arrays with the placement `Device` have {}", Bytes(self.device_placed_bytes))?;
-        }
+        self.write_arrays(f)?;
         write!(f, "\nrequested on stream {}", self.stream)?;
         self.scope_site.map_or(Ok(()), |site| write!(f, ", in the scope of {}", Short(&site.to_string())))
     }
 }
 
 impl Shortage {
+    /// The arrays that have memory outside of scopes, and those that stay on the device, by the reason.
+    fn write_arrays(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let owners = [
+            ("arrays outside of scopes have", self.outside_bytes, ""),
+            ("guards of fetched arrays keep", self.fetched_bytes, " on the device"),
+            ("the limit of host memory keeps", self.host_limited_bytes, " of placed arrays on the device"),
+            ("placed arrays with the placement `Device` have", self.device_placed_bytes, ""),
+        ];
+        let mut known = owners.into_iter().filter(|(_, bytes, _)| *bytes > 0);
+        known.try_for_each(|(who, bytes, place)| write!(f, "\n{who} {}{place}", Bytes(bytes)))
+    }
+
     /// The bound, and how much of it whom has. Each figure names its owner.
     fn write_bound(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (bound, held) = (self.bound, Bytes(self.held_bytes));
