@@ -5,6 +5,7 @@
 
 use super::packing::{NO_GROUP, Packing};
 use super::prices::Prices;
+use super::room::Room;
 
 /// Price steps in all, and price steps between two fillings.
 const STEPS: usize = 80;
@@ -20,8 +21,8 @@ const ENOUGH: f64 = 1.001;
 pub(super) struct Keep {
     /// For each gap: whether the array stays.
     pub(super) kept: Vec<bool>,
-    /// For each point: bytes that are left.
-    left: Vec<u64>,
+    /// The bytes that are left at each point.
+    left: Room,
     /// Bytes that need not move.
     pub(super) saved: u64,
 }
@@ -54,7 +55,7 @@ impl Keep {
 
     /// Takes the gaps that fit, in order of their worth for the price of their memory.
     fn filled(packing: &Packing, prices: &Prices) -> Keep {
-        let mut keep = Keep { kept: packing.free.clone(), left: packing.room.clone(), saved: 0 };
+        let mut keep = Keep { kept: packing.free.clone(), left: Room::new(&packing.room), saved: 0 };
         for items in candidates(packing, prices) {
             let mut stay = items.iter().copied().filter(|&item| !keep.kept[item as usize]).collect::<Vec<_>>();
             let taken = stay.iter().position(|&item| !keep.take(packing, item));
@@ -70,11 +71,10 @@ impl Keep {
     /// Makes the array stay during a gap if it fits. Returns whether it does.
     fn take(&mut self, packing: &Packing, number: u32) -> bool {
         let item = &packing.items[number as usize];
-        let has_room = |points: std::ops::Range<usize>| self.left[points].iter().all(|&left| left >= item.bytes);
-        let fits = packing.points(item).into_iter().all(has_room);
+        let fits = packing.points(item).into_iter().all(|points| self.left.has(points, item.bytes));
         if fits {
             for points in packing.points(item) {
-                self.left[points].iter_mut().for_each(|left| *left -= item.bytes);
+                self.left.take(points, item.bytes);
             }
             self.kept[number as usize] = true;
         }
@@ -84,7 +84,7 @@ impl Keep {
     fn release(&mut self, packing: &Packing, number: u32) {
         let item = &packing.items[number as usize];
         for points in packing.points(item) {
-            self.left[points].iter_mut().for_each(|left| *left += item.bytes);
+            self.left.release(points, item.bytes);
         }
         self.kept[number as usize] = false;
     }
@@ -147,8 +147,8 @@ impl Keep {
 
     /// Finds the gap to release: of the gaps that cover the fullest point of this one, the one that saves the least per byte.
     fn in_the_way(&self, packing: &Packing, number: u32) -> Option<u32> {
-        let short = packing.points(&packing.items[number as usize]).into_iter().flatten();
-        let shortest = short.min_by_key(|&point| self.left[point])?;
+        let stretches = packing.points(&packing.items[number as usize]).into_iter();
+        let (_, shortest) = stretches.filter_map(|points| self.left.fullest(points)).min_by_key(|(left, _)| *left)?;
         let stays = |other: &u32| {
             let item = &packing.items[*other as usize];
             self.kept[*other as usize]
