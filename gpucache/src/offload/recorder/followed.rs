@@ -70,7 +70,7 @@ impl Followed {
             place: 0,
             next: 0,
             due: usize::MAX,
-            pool: Arc::downgrade(&pool),
+            pool: Arc::downgrade(pool),
             held: None,
             moves: pool.moves.clone(),
             account,
