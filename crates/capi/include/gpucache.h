@@ -92,18 +92,22 @@ int32_t gpucache_reset_peaks(int32_t device);
 // `stream` is a handle of the driver, null for the default stream; the host ignores it. The memory comes from the thread's innermost scope.
 // The address is a multiple of 256. It is null for no bytes.
 //
-// Returns `GPUCACHE_OUT_OF_MEMORY` if no memory is left, and `GPUCACHE_UNAVAILABLE` for a device or stream that does not exist.
+// Returns `GPUCACHE_OUT_OF_MEMORY` if no memory is left, and `GPUCACHE_UNAVAILABLE` for a device or stream that does not exist, for a stream
+// of another GPU than `device`, and for a GPU in a forked child of a process that used one.
 //
 // # Safety
 // `address` is null or points to room for a pointer.
-int32_t gpucache_allocate(size_t bytes, int32_t device, void *stream, void **address);
+int32_t gpucache_allocate(size_t bytes,
+                          int32_t device,
+                          void *stream,
+                          void **address);
 
 // Frees memory that `gpucache_allocate` returned, on any thread. Later work of the stream for which it was allocated may use it at once.
 // Null is ignored. Returns `GPUCACHE_UNAVAILABLE` if nothing is allocated at `address`.
 int32_t gpucache_free(void *address);
 
 // Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
-// Returns `GPUCACHE_UNAVAILABLE` if nothing is allocated at `address`, or for a stream that does not exist.
+// Null is ignored. Returns `GPUCACHE_UNAVAILABLE` if nothing is allocated at `address`, or for a stream that does not exist.
 int32_t gpucache_record_stream(void *address, void *stream);
 
 // Tells that the owner of a stream is about to destroy it. Call this before a stream is destroyed, if memory was allocated for it or

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use gpucache::{Error, Result};
-use gpucache_engine::device::exits_with_thread;
+use gpucache_engine::device::{Handle, exits_with_thread};
 use parking_lot::Mutex;
 
 use crate::helpers;
@@ -52,8 +52,10 @@ pub(crate) fn is_own() -> bool {
     matches!(WORKS.get(), Works::ForItself(_))
 }
 
+/// The first call of a thread. The first one of the process starts what `GPUCACHE_WATCH` asks for.
 #[cold]
 fn begin() -> Option<&'static SharedCaller> {
+    gpucache::__private::start_from_environment();
     if helpers::is_helper() {
         WORKS.set(Works::ForAnother);
         return mine();
@@ -230,10 +232,11 @@ pub fn invalidate(name: Option<&str>) -> u64 {
     })
 }
 
-/// Runs `act` in the name of this thread's caller, which then is inside its scopes, so that their idle memory goes back at once.
+/// Runs `act` in the name of this thread's caller, which then is inside its scopes, so that their idle memory goes back at once. The same
+/// context is current afterwards as before.
 pub(crate) fn in_scopes<R>(act: impl FnOnce() -> R) -> R {
-    match mine() {
+    Handle::keeping_current(|| match mine() {
         Some(caller) => caller.call(|_| act()),
         None => act(),
-    }
+    })
 }

@@ -1,14 +1,14 @@
 //! A device by its number.
 
 use gpucache::{Error, Result};
-use gpucache_engine::device::{GpuStream, HostStream, Stream};
+use gpucache_engine::device::{GpuStream, Handle, HostStream, Stream};
 
 use crate::forks;
 
 /// The number of the host as a device.
 pub(crate) const HOST: i32 = -1;
 
-/// The default stream of a device.
+/// The default stream of a device. The first use of a GPU makes its context, and the same context is current afterwards as before.
 pub(crate) fn default_stream(device: i32) -> Result<Stream> {
     if device == HOST {
         return Ok(HostStream::default().stream_handle().clone());
@@ -17,7 +17,8 @@ pub(crate) fn default_stream(device: i32) -> Result<Stream> {
         let what = format!("device {device}");
         Error::unavailable(what, "there is none of this number", "use -1 for the host, or a GPU's number")
     })?;
-    let found = GpuStream::default_of(ordinal)?.stream_handle().clone();
+    forks::refuse_gpu(ordinal)?;
+    let found = Handle::keeping_current(|| GpuStream::default_of(ordinal))?.stream_handle().clone();
     forks::watch();
     Ok(found)
 }

@@ -1,9 +1,12 @@
-//! Processes that were forked from one that uses a GPU. They cannot use the driver, and another thread of the parent may have held a lock at
-//! that moment. Frees in such a process, by a garbage collector for example, do nothing.
+//! Processes that were forked from one that uses a GPU. They cannot use the driver, so requests for a GPU are errors there. Frees of the
+//! parent's memory on a GPU, by a garbage collector for example, do nothing. Host memory works as in any other process.
 #![allow(unsafe_code)]
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use gpucache::{Error, Result};
+use gpucache_engine::device::Handle;
 
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
@@ -16,6 +19,20 @@ pub(crate) fn watch() {
 
 extern "C" fn note_child() {
     IS_CHILD.store(true, Relaxed);
+    // Callers look up their streams again, and the streams of GPUs are refused from now on. So the look-up costs nothing in other processes.
+    Handle::forget_found();
+}
+
+/// Refuses GPU number `ordinal` in a forked child.
+pub(crate) fn refuse_gpu(ordinal: usize) -> Result<()> {
+    if !is_child() {
+        return Ok(());
+    }
+    Err(Error::unavailable(
+        format_args!("GPU {ordinal}"),
+        "a forked child cannot use the GPU",
+        "start the process with spawn instead of fork, or use the GPU only in the parent process",
+    ))
 }
 
 #[inline]

@@ -1,6 +1,7 @@
 //! The memory of a device: limits, trim, statistics.
 
 use gpucache::Result;
+use gpucache_engine::device::Handle;
 
 use crate::caller::in_scopes;
 use crate::devices::default_stream;
@@ -17,7 +18,9 @@ use crate::usage::{DeviceUse, Usage};
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn set_limit(device: i32, limit: &str) -> Result<()> {
-    default_stream(device)?.memory().set_limit(limit.parse()?)
+    let stream = default_stream(device)?;
+    // A lower limit returns idle memory to the device.
+    Handle::keeping_current(|| stream.memory().set_limit(limit.parse()?))
 }
 
 /// Gives idle memory of all scopes back to the device. Returns the number of bytes.

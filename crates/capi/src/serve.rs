@@ -5,7 +5,7 @@ use gpucache_engine::cache::Block;
 use gpucache_engine::device::{Handle, Stream, process_exits};
 
 use crate::caller;
-use crate::devices::HOST;
+use crate::devices::{HOST, default_stream};
 use crate::request::request;
 use crate::shared::Inside;
 use crate::streams::KnownStreams;
@@ -16,7 +16,8 @@ use crate::{captures, forks, helpers, pools};
 /// for the default stream; the host ignores it. The memory comes from the thread's innermost scope. Returns its address; 0 for no bytes.
 ///
 /// # Errors
-/// If no memory is left ([`Error::is_out_of_memory`]), if there is no such device or stream; a failure of the device.
+/// If no memory is left ([`Error::is_out_of_memory`]), if there is no such device or stream, if the stream is of another GPU; a failure of the
+/// device.
 ///
 /// ```
 /// let address = gpucache_capi::allocate(1 << 20, -1, 0)?;
@@ -27,7 +28,7 @@ use crate::{captures, forks, helpers, pools};
 #[inline]
 pub fn allocate(bytes: usize, device: i32, stream: usize) -> Result<u64> {
     if bytes == 0 {
-        return Ok(0);
+        return default_stream(device).map(|_| 0);
     }
     if captures::is_any()
         && let Some(served) = pools::allocate(bytes, device, stream)
@@ -115,7 +116,7 @@ pub fn free(address: u64) -> Result<()> {
         return if address == 0 { Ok(()) } else { Err(unknown(address)) };
     };
     Usage::freed(&block);
-    if process_exits() || forks::is_child() {
+    if process_exits() || (forks::is_child() && Handle::device_of(block.stream()).is_some()) {
         // The driver may be gone already, or works for the parent alone.
         std::mem::forget(block);
         return Ok(());
@@ -132,7 +133,7 @@ pub fn free(address: u64) -> Result<()> {
 /// Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
 ///
 /// # Errors
-/// If nothing is allocated at this address, or if there is no such stream.
+/// If nothing is allocated at this address, or if there is no such stream. Address 0 is ignored.
 ///
 /// ```
 /// let address = gpucache_capi::allocate(4096, -1, 0)?;
@@ -141,13 +142,16 @@ pub fn free(address: u64) -> Result<()> {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn record_stream(address: u64, stream: usize) -> Result<()> {
+    if address == 0 {
+        return Ok(());
+    }
     let device = Block::with_at(address, |block| Handle::device_of(block.stream())).ok_or_else(|| unknown(address))?;
     let device = device.map_or(HOST, |ordinal| ordinal as i32);
     let note = |streams: &mut KnownStreams, entry| -> Result<()> {
-        let stream = streams.find(device, stream, entry)?;
+        let stream = streams.find_user(device, stream, entry)?;
         let note = |block: &Block| {
             if block.stream().queue() != stream.queue() {
-                block.used_by(stream);
+                Handle::keeping_current(|| block.used_by(&stream));
             }
         };
         Block::with_at(address, note).ok_or_else(|| unknown(address))

@@ -3,8 +3,8 @@
 use gpucache::{Error, Result};
 use gpucache_engine::device::{Handle, Stream};
 
-use crate::captures;
 use crate::devices::{HOST, default_stream};
+use crate::{captures, forks};
 
 /// The handle that means another stream on each thread.
 const PER_THREAD: usize = 2;
@@ -46,17 +46,26 @@ impl KnownStreams {
             is_same && handle != PER_THREAD && first.uses < ASK_AFTER
         });
         if !is_first || self.ended != Handle::ended_streams() {
-            captures::relaxed(|| self.look_up(device, handle, entry))?;
+            captures::relaxed(|| Handle::keeping_current(|| self.look_up(device, handle, entry)))?;
         }
         // `look_up` puts the stream there.
-        self.known.first().map(|first| &first.stream).ok_or_else(|| no_stream(handle, NOT_SERVED))
+        self.known.first().map(|first| &first.stream).ok_or_else(|| not_served(handle))
+    }
+
+    /// The stream that `handle` means, for memory on `device` that the stream uses. Copies between GPUs use memory of another device.
+    ///
+    /// # Errors
+    /// If there is no such device, or no such stream.
+    pub(crate) fn find_user(&mut self, device: i32, handle: usize, entry: u64) -> Result<Stream> {
+        let found = self.find(device, handle, entry).cloned();
+        found.or_else(|error| of_any_device(handle).ok_or(error))
     }
 
     #[cold]
     fn look_up(&mut self, device: i32, handle: usize, entry: u64) -> Result<()> {
         let ended = Handle::ended_streams();
         if std::mem::replace(&mut self.ended, ended) != ended {
-            self.known.clear();
+            self.forget();
         }
         let place = self.known.iter().position(|known| (known.device, known.handle) == (device, handle));
         let known = place.map(|place| self.known.remove(place));
@@ -71,15 +80,44 @@ impl KnownStreams {
     }
 }
 
+impl KnownStreams {
+    fn forget(&mut self) {
+        let known = std::mem::take(&mut self.known);
+        if forks::is_child() {
+            // The drop of a GPU's last stream would call the driver, which works for the parent alone.
+            std::mem::forget(known);
+        }
+    }
+}
+
 fn make(device: i32, handle: usize) -> Result<(Stream, Option<u64>)> {
     let default = default_stream(device)?;
     let found = match handle {
         _ if device == HOST => (default, None),
         0 | 1 => (default, None),
-        _ => Handle(handle).stream().ok_or_else(|| no_stream(handle, NOT_SERVED))?,
+        _ => Handle(handle).stream_of(&default).ok_or_else(|| not_served(handle))?,
     };
+    check_device(device, handle, &found.0)?;
     note(&found.0);
     Ok(found)
+}
+
+/// The stream of a handle, if the handle alone tells the stream's device.
+#[cold]
+fn of_any_device(handle: usize) -> Option<Stream> {
+    if Handle(handle).is_of_context() {
+        return None;
+    }
+    let (stream, _) = captures::relaxed(|| Handle::keeping_current(|| Handle(handle).stream()))?;
+    note(&stream);
+    Some(stream)
+}
+
+/// Refuses a stream of another GPU. Its memory would count for a device that the program did not name.
+fn check_device(device: i32, handle: usize, stream: &Stream) -> Result<()> {
+    let of = Handle::device_of(stream);
+    let is_meant = of.is_none_or(|of| i32::try_from(of) == Ok(device));
+    if is_meant { Ok(()) } else { Err(of_another(device, handle, of.unwrap_or_default())) }
 }
 
 /// Tells that the owner of a stream is about to destroy it. Memory that the stream used is ordered by a stream of this crate from then on.
@@ -108,7 +146,8 @@ pub(crate) fn in_capture(device: i32, handle: usize) -> Result<Stream> {
         return default_stream(device);
     }
     let default = default_stream(device)?;
-    let found = Handle(handle).stream_in_capture(&default).ok_or_else(|| no_stream(handle, NOT_SERVED))?;
+    let found = Handle(handle).stream_in_capture(&default).ok_or_else(|| not_served(handle))?;
+    check_device(device, handle, &found)?;
     note(&found);
     Ok(found)
 }
@@ -118,8 +157,20 @@ fn note(stream: &Stream) {
     stream.memory().note_unordered();
 }
 
-const NOT_SERVED: &str = "a graph is captured on it without a pool, or its context is not a device's primary one";
+#[cold]
+fn not_served(handle: usize) -> Error {
+    Error::unavailable(
+        format_args!("the stream {handle:#x}"),
+        "the driver knows no such stream, or its context is not a device's primary one, or a graph is captured on it without a pool",
+        "pass a stream that exists, of the context that CUDA's runtime uses, and begin a pool before a capture",
+    )
+}
 
-fn no_stream(handle: usize, why: &str) -> Error {
-    Error::unavailable(format_args!("the stream {handle:#x}"), why, "use another stream")
+#[cold]
+fn of_another(device: i32, handle: usize, of: usize) -> Error {
+    Error::unavailable(
+        format_args!("the stream {handle:#x} for memory on device {device}"),
+        format_args!("it is a stream of device {of}"),
+        "pass the device of the stream, or a stream of that device",
+    )
 }

@@ -46,7 +46,8 @@ static void allocations(void) {
   CHECK(gpucache_record_stream(first, NULL) == GPUCACHE_UNAVAILABLE);
   void *none = &none;
   CHECK(gpucache_allocate(0, HOST, NULL, &none) == GPUCACHE_OK && none == NULL);
-  CHECK(gpucache_free(NULL) == GPUCACHE_OK);
+  CHECK(gpucache_free(NULL) == GPUCACHE_OK && gpucache_record_stream(NULL, NULL) == GPUCACHE_OK);
+  CHECK(gpucache_allocate(0, 12345, NULL, &none) == GPUCACHE_UNAVAILABLE);
   CHECK(gpucache_allocate(1, HOST, NULL, NULL) == GPUCACHE_INVALID_ARGUMENT);
   CHECK(gpucache_allocate(1, -2, NULL, &none) == GPUCACHE_UNAVAILABLE);
   CHECK(strstr(gpucache_last_error(), "::") == NULL); /* no advice about Rust code */

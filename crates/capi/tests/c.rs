@@ -1,9 +1,10 @@
-//! A program in C calls each function of the library, on the host device.
+//! A program in C calls each function of the library, on the host device, and environment variables have their effect there.
 
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// The folder with the library: that of this test.
 fn built() -> PathBuf {
@@ -18,8 +19,13 @@ fn run(command: &mut Command) -> String {
     told
 }
 
-#[test]
-fn a_program_in_c_calls_every_function() {
+/// The program, compiled once.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(compiled)
+}
+
+fn compiled() -> PathBuf {
     let (here, built) = (Path::new(env!("CARGO_MANIFEST_DIR")), built());
     let program = built.join("gpucache_all_calls");
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
@@ -28,7 +34,21 @@ fn a_program_in_c_calls_every_function() {
     compile.arg(here.join("tests/all_calls.c")).arg("-o").arg(&program);
     compile.arg("-L").arg(&built).arg("-lgpucache_capi").arg(format!("-Wl,-rpath,{}", built.display()));
     run(&mut compile);
-    assert_eq!(run(&mut Command::new(&program)), "all calls answered\n");
+    program
+}
+
+#[test]
+fn a_program_in_c_calls_every_function() {
+    assert_eq!(run(&mut Command::new(program())), "all calls answered\n");
+}
+
+#[test]
+fn watch_writes_the_memory_of_scopes() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("watch.txt");
+    let _ = std::fs::remove_file(&file);
+    run(Command::new(program()).env("GPUCACHE_WATCH", &file));
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("process ") && text.contains("open_at_exit"), "{text}");
 }
 
 #[test]

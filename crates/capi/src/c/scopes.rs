@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_char};
 
 use gpucache::{Error, Result};
+use gpucache_engine::device::Handle;
 
 use super::status::{status, wrong};
 use crate::{enter, enter_uncached, invalidate, leave, set_auto_scope, set_backward_helps};
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn gpucache_report(name: *const c_char, report: *mut *mut 
         return wrong("gpucache_report: `name` is no UTF-8 text");
     }
     match report {
-        Some(report) => status(|| told(found).map(|told| *report = told.into_raw())),
+        Some(report) => status(|| Handle::keeping_current(|| told(found)).map(|told| *report = told.into_raw())),
         None => wrong("gpucache_report: `report` is null: pass room for the result"),
     }
 }

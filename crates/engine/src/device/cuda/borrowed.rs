@@ -103,6 +103,19 @@ impl Handle {
         known.or_else(|| if is_captured { None } else { self.take_in(id, self.context()?) })
     }
 
+    /// As [`stream`](Handle::stream). Handles of default streams mean those of the device of `default`, whichever context is current.
+    pub fn stream_of(self, default: &Stream) -> Option<Borrowed> {
+        match () {
+            () if self.is_default() => Some((default.clone(), None)),
+            () if self.is_per_thread() => {
+                let context = default.backend::<CudaMemory>()?.queue().stream().context();
+                let own = GpuStream::of_this_thread(&context.per_thread_stream()).ok()?;
+                Some((own.into_stream(), None))
+            }
+            () => self.stream(),
+        }
+    }
+
     /// The stream that the handle means, if a graph may be captured on it. `default` is a stream of the same device. If this crate sees the
     /// handle for the first time, it learns the stream's id later.
     pub fn stream_in_capture(self, default: &Stream) -> Option<Stream> {
@@ -217,13 +230,12 @@ fn served_context(raw: sys::CUcontext) -> Option<Arc<CudaContext>> {
     if let Some(known) = served.iter().find(|known| known.cu_ctx() == raw) {
         return Some(known.clone());
     }
-    let before = cudarc::driver::result::ctx::get_current().ok().flatten();
+    let before = result::ctx::get_current().ok().flatten();
     let count = CudaContext::device_count().ok()?;
     let found = (0..count as usize).find_map(|ordinal| device_context(ordinal, raw));
-    if let Some(before) = before {
-        // SAFETY: it was current on this thread a moment ago, and the code that made it current keeps it alive for as long.
-        let _ = unsafe { cudarc::driver::result::ctx::set_current(before) };
-    }
+    // SAFETY: it was current on this thread a moment ago, and the code that made it current keeps it alive for as long. Or it is null, which
+    // means no context to the driver.
+    let _ = unsafe { result::ctx::set_current(before.unwrap_or(std::ptr::null_mut())) };
     served.extend(found.clone());
     found
 }
@@ -238,5 +250,5 @@ fn device_context(ordinal: usize, raw: sys::CUcontext) -> Option<Arc<CudaContext
     if answer != sys::CUresult::CUDA_SUCCESS || is_active == 0 {
         return None;
     }
-    CudaContext::new(ordinal).ok().filter(|context| context.cu_ctx() == raw)
+    driver::primary_context(ordinal).ok().filter(|context| context.cu_ctx() == raw)
 }

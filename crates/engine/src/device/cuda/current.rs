@@ -1,4 +1,7 @@
-//! Restores the current context of a thread after this crate worked within a driver call of other code.
+//! Restores the current context of a thread after this crate worked within a call of other code.
+//!
+//! All code of this crate that makes a context current notes the context before: [`driver::bind`](super::driver::bind) and
+//! [`driver::primary_context`](super::driver::primary_context). So a call that changes nothing asks the driver nothing.
 
 use cudarc::driver::{result, sys};
 

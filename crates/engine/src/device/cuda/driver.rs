@@ -29,6 +29,13 @@ pub(super) fn bind(context: &CudaContext) -> Result<(), DriverError> {
     Ok(())
 }
 
+/// cudarc's object for the primary context of a GPU. cudarc makes this context current on the calling thread.
+pub(super) fn primary_context(ordinal: usize) -> Result<Arc<CudaContext>, DriverError> {
+    // Before its initialisation, the driver answers with an error, and no context is current.
+    note_change(result::ctx::get_current().ok().flatten());
+    CudaContext::new(ordinal)
+}
+
 /// An event that is not destroyed while this value exists. It may belong to an object of any type.
 ///
 /// Invariant: the handle is that of an event that lives for `'a`.

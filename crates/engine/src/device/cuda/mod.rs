@@ -90,7 +90,7 @@ impl GpuStream {
         let context = with_gpu(ordinal, |gpu| match gpu.context.upgrade() {
             Some(context) => Ok::<_, Error>(context),
             None => {
-                let context = CudaContext::new(ordinal).map_err(|error| missing(ordinal, error))?;
+                let context = driver::primary_context(ordinal).map_err(|error| missing(ordinal, error))?;
                 gpu.context = Arc::downgrade(&context);
                 Ok(context)
             }

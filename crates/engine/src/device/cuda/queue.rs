@@ -221,11 +221,11 @@ fn heir_of(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
 pub(super) fn untold_stream(context: &Arc<CudaContext>) -> Result<Arc<CudaStream>, DriverError> {
     driver::bind(context)?;
     // Another object of the same context, if that is the device's primary one.
-    let other = CudaContext::new(context.ordinal())?;
+    let other = driver::primary_context(context.ordinal())?;
     if other.cu_ctx() == context.cu_ctx() {
         return other.new_stream();
     }
-    // `CudaContext::new` has made the primary context current, so the context is bound again.
+    // `primary_context` has made the primary context current, so the context is bound again.
     driver::bind(context)?;
     lasting_stream(context)
 }
