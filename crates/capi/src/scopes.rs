@@ -1,13 +1,15 @@
 //! The scopes that a caller is inside of, the innermost last.
 //!
-//! Invariants: the engine serves the caller from the top of this stack, and each entry here has entered its cache once. All functions run
-//! in the name of the caller.
+//! Invariants: the engine serves the caller from the newest entry, and each entry here has entered its cache once. All functions run in the
+//! name of the caller. Their time does not depend on the number of open entries.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use gpucache_engine::base::opened::Opened;
 use gpucache_engine::cache::{Cache, Current, NamedCaches, Terms};
+use gpucache_engine::device::Handle;
 use gpucache_engine::home::Visit;
 use hashbrown::HashMap;
 
@@ -30,10 +32,14 @@ pub fn set_auto_scope(is_on: bool) {
 /// The open entries of a caller, and its caches by name.
 #[derive(Default)]
 pub(crate) struct Scopes {
-    entries: Vec<OpenEntry>,
+    entries: Opened<OpenEntry>,
+    /// The places of the entries by their numbers, except for the one of the scope `auto`.
+    places: HashMap<u64, usize>,
+    /// The place of the outermost entry of a scope. Entries before it are outside of all scopes.
+    outermost: Option<usize>,
     caches: HashMap<Arc<str>, Known>,
-    /// Whether the outermost entry is the scope `auto`, which nobody leaves.
-    is_auto: bool,
+    /// The place of the entry of the scope `auto`, which nobody leaves. No entry is before it.
+    auto: Option<usize>,
     /// How many entries were ever made.
     made: u64,
     /// With this many names, those that are not in use are forgotten.
@@ -41,7 +47,6 @@ pub(crate) struct Scopes {
 }
 
 struct OpenEntry {
-    number: u64,
     /// The thread that began it. A thread that helps with a backward pass begins entries in the name of another thread's caller.
     thread: usize,
     /// `None` outside of all scopes. The number is the one by which the cache knows the entry.
@@ -65,14 +70,15 @@ struct Known {
 
 impl Scopes {
     /// How many entries are open, apart from the scope `auto`.
+    #[inline]
     pub(crate) fn count(&self) -> usize {
-        self.entries.len() - usize::from(self.is_auto)
+        self.places.len()
     }
 
     /// Whether no scope serves the caller now.
     #[inline]
     pub(crate) fn is_outside(&self) -> bool {
-        self.entries.last().is_none_or(|entry| entry.inside.is_none())
+        self.entries.newest().is_none_or(|entry| entry.inside.is_none())
     }
 
     /// How many entries were ever made.
@@ -85,7 +91,8 @@ impl Scopes {
     pub(crate) fn enter(&mut self, name: Option<&str>) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Relaxed);
-        self.push(number, name);
+        let place = self.push(name);
+        self.places.insert(number, place);
         number
     }
 
@@ -93,75 +100,93 @@ impl Scopes {
     #[inline]
     pub(crate) fn follow_auto(&mut self) {
         match IS_AUTO.load(Relaxed) {
-            true if self.entries.is_empty() => {
-                self.push(0, Some(AUTO));
-                self.is_auto = true;
-            }
-            false if self.is_auto && self.entries.len() == 1 => {
-                self.is_auto = false;
-                self.end(0);
-            }
+            true if self.entries.is_empty() => self.auto = Some(self.push(Some(AUTO))),
+            false if self.count() == 0 => self.auto.take().into_iter().for_each(|place| self.end(place)),
             _ => {}
         }
     }
 
-    fn push(&mut self, number: u64, name: Option<&str>) {
-        let inside = name.map(|name| {
-            let (cache, terms) = (self.cache(name), Terms::new());
-            let entry = cache.enter(terms, Visit::Entry);
-            if Current::is_traced() {
-                cache.note_entered();
-            }
-            (Current { cache, terms }, entry)
+    /// Enters a scope. Returns the place of the entry. A cache that is taken over returns idle memory.
+    fn push(&mut self, name: Option<&str>) -> usize {
+        let inside = Handle::keeping_current(|| {
+            name.map(|name| {
+                let (cache, terms) = (self.cache(name), Terms::new());
+                let entry = cache.enter(terms, Visit::Entry);
+                if Current::is_traced() {
+                    cache.note_entered();
+                }
+                (Current { cache, terms }, entry)
+            })
         });
         self.made += 1;
-        self.entries.push(OpenEntry { number, thread: thread(), inside });
+        let place = self.entries.push(OpenEntry { thread: thread(), inside });
+        if inside.is_some() {
+            self.outermost.get_or_insert(place);
+        }
         self.serve();
+        place
     }
 
     /// Ends the entry of this number, which this thread began. Returns whether it was open.
     pub(crate) fn leave(&mut self, number: u64) -> bool {
-        let is_it = |entry: &OpenEntry| entry.number == number && number > 0 && entry.thread == thread();
-        let found = self.entries.iter().rposition(is_it);
-        found.into_iter().for_each(|place| self.end(place));
-        found.is_some()
+        let place = self.places.get(&number).copied().filter(|&place| self.is_of_this_thread(place));
+        let Some(place) = place else { return false };
+        self.places.remove(&number);
+        self.end(place);
+        true
     }
 
-    /// Ends all entries that this thread began.
+    fn is_of_this_thread(&self, place: usize) -> bool {
+        self.entries.get(place).is_some_and(|entry| entry.thread == thread())
+    }
+
+    /// Ends all entries that this thread began, the newest first.
     pub(crate) fn leave_all_of_thread(&mut self) {
-        while let Some(place) = self.entries.iter().rposition(|entry| entry.number > 0 && entry.thread == thread()) {
-            self.end(place);
+        let mut numbers: Vec<u64> = self.places.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers.into_iter().rev().for_each(|number| _ = self.leave(number));
+    }
+
+    /// Ends the entry in this place.
+    fn end(&mut self, place: usize) {
+        if self.outermost == Some(place) {
+            self.outermost = self.next_inside(place);
+        }
+        let Some(entry) = self.entries.remove(place) else { return };
+        self.serve();
+        let Some((Current { cache, .. }, entry)) = entry.inside else { return };
+        // SAFETY: the list had the entry, and has it no more. `serve` has named the innermost entry that is left.
+        Handle::keeping_current(|| unsafe { cache.leave(entry) });
+        if Current::is_traced() {
+            cache.note_left();
         }
     }
 
-    fn end(&mut self, place: usize) {
-        let entry = self.entries.remove(place);
-        self.serve();
-        if let Some((Current { cache, .. }, entry)) = entry.inside {
-            // SAFETY: the stack had the entry, and has it no more. `serve` has named the innermost entry that is left.
-            unsafe { cache.leave(entry) };
-            if Current::is_traced() {
-                cache.note_left();
-            }
-        }
+    /// The place of the first entry of a scope after `place`. Each entry outside of scopes is passed once, since those before the outermost
+    /// entry are not looked at again.
+    fn next_inside(&self, place: usize) -> Option<usize> {
+        let is_inside = |&place: &usize| self.entries.get(place).is_some_and(|entry| entry.inside.is_some());
+        std::iter::successors(self.entries.after(place), |&place| self.entries.after(place)).find(is_inside)
     }
 
     /// Leaves all scopes, and gives their caches to the next callers.
     pub(crate) fn close(&mut self) {
-        self.entries.clear();
-        self.is_auto = false;
+        (self.entries, self.auto, self.outermost) = (Opened::default(), None, None);
+        self.places.clear();
         self.serve();
+        let caches = self.caches.drain();
         // SAFETY: `serve` has just named no cache.
-        self.caches.drain().for_each(|(_, known)| unsafe { Current::orphan(known.cache, &known.scope) });
+        let orphan = |(_, known): (_, Known)| unsafe { Current::orphan(known.cache, &known.scope) };
+        Handle::keeping_current(|| caches.for_each(orphan));
     }
 
     /// Lets the innermost scope serve the caller.
     fn serve(&self) {
         let current = |entry: &OpenEntry| entry.inside.map(|(current, _)| current);
-        let outermost = self.entries.iter().find_map(current).map(|current| current.cache);
+        let outermost = self.outermost.and_then(|place| self.entries.get(place)).and_then(current);
         // SAFETY: each entry has entered its cache in the name of this caller, and leaves it only after it was removed from `entries` and
         // this function was called again.
-        unsafe { Current::set(self.entries.last().and_then(current), outermost) };
+        unsafe { Current::set(self.entries.newest().and_then(current), outermost.map(|current| current.cache)) };
     }
 
     fn cache(&mut self, name: &str) -> &'static Cache {
