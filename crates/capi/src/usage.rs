@@ -83,28 +83,37 @@ impl Usage {
     }
 
     pub(crate) fn reset_peak(&self) {
-        self.peak_bytes.store(self.bytes(), Relaxed);
+        let (allocated, freed) = self.bytes();
+        self.peak_bytes.store(allocated - freed, Relaxed);
     }
 
-    fn bytes(&self) -> u64 {
-        // Frees first, so that a block that comes and goes meanwhile does not make the difference negative.
-        let freed = self.freed_bytes.load(Acquire);
-        self.allocated_bytes.load(Relaxed).saturating_sub(freed)
+    /// The bytes of all allocations and of all frees. Frees are not more than allocations.
+    fn bytes(&self) -> (u64, u64) {
+        both(&self.allocated_bytes, &self.freed_bytes)
     }
 
-    /// The counted part of the statistics.
+    /// The counted part of the statistics. Each counter is read once, so that sums and differences of the figures agree.
     pub(crate) fn read(&self) -> DeviceUse {
-        let allocated_bytes = self.bytes();
+        let (total_allocated_bytes, total_freed_bytes) = self.bytes();
+        let (allocations, frees) = both(&self.allocations, &self.frees);
+        let allocated_bytes = total_allocated_bytes - total_freed_bytes;
         DeviceUse {
             allocated_bytes,
             // An allocation counts its bytes before it raises the peak.
             peak_allocated_bytes: self.peak_bytes.load(Relaxed).max(allocated_bytes),
-            total_allocated_bytes: self.allocated_bytes.load(Relaxed),
-            total_freed_bytes: self.freed_bytes.load(Relaxed),
-            allocations: self.allocations.load(Relaxed),
-            frees: self.frees.load(Relaxed),
+            total_allocated_bytes,
+            total_freed_bytes,
+            allocations,
+            frees,
             out_of_memory: self.out_of_memory.load(Relaxed),
             ..DeviceUse::default()
         }
     }
+}
+
+/// Both counters. Frees come first, so that a block that comes and goes meanwhile does not count as a free without an allocation.
+fn both(all: &AtomicU64, freed: &AtomicU64) -> (u64, u64) {
+    let freed = freed.load(Acquire);
+    let all = all.load(Relaxed);
+    (all, freed.min(all))
 }

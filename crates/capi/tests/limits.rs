@@ -1,5 +1,7 @@
-//! Trims, as a framework's `empty_cache` calls them.
-#![allow(clippy::unwrap_used)]
+//! Trims, as a framework's `empty_cache` calls them, and the figures of a device.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use gpucache_capi::{allocate, device_stats, enter, free, leave, trim};
 
@@ -34,4 +36,25 @@ fn a_trim_gives_back_what_the_plans_of_open_scopes_keep() {
     // The next step gets memory again.
     step();
     free(kept).unwrap();
+}
+
+/// The bytes in use are the difference of the totals, also while another thread allocates.
+#[test]
+fn the_figures_of_one_reading_agree() {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !is_over.load(Relaxed) {
+                free(allocate(1000, DEVICE, 0).unwrap()).unwrap();
+            }
+        });
+        for _ in 0..200_000 {
+            let used = device_stats(DEVICE).unwrap();
+            if used.allocated_bytes != used.total_allocated_bytes - used.total_freed_bytes {
+                is_over.store(true, Relaxed);
+                panic!("{used:?}");
+            }
+        }
+        is_over.store(true, Relaxed);
+    });
 }
