@@ -11,7 +11,10 @@ use parking_lot::Mutex;
 use crate::shared::SharedCaller;
 
 /// How PyTorch names these threads; the number of the device follows.
-const NAME: &str = "pt_autograd_";
+const NAME: &[u8] = b"pt_autograd_";
+
+/// The system keeps at most this many bytes of a thread's name, with a zero at the end.
+const NAME_BYTES: usize = 16;
 
 static HELPS: AtomicBool = AtomicBool::new(true);
 
@@ -37,9 +40,13 @@ pub fn set_backward_helps(helps: bool) {
     HELPS.store(helps, Relaxed);
 }
 
-/// Whether the calling thread is one that runs backward passes.
+/// Whether the calling thread is one that runs backward passes. Rust does not know the names of threads that other code started.
+#[allow(unsafe_code)]
 pub(crate) fn is_helper() -> bool {
-    std::fs::read_to_string("/proc/thread-self/comm").is_ok_and(|name| name.starts_with(NAME))
+    let mut name = [0u8; NAME_BYTES];
+    // SAFETY: the thread is the calling one, which is alive. The system writes at most as many bytes as there are.
+    let failed = unsafe { libc::pthread_getname_np(libc::pthread_self(), name.as_mut_ptr().cast(), name.len()) };
+    failed == 0 && name.starts_with(NAME)
 }
 
 /// The caller that this thread, a helper, works for now.

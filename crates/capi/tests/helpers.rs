@@ -117,3 +117,24 @@ fn a_helper_ends_its_own_scopes_and_no_others() {
     free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
     assert_eq!((allocations("never left"), allocations("step of its own")), (1, 1));
 }
+
+/// The name of a thread is found without a file, so the first call of each thread takes no time, and no limit on open files matters.
+#[test]
+#[allow(unsafe_code)]
+fn a_helper_is_known_if_the_process_cannot_open_files() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let helps = || free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
+    let step = enter("without files").unwrap();
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the system writes one limit, for which there is room.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut before) }, 0);
+    let none = libc::rlimit { rlim_cur: 0, ..before };
+    // SAFETY: the system reads one limit. Files that are open stay open.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) }, 0);
+    let joined = Builder::new().name("pt_autograd_0".into()).spawn(helps).unwrap().join();
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &before) }, 0);
+    joined.unwrap();
+    leave(step).unwrap();
+    assert_eq!(gpucache::stats("without files").unwrap().allocations(), 1);
+}
