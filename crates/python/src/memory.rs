@@ -1,18 +1,15 @@
 //! Memory by its address, and devices by their numbers: -1 is the host.
 
-use gpucache::__private::start_from_environment;
 use pyo3::prelude::*;
 
 use crate::errors::{apart, failed, raised};
+use crate::torch;
 
 /// Allocates memory for a stream, and returns its address.
 #[pyfunction]
 #[pyo3(signature = (bytes, device, stream = 0))]
 pub(crate) fn allocate(py: Python<'_>, bytes: usize, device: i32, stream: usize) -> PyResult<u64> {
-    apart(py, || {
-        start_from_environment();
-        gpucache_capi::allocate(bytes, device, stream)
-    })
+    apart(py, || gpucache_capi::allocate(bytes, device, stream))
 }
 
 /// Frees memory by its address.
@@ -48,7 +45,9 @@ pub(crate) fn check_limit(limit: &str) -> PyResult<()> {
 /// Limits the memory of a device.
 #[pyfunction]
 pub(crate) fn set_limit(py: Python<'_>, device: i32, limit: &str) -> PyResult<()> {
-    apart(py, || gpucache_capi::set_limit(device, limit))
+    apart(py, || gpucache_capi::set_limit(device, limit))?;
+    torch::note_limit(device);
+    Ok(())
 }
 
 /// The memory of a device, as pairs of a name and a number.
@@ -111,14 +110,35 @@ pub(crate) struct Owned {
 #[pymethods]
 impl Owned {
     #[new]
-    #[pyo3(signature = (bytes, device, stream = 0))]
-    fn new(py: Python<'_>, bytes: usize, device: i32, stream: usize) -> PyResult<Owned> {
-        Ok(Owned { address: allocate(py, bytes, device, stream)?, bytes })
+    #[pyo3(signature = (bytes, device, stream = None))]
+    fn new(bytes: &Bound<'_, PyAny>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Owned> {
+        let py = bytes.py();
+        let fitting = || -> PyResult<_> {
+            Ok((bytes.extract()?, device.extract()?, stream.map_or(Ok(0), |stream| stream.extract())?))
+        };
+        let (size, number, handle) = fitting().map_err(|error| unfit(error, bytes, device, stream))?;
+        Ok(Owned { address: allocate(py, size, number, handle)?, bytes: size })
     }
 
     fn __repr__(&self) -> String {
         format!("<{} bytes at {:#x}>", self.bytes, self.address)
     }
+}
+
+/// The exception for arguments that are no numbers of their ranges. The check in Python names the argument.
+#[cold]
+fn unfit(
+    error: PyErr,
+    bytes: &Bound<'_, PyAny>,
+    device: &Bound<'_, PyAny>,
+    stream: Option<&Bound<'_, PyAny>>,
+) -> PyErr {
+    let check = bytes.py().import("gpucache._memory").and_then(|module| module.getattr("checked"));
+    let checked = check.and_then(|check| match stream {
+        Some(stream) => check.call1((bytes, device, stream)),
+        None => check.call1((bytes, device, 0)),
+    });
+    checked.err().unwrap_or(error)
 }
 
 impl Drop for Owned {

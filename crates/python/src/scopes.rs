@@ -1,23 +1,29 @@
 //! Scopes of the calling thread, by the numbers of their entries.
 
-use gpucache::__private::start_from_environment;
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use crate::errors::apart;
 
-/// Enters a scope, and returns the number of the entry.
+/// Enters a scope, and appends the number of the entry to a list. A handler of a signal runs before or after both.
 #[pyfunction]
-pub(crate) fn enter(py: Python<'_>, name: &str) -> PyResult<u64> {
-    apart(py, || {
-        start_from_environment();
-        gpucache_capi::enter(name)
-    })
+pub(crate) fn enter(py: Python<'_>, name: &str, entries: &Bound<'_, PyList>) -> PyResult<()> {
+    begin(py, entries, || gpucache_capi::enter(name))
 }
 
-/// Leaves all scopes until the end of the entry.
+/// Leaves all scopes until the end of the entry, and appends the number of the entry to a list.
 #[pyfunction]
-pub(crate) fn enter_uncached(py: Python<'_>) -> PyResult<u64> {
-    apart(py, gpucache_capi::enter_uncached)
+pub(crate) fn enter_uncached(py: Python<'_>, entries: &Bound<'_, PyList>) -> PyResult<()> {
+    begin(py, entries, gpucache_capi::enter_uncached)
+}
+
+fn begin(
+    py: Python<'_>,
+    entries: &Bound<'_, PyList>,
+    enter: impl FnOnce() -> gpucache::Result<u64> + Send,
+) -> PyResult<()> {
+    let entry = apart(py, enter)?;
+    entries.append(entry).inspect_err(|_| _ = apart(py, || gpucache_capi::leave(entry)))
 }
 
 /// Ends an entry of this thread.

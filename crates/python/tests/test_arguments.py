@@ -143,3 +143,18 @@ def test_a_switch_is_true_or_false():
             gpucache.set_auto_scope(wrong)
     # As numpy's.
     gpucache.set_auto_scope(type("bool_", (), {"__module__": "numpy", "__bool__": lambda self: True})())
+
+
+@pytest.mark.parametrize("wrong, name", [((-1, -1), "bytes"), ((16, 2**40), "device"), ((16, -1, -1), "stream"), ((2**70, -1), "bytes")])
+def test_memory_made_by_its_class_has_the_same_checks(wrong, name):
+    with pytest.raises(ValueError, match=f"^{name} is "):
+        gpucache.Owned(*wrong)
+    with pytest.raises(TypeError, match="bytes is a number of bytes.*pass an int"):
+        gpucache.Owned("16", -1)
+    assert gpucache.Owned(16, -1).bytes == 16
+
+
+def test_memory_of_no_bytes():
+    gpucache.record_stream(gpucache.allocate(0, device=-1), 0)
+    with pytest.raises(gpucache.Error):
+        gpucache.allocate(0, device=12345)

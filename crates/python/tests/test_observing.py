@@ -171,3 +171,31 @@ def test_a_trace_leaves_out_frees_of_blocks_from_before():
     with gpucache.trace() as run:
         del held
     assert (run.allocations, run.frees) == (0, 0) and "from before the trace" in gpucache.trace.__doc__
+
+
+def test_a_trace_is_true_before_it_has_a_length():
+    with gpucache.trace() as run:
+        assert run
+    assert run and len(run) == 0
+
+
+def test_a_handler_of_a_signal_may_start_a_trace(program):
+    assert program("""
+import contextlib, signal, time, gpucache
+is_inside = False
+def handler(*_):
+    global is_inside
+    if not is_inside:
+        is_inside = True
+        with contextlib.suppress(gpucache.Error), gpucache.trace():
+            pass
+        is_inside = False
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    with contextlib.suppress(gpucache.Error), gpucache.trace():
+        pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+print("end")
+""") == "end\n"

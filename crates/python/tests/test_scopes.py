@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import copy
+import pickle
+import signal
 import threading
 
 import pytest
@@ -214,3 +217,46 @@ def test_names_may_have_any_text():
         with gpucache.scope(name):
             take()
         assert gpucache.stats(name).name == name
+
+
+class Stop(Exception):
+    """Raised by a handler of a signal."""
+
+
+def test_an_exception_of_a_signal_leaves_the_thread_outside():
+    def stop(*_):
+        raise Stop
+
+    scope, before = gpucache.scope("interrupted"), signal.signal(signal.SIGALRM, stop)
+    try:
+        for number in range(1000):
+            signal.setitimer(signal.ITIMER_REAL, 0.0003 + number % 50 * 1e-5)
+            with contextlib.suppress(Stop):
+                while True:
+                    scope.__enter__()
+                    scope.__exit__()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            # The exception may also come between the two calls, or as `__exit__` begins.
+            while scope._entries.open:
+                scope.__exit__()
+            kept = take()
+            assert gpucache.stats("interrupted").busy_bytes == 0, number
+            del kept
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda scope: pickle.loads(pickle.dumps(scope))])
+def test_a_copy_is_a_scope_of_the_same_name_outside_of_any_entry(copied):
+    scope = gpucache.scope("copied")
+    with scope:
+        other = copied(scope)
+        with pytest.raises(gpucache.Error):
+            other.__exit__()
+    before = entries("copied")
+    with other:
+        take()
+    assert other.name == "copied" and entries("copied") == before + 1
+    with copied(gpucache.uncached()):
+        take()

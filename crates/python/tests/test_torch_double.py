@@ -1,5 +1,9 @@
 """gpucache.torch with a double of PyTorch: what it installs, replaces and refuses. `frameworks/test_torch.py` has the real PyTorch."""
 
+import ctypes
+
+import pytest
+
 BEGIN = """
 import ctypes, warnings
 warnings.simplefilter("ignore")  # the double has no class of an exception
@@ -184,3 +188,24 @@ try:
 except gpucache.Error as error:
     print("another library" in str(error))
 """, doubles=True) == "True\n"
+
+
+@pytest.mark.parametrize("later", ["gpucache.set_limit('64MiB', device=0)", "torch._C._cuda_setMemoryFraction(0.25, 0)", "fraction(0.25, 0)"])
+def test_a_limit_after_install_holds(program, later):
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        pytest.skip("there is no driver; tests/driver has a made-up one")
+    assert program(BEGIN + f"""
+gpucache.torch.install(limit="90%")
+functions = torch.state.allocator.functions
+malloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)(functions["malloc"])
+fraction = ctypes.CFUNCTYPE(None, ctypes.c_double, ctypes.c_int)(functions["set_memory_fraction_fn"])
+def limit():
+    return next(device for device in gpucache.stats().devices if device.device == 0).memory.limit
+{later}
+before = limit()
+assert malloc(4096, 0, None) and limit() == before and before is not None
+gpucache.torch.install(limit="80%")
+assert limit() != before
+""", doubles=True) == ""

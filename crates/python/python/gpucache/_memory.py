@@ -10,6 +10,11 @@ from ._gpucache import Owned
 _MEMORY = "what gpucache.allocate() returned, or an address as a number"
 
 
+def checked(bytes: int, device: int, stream: int) -> tuple[int, int, int]:
+    """The arguments of an allocation, as ints of their ranges."""
+    return _arguments.count(bytes, "bytes", "a number of bytes"), _arguments.device(device), _arguments.stream(stream)
+
+
 def allocate(bytes: int, *, device: int = 0, stream: int = 0) -> Owned:
     """Allocates memory, which is freed with the returned object. It has ``address`` and ``bytes``.
 
@@ -21,8 +26,7 @@ def allocate(bytes: int, *, device: int = 0, stream: int = 0) -> Owned:
     >>> buffer.bytes
     1048576
     """
-    size = _arguments.count(bytes, "bytes", "a number of bytes")
-    return Owned(size, _arguments.device(device), _arguments.stream(stream))
+    return Owned(*checked(bytes, device, stream))
 
 
 def record_stream(memory: Owned | int, stream: int) -> None:

@@ -23,10 +23,21 @@ around: list[Callable[[], contextlib.AbstractContextManager[Any]]] = []
 
 
 class _Entries(threading.local):
-    """The open entries of one thread: their numbers, and what was opened around them."""
+    """The open entries of one thread: their numbers, and what was opened around some of them."""
 
     def __init__(self) -> None:
-        self.open: list[tuple[int, contextlib.ExitStack | None]] = []
+        self.open: list[int] = []
+        self.around: dict[int, contextlib.ExitStack] = {}
+
+    def leave(self) -> None:
+        """Ends the entry that began last. A signal in between takes nothing from the list too early."""
+        entry = self.open[-1]
+        try:
+            _gpucache.leave(entry)
+        finally:
+            del self.open[-1]
+            if entry in self.around:
+                self.around.pop(entry).close()
 
 
 class _Entered:
@@ -35,20 +46,24 @@ class _Entered:
     def __init__(self) -> None:
         self._entries = _Entries()
 
-    def _enter(self) -> int:
+    def _enter(self, entries: list[int]) -> None:
+        """Enters, and appends the number of the entry. Python runs no handler of a signal between the two."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
-        entry, opened = self._enter(), None
-        if around:
-            with contextlib.ExitStack() as stack:
-                stack.callback(_gpucache.leave, entry)
-                opened = contextlib.ExitStack()
-                stack.push(opened)
+        entries = self._entries
+        before = len(entries.open)
+        try:
+            self._enter(entries.open)
+            if around:
+                stack = entries.around[entries.open[-1]] = contextlib.ExitStack()
                 for opens in around:
-                    opened.enter_context(opens())
-                stack.pop_all()
-        self._entries.open.append((entry, opened))
+                    stack.enter_context(opens())
+        except BaseException:
+            # Also the exception of a handler of a signal, such as KeyboardInterrupt. The thread is then not inside.
+            while len(entries.open) > before:
+                entries.leave()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,12 +72,7 @@ class _Entered:
                 f"{self!r} is left on a thread that is not inside: leave it on the thread that entered it. "
                 "A generator or a coroutine that is resumed on another thread needs the decorator instead of `with`."
             )
-        entry, opened = self._entries.open.pop()
-        try:
-            _gpucache.leave(entry)
-        finally:
-            if opened is not None:
-                opened.close()
+        self._entries.leave()
 
     def __call__(self, function: _F) -> _F:
         """Makes each call of a function an entry. Generators and coroutines are inside only while they run."""
@@ -177,6 +187,8 @@ class scope(_Entered):  # noqa: N801
 
     Scopes belong to threads, not to tasks. If a task waits (``await``) inside a ``with`` block, all tasks that run on this
     thread meanwhile are inside too. Decorate the coroutine instead, or end the block before each ``await``.
+
+    A copy by ``copy`` or ``pickle`` is a scope of the same name. It has no open entries.
     """
 
     def __init__(self, name: str) -> None:
@@ -189,16 +201,23 @@ class scope(_Entered):  # noqa: N801
             raise ValueError('the name of a scope is empty: write gpucache.scope("train_step")')
         self.name = _arguments.scope_name(name)
 
-    def _enter(self) -> int:
-        return _gpucache.enter(self.name)
+    def _enter(self, entries: list[int]) -> None:
+        _gpucache.enter(self.name, entries)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy has no open entries: those belong to the threads that entered this object.
+        return type(self), (self.name,)
 
     def __repr__(self) -> str:
         return f"scope({self.name!r})"
 
 
 class _Uncached(_Entered):
-    def _enter(self) -> int:
-        return _gpucache.enter_uncached()
+    def _enter(self, entries: list[int]) -> None:
+        _gpucache.enter_uncached(entries)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Uncached, ()
 
     def __repr__(self) -> str:
         return "uncached()"

@@ -22,7 +22,8 @@ class _Process:
     """The trace of the process that is on. A trace that the program has dropped is not."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A handler of a signal may start or stop a trace while its thread does.
+        self._lock = threading.RLock()
         self._on: weakref.ref[trace] | None = None
 
     def start(self, begun: trace, events: int) -> None:
@@ -98,6 +99,10 @@ class trace:  # noqa: N801
 
     def __len__(self) -> int:
         return len(self._ended)
+
+    def __bool__(self) -> bool:
+        # Without this, Python would ask for the length, which a trace has only after its end.
+        return True
 
     @property
     def allocations(self) -> int:

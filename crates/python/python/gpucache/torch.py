@@ -50,7 +50,8 @@ def install(
 ) -> None:
     """Has PyTorch allocate all CUDA memory from gpucache. Call it before CUDA is first used; later calls only set the options.
 
-    ``limit``: the most memory on each device, such as ``"20GiB"``, ``"80%"`` or a number of bytes.
+    ``limit``: the most memory on each device, such as ``"20GiB"``, ``"80%"`` or a number of bytes. A later limit of a device
+    by :func:`gpucache.set_limit` or ``torch.cuda.set_per_process_memory_fraction`` replaces it there.
 
     ``backward``: PyTorch runs backward passes on threads of its own. With ``"shared"``, such a thread uses the scope of the
     thread that waits for it. If several threads are inside scopes at once, use ``"caller"``: a backward pass inside a scope

@@ -19,11 +19,18 @@ using Filter = std::function<bool(Stream)>;
 
 // In Rust. It throws nothing, and takes no lock of Python.
 extern "C" void gpucache_torch_start_watch();
+extern "C" void gpucache_torch_note_limit(int device);
 
 namespace {
 
 // A bit for each device on which PyTorch has allocated. Devices from 64 on have none: they have no limit at first, and no empty_cache.
 std::atomic<uint64_t> used_devices{0};
+
+// A bit for each device that the program has limited since `install` set the limit of all devices. The later limit holds.
+std::atomic<uint64_t> limited_devices{0};
+
+// The bit of a device, or 0 if it has none.
+uint64_t bit_of(int device) { return device >= 0 && device < 64 ? uint64_t{1} << device : 0; }
 
 std::mutex limit_mutex;
 
@@ -43,7 +50,8 @@ void begin_device(int device, uint64_t bit) {
     std::lock_guard<std::mutex> guard(limit_mutex);
     text = limit();
   }
-  if (text != "none" && gpucache_set_limit(device, text.c_str()) != GPUCACHE_OK) gpucache::raise_last_error();
+  const bool is_limited = (limited_devices.load(std::memory_order_relaxed) & bit) != 0;
+  if (!is_limited && text != "none" && gpucache_set_limit(device, text.c_str()) != GPUCACHE_OK) gpucache::raise_last_error();
   used_devices.fetch_or(bit, std::memory_order_relaxed);
 }
 
@@ -68,7 +76,7 @@ extern "C" {
 
 void* gpucache_torch_malloc(std::size_t bytes, int device, Stream stream) {
   if (bytes == 0) return nullptr;
-  const uint64_t bit = device >= 0 && device < 64 ? uint64_t{1} << device : 0;
+  const uint64_t bit = bit_of(device);
   if ((used_devices.load(std::memory_order_relaxed) & bit) != bit) begin_device(device, bit);
   void* address = nullptr;
   const int32_t status = gpucache_allocate(bytes, device, stream, &address);
@@ -99,6 +107,7 @@ void gpucache_torch_fraction(double fraction, int device) {
   char text[32] = "none";
   if (fraction < 1.0) std::snprintf(text, sizeof text, "%.7f%%", fraction * 100.0);
   check(gpucache_set_limit(device, text));
+  gpucache_torch_note_limit(device);
 }
 
 void* gpucache_torch_base_alloc(void* address, std::size_t* bytes) {
@@ -134,7 +143,11 @@ void gpucache_torch_release_pool(int device, PoolId id) {
 void gpucache_torch_set_limit(const char* text) {
   std::lock_guard<std::mutex> guard(limit_mutex);
   limit() = text;
+  limited_devices.store(0, std::memory_order_relaxed);
 }
+
+// The program has limited a device by itself.
+void gpucache_torch_note_limit(int device) { limited_devices.fetch_or(bit_of(device), std::memory_order_relaxed); }
 
 uint64_t gpucache_torch_used_devices() { return used_devices.load(std::memory_order_relaxed); }
 

@@ -1,4 +1,4 @@
-//! The functions in C++, as Rust sees them. Only their addresses are used, except for the last four.
+//! The functions in C++, as Rust sees them. Only their addresses are used, except for the last five.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_char};
@@ -18,6 +18,7 @@ unsafe extern "C" {
     fn gpucache_torch_release_pool();
     fn gpucache_torch_find_error(path: *const c_char) -> bool;
     fn gpucache_torch_set_limit(limit: *const c_char);
+    fn gpucache_torch_note_limit(device: i32);
     fn gpucache_torch_used_devices() -> u64;
 }
 
@@ -55,6 +56,11 @@ pub(super) fn set_limit(limit: &str) -> Result<()> {
     // SAFETY: the function copies the text, which ends with a zero.
     unsafe { gpucache_torch_set_limit(text.as_ptr()) };
     Ok(())
+}
+
+pub(super) fn note_limit(device: i32) {
+    // SAFETY: the function writes an atomic number.
+    unsafe { gpucache_torch_note_limit(device) }
 }
 
 pub(super) fn used_devices() -> u64 {

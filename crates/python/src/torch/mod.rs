@@ -40,6 +40,11 @@ pub(crate) fn torch_set_limit(py: Python<'_>, limit: Option<&str>) -> PyResult<(
     apart(py, || shim::set_limit(&limit.to_string()))
 }
 
+/// Notes that the program has limited a device. The limit that PyTorch's first allocation there would set does not replace it.
+pub(crate) fn note_limit(device: i32) {
+    shim::note_limit(device);
+}
+
 /// The devices on which PyTorch has allocated.
 #[pyfunction]
 pub(crate) fn torch_used_devices() -> Vec<u32> {
