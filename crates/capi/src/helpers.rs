@@ -44,7 +44,7 @@ pub fn set_backward_helps(helps: bool) {
 #[allow(unsafe_code)]
 pub(crate) fn is_helper() -> bool {
     let mut name = [0u8; NAME_BYTES];
-    // SAFETY: the thread is the calling one, which is alive. The system writes at most as many bytes as there are.
+    // SAFETY: the thread is the calling one, which is alive. The system writes no more bytes than the array has.
     let failed = unsafe { libc::pthread_getname_np(libc::pthread_self(), name.as_mut_ptr().cast(), name.len()) };
     failed == 0 && name.starts_with(NAME)
 }
