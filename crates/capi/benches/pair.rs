@@ -1,4 +1,5 @@
-//! The time of an allocation and its free through the interface for frameworks, on the host: best of many steps, in nanoseconds.
+//! The times of an allocation with its free, and of an entry of a scope with its exit, through the interface for frameworks, on the host: best
+//! of many steps, in nanoseconds.
 
 use std::time::Instant;
 
@@ -30,7 +31,19 @@ fn best(mixed: bool, scope: Option<&str>) -> f64 {
     times.min().unwrap_or_default().as_nanos() as f64 / PAIRS as f64
 }
 
+/// The best time of an entry with its exit.
+fn best_entry() -> f64 {
+    let enter_and_leave = || assert!(gpucache_capi::enter("entry").and_then(gpucache_capi::leave).is_ok());
+    let times = (0..STEPS).map(|_| {
+        let begin = Instant::now();
+        (0..PAIRS).for_each(|_| enter_and_leave());
+        begin.elapsed()
+    });
+    times.min().unwrap_or_default().as_nanos() as f64 / PAIRS as f64
+}
+
 fn main() {
+    println!("an entry: {:.1}", best_entry());
     for (name, mixed) in [("one size", false), ("mixed sizes", true)] {
         println!("{name}, scope: {:.1}", best(mixed, Some(name)));
         println!("{name}, auto: {:.1}", best(mixed, None));
