@@ -16,6 +16,10 @@ use hashbrown::HashMap;
 /// The name of the scope that serves allocations outside of all others.
 const AUTO: &str = "auto";
 
+/// The low bits of an entry's number are its place in the list. More entries than this many bits can count would need 12 GiB.
+const PLACE_BITS: u32 = 28;
+const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+
 static IS_AUTO: AtomicBool = AtomicBool::new(true);
 
 /// Sets whether allocations outside of all scopes come from a scope named `auto`, which each thread enters with its first allocation and
@@ -33,8 +37,8 @@ pub fn set_auto_scope(is_on: bool) {
 #[derive(Default)]
 pub(crate) struct Scopes {
     entries: Opened<OpenEntry>,
-    /// The places of the entries by their numbers, except for the one of the scope `auto`.
-    places: HashMap<u64, usize>,
+    /// How many entries are open, apart from the scope `auto`.
+    count: usize,
     /// The place of the outermost entry of a scope. Entries before it are outside of all scopes.
     outermost: Option<usize>,
     caches: HashMap<Arc<str>, Known>,
@@ -47,6 +51,8 @@ pub(crate) struct Scopes {
 }
 
 struct OpenEntry {
+    /// 0 for the scope `auto`.
+    number: u64,
     /// The thread that began it. A thread that helps with a backward pass begins entries in the name of another thread's caller.
     thread: usize,
     /// `None` outside of all scopes. The number is the one by which the cache knows the entry.
@@ -72,7 +78,7 @@ impl Scopes {
     /// How many entries are open, apart from the scope `auto`.
     #[inline]
     pub(crate) fn count(&self) -> usize {
-        self.places.len()
+        self.count
     }
 
     /// Whether no scope serves the caller now.
@@ -90,9 +96,10 @@ impl Scopes {
     /// Enters the scope of this name; `None` for outside of all scopes. Returns the number of the entry.
     pub(crate) fn enter(&mut self, name: Option<&str>) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Relaxed);
         let place = self.push(name);
-        self.places.insert(number, place);
+        let number = NEXT.fetch_add(1, Relaxed) << PLACE_BITS | (place as u64 & PLACE_MASK);
+        self.entries.get_mut(place).into_iter().for_each(|entry| entry.number = number);
+        self.count += 1;
         number
     }
 
@@ -119,7 +126,7 @@ impl Scopes {
             })
         });
         self.made += 1;
-        let place = self.entries.push(OpenEntry { thread: thread(), inside });
+        let place = self.entries.push(OpenEntry { number: 0, thread: thread(), inside });
         if inside.is_some() {
             self.outermost.get_or_insert(place);
         }
@@ -129,22 +136,24 @@ impl Scopes {
 
     /// Ends the entry of this number, which this thread began. Returns whether it was open.
     pub(crate) fn leave(&mut self, number: u64) -> bool {
-        let place = self.places.get(&number).copied().filter(|&place| self.is_of_this_thread(place));
-        let Some(place) = place else { return false };
-        self.places.remove(&number);
-        self.end(place);
-        true
-    }
-
-    fn is_of_this_thread(&self, place: usize) -> bool {
-        self.entries.get(place).is_some_and(|entry| entry.thread == thread())
+        let place = (number & PLACE_MASK) as usize;
+        let is_it = |entry: &OpenEntry| entry.number == number && number > 0 && entry.thread == thread();
+        let is_open = self.entries.get(place).is_some_and(is_it);
+        if is_open {
+            self.count -= 1;
+            self.end(place);
+        }
+        is_open
     }
 
     /// Ends all entries that this thread began, the newest first.
     pub(crate) fn leave_all_of_thread(&mut self) {
-        let mut numbers: Vec<u64> = self.places.keys().copied().collect();
-        numbers.sort_unstable();
-        numbers.into_iter().rev().for_each(|number| _ = self.leave(number));
+        let mut next = self.entries.newest_place();
+        while let Some(place) = next {
+            next = self.entries.before(place);
+            let number = self.entries.get(place).map_or(0, |entry| entry.number);
+            self.leave(number);
+        }
     }
 
     /// Ends the entry in this place.
@@ -171,8 +180,7 @@ impl Scopes {
 
     /// Leaves all scopes, and gives their caches to the next callers.
     pub(crate) fn close(&mut self) {
-        (self.entries, self.auto, self.outermost) = (Opened::default(), None, None);
-        self.places.clear();
+        (self.entries, self.auto, self.outermost, self.count) = (Opened::default(), None, None, 0);
         self.serve();
         let caches = self.caches.drain();
         // SAFETY: `serve` has just named no cache.

@@ -84,8 +84,23 @@ impl<T> Opened<T> {
     }
 
     #[inline]
+    pub fn get_mut(&mut self, place: usize) -> Option<&mut T> {
+        self.slots.get_mut(place)?.value.as_mut()
+    }
+
+    #[inline]
     pub fn newest(&self) -> Option<&T> {
         self.get(self.newest)
+    }
+
+    /// The slot of the newest value.
+    pub fn newest_place(&self) -> Option<usize> {
+        Some(self.newest).filter(|&newest| newest != NONE)
+    }
+
+    /// The slot of the value that arrived last before the value in `place`.
+    pub fn before(&self, place: usize) -> Option<usize> {
+        self.slots.get(place).map(|slot| slot.older).filter(|&older| older != NONE)
     }
 
     /// The slot of the value that arrived next after the value in `place`.
@@ -122,6 +137,8 @@ mod tests {
                 let expected: Vec<_> = model.iter().skip(1).map(|&(place, _)| Some(place)).chain([None]).collect();
                 prop_assert_eq!(after, &expected[expected.len() - model.len()..]);
                 prop_assert!(model.iter().all(|&(place, value)| opened.get(place) == Some(&value)));
+                let before = std::iter::successors(opened.newest_place(), |&place| opened.before(place));
+                prop_assert!(before.eq(model.iter().rev().map(|&(place, _)| place)));
             }
         }
     }
