@@ -31,7 +31,9 @@ mod _gpucache {
         record_stream, reset_peaks, set_limit, trim,
     };
     #[pymodule_export]
-    use crate::scopes::{enter, enter_uncached, invalidate, leave, scope_names, set_auto_scope, set_backward_helps};
+    use crate::scopes::{
+        Exit, enter, enter_uncached, invalidate, leave, scope_names, set_auto_scope, set_backward_helps,
+    };
     #[pymodule_export]
     use crate::stats::{diagnose, process_stats, reset_scope_peaks, scope_stats, scope_text};
     #[pymodule_export]

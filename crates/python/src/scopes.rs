@@ -1,7 +1,7 @@
 //! Scopes of the calling thread, by the numbers of their entries.
 
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::errors::apart;
 
@@ -30,6 +30,36 @@ fn begin(
 #[pyfunction]
 pub(crate) fn leave(py: Python<'_>, entry: u64) -> PyResult<()> {
     apart(py, || gpucache_capi::leave(entry))
+}
+
+/// The exit of scopes, as a base class. It is no code of Python, so no handler of a signal runs in it before the thread has left.
+#[pyclass(subclass, frozen, module = "gpucache._gpucache")]
+pub(crate) struct Exit;
+
+#[pymethods]
+impl Exit {
+    #[new]
+    #[pyo3(signature = (*_args, **_named))]
+    fn new(_args: &Bound<'_, PyTuple>, _named: Option<&Bound<'_, PyDict>>) -> Exit {
+        Exit
+    }
+
+    /// Ends the entry that the thread began last, and closes what was opened around it.
+    #[pyo3(signature = (*_raised))]
+    fn __exit__(slf: &Bound<'_, Exit>, _raised: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let entries = slf.getattr("_entries")?;
+        let open = entries.getattr("open")?.cast_into::<PyList>()?;
+        let Some(last) = open.len().checked_sub(1) else {
+            return Err(PyErr::from_value(slf.call_method0("_not_inside")?));
+        };
+        let entry = open.get_item(last)?;
+        let number = entry.extract()?;
+        let left = leave(slf.py(), number).and(open.del_item(last));
+        let around = entries.getattr("around")?.cast_into::<PyDict>()?;
+        let Some(opened) = around.get_item(&entry)? else { return left };
+        around.del_item(&entry)?;
+        left.and(opened.call_method0("close").map(drop))
+    }
 }
 
 /// Frees the memory of a scope, or of all scopes, and returns the bytes.

@@ -29,18 +29,8 @@ class _Entries(threading.local):
         self.open: list[int] = []
         self.around: dict[int, contextlib.ExitStack] = {}
 
-    def leave(self) -> None:
-        """Ends the entry that began last. A signal in between takes nothing from the list too early."""
-        entry = self.open[-1]
-        try:
-            _gpucache.leave(entry)
-        finally:
-            del self.open[-1]
-            if entry in self.around:
-                self.around.pop(entry).close()
 
-
-class _Entered:
+class _Entered(_gpucache.Exit):
     """A place in the program that can be entered: a scope, or the outside of all scopes."""
 
     def __init__(self) -> None:
@@ -53,6 +43,7 @@ class _Entered:
     def __enter__(self) -> Self:
         entries = self._entries
         before = len(entries.open)
+        # Python runs handlers of signals in here. Their exceptions leave the thread outside.
         try:
             self._enter(entries.open)
             if around:
@@ -60,19 +51,17 @@ class _Entered:
                 for opens in around:
                     stack.enter_context(opens())
         except BaseException:
-            # Also the exception of a handler of a signal, such as KeyboardInterrupt. The thread is then not inside.
             while len(entries.open) > before:
-                entries.leave()
+                self.__exit__()
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if not self._entries.open:
-            raise Error(
-                f"{self!r} is left on a thread that is not inside: leave it on the thread that entered it. "
-                "A generator or a coroutine that is resumed on another thread needs the decorator instead of `with`."
-            )
-        self._entries.leave()
+    def _not_inside(self) -> Error:
+        """The error of an exit on a thread that is not inside."""
+        return Error(
+            f"{self!r} is left on a thread that is not inside: leave it on the thread that entered it. "
+            "A generator or a coroutine that is resumed on another thread needs the decorator instead of `with`."
+        )
 
     def __call__(self, function: _F) -> _F:
         """Makes each call of a function an entry. Generators and coroutines are inside only while they run."""
