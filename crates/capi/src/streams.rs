@@ -78,9 +78,6 @@ impl KnownStreams {
         self.known.insert(0, KnownStream { device, handle, stream, id, entry, uses: 0 });
         Ok(())
     }
-}
-
-impl KnownStreams {
     fn forget(&mut self) {
         let known = std::mem::take(&mut self.known);
         if forks::is_child() {
