@@ -158,6 +158,7 @@ fn in_child(act: fn([u64; 2]), parents: [u64; 2]) -> bool {
 
 /// What a child of a data loader may do.
 fn child([on_gpu, on_host]: [u64; 2]) {
+    record_stream(on_gpu, 0).unwrap();
     free(on_gpu).unwrap();
     free(on_host).unwrap();
     let before = device_stats(-1).unwrap();

@@ -1,5 +1,5 @@
 //! Processes that were forked from one that uses a GPU. They cannot use the driver, so requests for a GPU are errors there. Frees of the
-//! parent's memory on a GPU, by a garbage collector for example, do nothing. Host memory works as in any other process.
+//! parent's memory on a GPU, by a garbage collector for example, and notes of its uses do nothing. Host memory works as in any other process.
 #![allow(unsafe_code)]
 
 use std::sync::Once;
