@@ -45,6 +45,7 @@ impl DeviceRange {
     ///
     /// # Errors
     /// An error of that work.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "CUDA alone has captures"))]
     pub(crate) fn learn_idle(&self) -> Result<()> {
         let work = self.under_way()?;
         poll(SHORT, || Ok(self.is_over(&work)?.then_some(()))).map(drop)
