@@ -7,6 +7,7 @@
 //! | the plan served too many entries badly | here (`Fate::Forget`) |
 //! | less memory would do | here (`Fate::ForgetAll`) |
 //! | page moves recur | `recurring` (`pause`) |
+//! | the plan finds no arena after some entries, and needs more than entries ever had in use | `arena` (`refuse`) |
 //! | entries are recorded as a whole | `begin_after_loops`, as `loops/whole` decided |
 //! | a loop of the same length with other sizes was found, or a loop around the known one | `loops` (`learn_loop`) |
 //! | entries go on on another stream, and no entry followed a plan lately | `ending` (`learn_plan`) |
