@@ -312,3 +312,23 @@ fn graphs_that_come_and_go_take_the_memory_of_a_few() {
         assert!(bytes <= most, "{bytes} bytes after a hundred graphs, {most} after ten");
     });
 }
+
+/// A device without pages gives memory in chunks. A capture may need the first one.
+#[test]
+fn captures_take_memory_in_chunks() {
+    alone(120, || {
+        // SAFETY: the process has one thread so far, and the driver reads the variable later.
+        unsafe { std::env::set_var("MADEUP_PAGES", "0") };
+        let Some((gpu, kernels, _, stream)) = gpu() else { return };
+        let input = filled(&kernels, &stream, 7);
+        for mode in MODES {
+            let (graph, output) = scope!(name = "chunks", { captured(&stream, mode, || step(&stream, &input)) });
+            graph.launch().unwrap();
+            assert_all(&output, 7);
+        }
+        let own = gpu.new_stream();
+        let (graph, array) = own.capture(|| Array::<u8, Cuda>::full(&own, 9 * LEN, 5)).unwrap();
+        graph.launch().unwrap();
+        assert!(array.to_vec().unwrap().iter().all(|&byte| byte == 5));
+    });
+}

@@ -17,7 +17,7 @@ use super::known::Known;
 use super::own_calls::{disown, note_own, own_call};
 use super::pool::Pool;
 use super::queue::{CudaQueue, untold_stream};
-use super::{GpuStream, kept};
+use super::{GpuStream, kept, relaxed};
 use crate::base::error::{Error, Result};
 use crate::device::Copies;
 use crate::device::backend::Backend;
@@ -105,9 +105,13 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn allocate_for_all(&self, bytes: usize) -> Result<u64> {
+        if self.is_capturing() {
+            // Memory in the order of a captured stream would be the graph's, and a wait would end the capture.
+            let queue = || self.queue.beside().map_err(|error| self.failure("an allocation", error));
+            return relaxed(|| CudaMemory::new(queue()?, self.known.clone()).allocate_for_all(bytes));
+        }
         let address = self.allocate(bytes)?;
-        // The driver makes the memory usable in the order of this stream only. A failure of the wait means that the context is lost, and
-        // the memory with it.
+        // The driver makes the memory usable in the order of this stream only. After a failed wait the context is lost, with the memory.
         self.queue.synchronize().map_err(|error| self.failure("an allocation", error))?;
         Ok(address)
     }

@@ -192,6 +192,12 @@ impl CudaQueue {
         }
     }
 
+    /// A queue of the same context that nobody captures.
+    pub(super) fn beside(&self) -> Result<CudaQueue, DriverError> {
+        driver::bind(self.context())?;
+        heir_of(self.context()).map(CudaQueue::held)
+    }
+
     /// The heir, after it was told to wait for all work that is on the stream now.
     fn handed_on(&self) -> Result<Arc<CudaStream>, DriverError> {
         driver::bind(self.context())?;
