@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use gpucache::device::set_process_limit;
 use gpucache::graph::CapturedScope;
+use gpucache::offload::Placed;
 use gpucache::prelude::*;
 use gpucache::stats::ReclaimStep;
 use gpucache::{Limit, Recycle, Result, Scope};
@@ -327,4 +328,26 @@ fn executables_go_while_another_thread_launches() {
     });
     bed.stream.set_limit(Limit::NONE).unwrap();
     bed.run_all();
+}
+
+/// A stream of the host runs the work that it captures. Meanwhile the memory of arrays that leave stays. In a shortage it goes, and the run
+/// gets no graph.
+#[test]
+fn a_capturing_run_on_the_host_needs_no_more_memory_than_others() {
+    const ELEMENTS: usize = 1 << 17;
+    let host = Host::new_stream().unwrap();
+    host.set_limit(Limit::hard(host.memory().bytes + 8 * ELEMENTS as u64 * 4)).unwrap();
+    let weights: Vec<_> =
+        (0..12).map(|value| Placed::new(Array::full(&host, ELEMENTS, value).unwrap()).unwrap()).collect();
+    let mut scope = CapturedScope::new(&host, "captured shortage: host");
+    for value in (0..12).cycle().take(480) {
+        let copy = scope.run((), &host.zeros::<u32>(3).unwrap(), |_| {
+            let weight = weights[value].fetch()?;
+            let mut copy = host.zeros(ELEMENTS)?;
+            host.add(&mut copy, &weight, 1)?;
+            Ok::<_, gpucache::Error>(copy)
+        });
+        assert_eq!(copy.unwrap()[7], value as u32 + 1);
+    }
+    host.set_limit(Limit::NONE).unwrap();
 }

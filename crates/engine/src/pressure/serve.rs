@@ -191,7 +191,7 @@ impl<A: Ask> Reclaim<'_, A> {
             ReclaimStep::OtherStreams => self.retry(WaitFor::Nothing, DeviceRange::of(stream).is_some()),
             ReclaimStep::PendingWork => self.await_pending(),
             ReclaimStep::Offload => self.spill(),
-            ReclaimStep::Graphs => self.drop_graphs(),
+            ReclaimStep::Graphs => self.give_up_graphs(),
             ReclaimStep::Arenas => match self.revoke()? {
                 // What the arenas had may suffice together with what graphs have.
                 None => self.drop_graphs(),

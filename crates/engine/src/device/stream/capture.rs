@@ -63,7 +63,15 @@ pub(in crate::device) enum Operation {
 /// [`LaunchableGraph::launch`](crate::device::LaunchableGraph::launch).
 type RunKernel = Box<dyn Fn(&[u64], &dyn Any) -> Result<()> + Send>;
 
+/// Why a capture was given up.
+const SHORT: &str = "a drop of memory that a request in a shortage needs";
+
 impl Listing {
+    /// Whether the list gets no graph, since memory was short.
+    fn is_given_up(&self) -> bool {
+        lock(&self.listed).gap == Some(SHORT)
+    }
+
     pub(in crate::device) fn of_this_thread() -> Listing {
         Listing { thread: current().id(), listed: Mutex::default() }
     }
@@ -143,11 +151,27 @@ impl Stream {
     /// capture the stream.
     pub(crate) fn keep_captured<T: Any + Send>(&self, what: Box<T>) -> Result<(), Box<T>> {
         let mut notice = self.notice();
-        if let Some(CaptureBy::Driver(_) | CaptureBy::Listing(_)) = notice.capture {
-            notice.kept.push(what);
-            return Ok(());
+        let keeps = match &notice.capture {
+            Some(CaptureBy::Driver(_)) => true,
+            Some(CaptureBy::Listing(listing)) => !listing.is_given_up(),
+            Some(CaptureBy::Other) | None => false,
+        };
+        if !keeps {
+            return Err(what);
         }
-        Err(what)
+        notice.kept.push(what);
+        Ok(())
+    }
+
+    /// Drops the values that are kept until the capture ends, since memory is short. The work is done all the same, but gets no graph. Returns
+    /// whether there were any. The driver does none of the work that it captures, so its captures stay.
+    pub(crate) fn give_up_listing(&self) -> bool {
+        let mut notice = self.notice();
+        let Some(CaptureBy::Listing(listing)) = &notice.capture else { return false };
+        lock(&listing.listed).gap = Some(SHORT);
+        let kept = std::mem::take(&mut notice.kept);
+        drop(notice);
+        !kept.is_empty()
     }
 
     /// Refuses work of other threads while the driver captures the stream: it would become a part of the graph, or be lost. Callers ask before

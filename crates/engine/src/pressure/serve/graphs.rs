@@ -1,4 +1,4 @@
-//! The step that takes the executables of graphs away.
+//! The step that takes the executables of graphs away, and that gives up captures of the host.
 
 use std::sync::Arc;
 
@@ -11,6 +11,12 @@ use crate::pressure::steps::ReclaimStep;
 use crate::range::WaitFor;
 
 impl<A: Ask> Reclaim<'_, A> {
+    /// Gives up the capture in which the request is made, if that frees memory and the work is done all the same. Then takes executables away.
+    pub(super) fn give_up_graphs(&mut self) -> Result<Option<A::Memory>> {
+        let served = if self.asked.stream.give_up_listing() { self.retry(WaitFor::Nothing, true)? } else { None };
+        if served.is_some() { Ok(served) } else { self.drop_graphs() }
+    }
+
     /// Takes executables away until the request lacks nothing. Those with the fewest launches lately go first. None go if all of them
     /// together have less than the request lacks, or if it only waits for work.
     pub(super) fn drop_graphs(&mut self) -> Result<Option<A::Memory>> {
