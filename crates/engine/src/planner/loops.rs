@@ -64,8 +64,8 @@ pub(super) struct Loops {
     most_unplanned: u32,
     outer: Outer,
     whole: Whole,
-    /// The allocations for which the next search rests first.
-    rest: u32,
+    /// Shorter periods are not searched for the first allocations of the next search.
+    longer: Option<(u32, u32)>,
 }
 
 /// The stage of the search for a loop.
@@ -91,6 +91,8 @@ enum Boundary {
     Next,
 }
 
+/// Most steps have more allocations than this, and few layers have as many.
+const STEP: u32 = 512;
 /// After so many iterations without an arena, another plan is searched for; then after twice as many, and so on.
 const UNPLANNED: u32 = 2;
 
@@ -99,7 +101,7 @@ impl Loops {
     pub(super) fn begin_entry(&mut self) -> bool {
         (self.length, self.due, self.start, self.left, self.ended, self.next) = (None, None, 0, 0, 0, None);
         (self.unplanned, self.most_unplanned, self.is_used) = (0, 0, false);
-        (self.may_resume, self.has_resumed, self.rest) = (false, false, 0);
+        (self.may_resume, self.has_resumed, self.longer) = (false, false, None);
         self.behind = Behind::default();
         self.outer.begin();
         std::mem::take(&mut self.is_astray)
@@ -145,10 +147,12 @@ impl Loops {
         (self.length, self.due, self.stage, self.left, self.may_resume) = (None, None, Stage::Off, 0, false);
     }
 
-    /// Ends the loop, and lets the next search rest for as long as so many iterations of it take.
+    /// Ends the loop. For as long as so many iterations take, the next search looks for longer ones alone, such as the step whose layers the
+    /// loop is. Their plans need fewer arenas.
     pub(super) fn rest(&mut self, iterations: u64) {
-        let allocations = iterations.saturating_mul(u64::from(self.length.unwrap_or(0)));
-        self.rest = u32::try_from(allocations).unwrap_or(u32::MAX);
+        let least = self.length.unwrap_or(0).saturating_mul(2).max(STEP);
+        let allocations = iterations.saturating_mul(u64::from(least));
+        self.longer = Some((least, u32::try_from(allocations).unwrap_or(u32::MAX)));
         self.leave();
     }
 

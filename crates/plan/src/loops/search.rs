@@ -65,9 +65,6 @@ const SEARCHED_BEFORE_REST: u32 = 1 << 14;
 /// After a rest, a search lasts for this share, 1/4, of the allocations so far. The share was chosen, not measured.
 const TURN: u32 = 4;
 
-/// A loop around a known one is searched for so many of its periods.
-const PERIODS_WITHOUT_SHORTER: u32 = 4;
-
 impl Search {
     /// Begins a search behind so many allocations of the log. The loops are known from earlier searches.
     pub fn begin<'k>(&mut self, known: impl Iterator<Item = (u32, &'k Known)>, from: u32) {
@@ -82,17 +79,9 @@ impl Search {
         (self.candidates, self.follows, self.refused) = ([None; CANDIDATES], false, [(0, 0); REFUSED]);
     }
 
-    /// Searches for no shorter period, for as long as such a loop takes to repeat.
-    pub fn skip_shorter(&mut self, least: u32) {
-        let searched = least.saturating_mul(PERIODS_WITHOUT_SHORTER);
-        (self.least, self.until) = (least, (self.tokens.len() as u32).saturating_add(searched));
-    }
-
-    /// Rests for so many allocations before it searches.
-    pub fn rest(&mut self, allocations: u32) {
-        if allocations > 0 {
-            (self.rests, self.turn) = (true, (self.tokens.len() as u32).saturating_add(allocations));
-        }
+    /// Searches for no shorter period in so many allocations.
+    pub fn skip_shorter(&mut self, least: u32, allocations: u32) {
+        (self.least, self.until) = (least, (self.tokens.len() as u32).saturating_add(allocations));
     }
 
     /// Notes the drop of an array, so many allocations after its own; `None` if that is from before the search.

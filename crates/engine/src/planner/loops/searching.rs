@@ -10,6 +10,8 @@ use gpucache_plan::loops::Found;
 pub(super) const ASTRAY: u32 = 32;
 /// Each departure for another stream takes twice as many allocations there as the one before, up to 2^16 times as many.
 const MOST_DEPARTURES: u32 = 16;
+/// A loop around a known one is searched for so many of its periods.
+const PERIODS_WITHOUT_SHORTER: u32 = 4;
 /// After so many of them the plan's next position is not trusted any more.
 const OFF: u32 = 8;
 
@@ -151,9 +153,10 @@ impl Planner {
         let known = self.plans.known_loops().filter(|_| self.loops.stage == Stage::Wanted);
         self.loops.search.begin(known, self.learning.learner.log.len().saturating_sub(1));
         if let Some(least) = self.loops.outer.least {
-            self.loops.search.skip_shorter(least);
+            self.loops.search.skip_shorter(least, least.saturating_mul(PERIODS_WITHOUT_SHORTER));
+        } else if let Some((least, allocations)) = self.loops.longer.take() {
+            self.loops.search.skip_shorter(least, allocations);
         }
-        self.loops.search.rest(std::mem::take(&mut self.loops.rest));
         self.loops.stage = Stage::On;
     }
 
