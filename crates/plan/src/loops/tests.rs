@@ -230,6 +230,25 @@ fn a_search_that_finds_nothing_rests_most_of_the_time() {
     assert!(rests > 55_000, "{rests}");
 }
 
+/// Layers that keep nothing are a loop, and the step that they are a part of is one around it.
+#[test]
+fn the_step_around_layers_is_found_if_shorter_periods_are_skipped() {
+    let step = |entry: &mut Entry| {
+        (0..1200).for_each(|number| entry.put((0, number % 3), 100 + u64::from(number % 30)));
+        (0..300).for_each(|number| entry.put((1, number % 2), 1000 + u64::from(number)));
+    };
+    let found = |skips: bool| {
+        let mut entry = Entry::new(None);
+        if skips {
+            entry.search.skip_shorter(512, 8192);
+        }
+        (0..4).for_each(|_| step(&mut entry));
+        entry.first_loop().map(|(length, _)| length)
+    };
+    assert!(found(false).is_some_and(|length| length < 512 && length.is_multiple_of(30)));
+    assert_eq!(found(true), Some(1500));
+}
+
 #[test]
 fn a_short_loop_is_taken_several_times_at_once() {
     let mut entry = Entry::new(None);
