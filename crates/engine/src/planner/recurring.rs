@@ -24,8 +24,8 @@ const HUGE: u64 = 64 << 20;
 const SERVED_BYTES: u64 = 256 << 20;
 /// Once the scope has this many times more memory in use at once, other work has begun: the moves count from 0 again.
 const ANEW: u64 = 2;
-/// The scope goes without plans for this many entries. If moves are too many again soon, it goes without plans for eight times as many, and
-/// so on.
+/// The scope goes without plans for this many entries. If moves are too many again soon, it goes without plans for 32 times as many, and
+/// so on. With eight times as many, two scopes by turns made three calls in each entry.
 const PACE: Pace = Pace { first: 16, factor: 32, longest: 1 << 16 };
 
 /// Counts the pieces of memory that moved, against the allocations that plans served.
