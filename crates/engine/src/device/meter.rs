@@ -29,8 +29,9 @@ pub(in crate::device) struct Tally {
 pub struct Meter {
     /// The number of the device.
     device: u64,
-    /// The size of its pages; 0 if it has none.
-    page_bytes: u64,
+    /// The size of its pages; 0 if it has none. It shares a word with the flag below: with a word more, the counters lie elsewhere, and a
+    /// planned pair took 3% longer.
+    page_bytes: u32,
     /// Whether the memory is that of the host for arrays that leave a device.
     pub(super) is_host_side: bool,
     /// Locked for a few additions.
@@ -59,7 +60,7 @@ impl Meter {
         let (zero, bound) = (|| AtomicU64::new(0), || AtomicU64::new(u64::MAX));
         Meter {
             device,
-            page_bytes,
+            page_bytes: u32::try_from(page_bytes).unwrap_or(u32::MAX),
             is_host_side: false,
             tally: Mutex::default(),
             events: zero(),
@@ -80,13 +81,13 @@ impl Meter {
 
     /// The size of the device's pages; 0 if it has none.
     pub(crate) fn page_bytes(&self) -> u64 {
-        self.page_bytes
+        self.page_bytes.into()
     }
 
     /// Reports the reserved bytes to the trace, if one is on.
     fn tell(&self) {
         if trace::is_on() {
-            trace::reserved(self.held(), self.device, self.page_bytes);
+            trace::reserved(self.held(), self.device, self.page_bytes());
         }
     }
 
