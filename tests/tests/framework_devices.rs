@@ -156,7 +156,7 @@ fn in_child(act: fn([u64; 2]), parents: [u64; 2]) -> bool {
     ended == process && status == 0
 }
 
-/// What a child of a data loader may do.
+/// A child of a data loader uses host memory, and gets an error for the GPU.
 fn child([on_gpu, on_host]: [u64; 2]) {
     record_stream(on_gpu, 0).unwrap();
     free(on_gpu).unwrap();

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::placement::Chosen;
 
-/// What a slot is, its placement and its last use.
+/// The number, the size, the placement and the last use of a slot.
 #[derive(Debug)]
 pub(super) struct Tag {
     /// Never used again for another slot.

@@ -149,7 +149,7 @@ impl Loops {
 
     /// Ends the loop. For as long as so many iterations take, the next search looks for longer ones alone, such as the step whose layers the
     /// loop is. Their plans need fewer arenas.
-    pub(super) fn rest(&mut self, iterations: u64) {
+    pub(super) fn look_for_longer(&mut self, iterations: u64) {
         let least = self.length.unwrap_or(0).saturating_mul(2).max(STEP);
         let allocations = iterations.saturating_mul(u64::from(least));
         self.longer = Some((least, u32::try_from(allocations).unwrap_or(u32::MAX)));

@@ -129,7 +129,7 @@ impl Planner {
         self.footprint.has_planned = false;
         self.trimming.note_spare(shared.counters.times_taken());
         let entries = self.recurring.pause(self.entry.number);
-        self.loops.rest(entries);
+        self.loops.look_for_longer(entries);
         self.learning.learner.rest(entries);
         self.learning.stop();
         self.plans.tell(&shared.counters);

@@ -293,9 +293,9 @@ impl Followed {
 
     /// The host memory pool whose arrays are to leave now, and the bytes that are to be contiguous then.
     pub(super) fn take_apart(&mut self) -> Option<(Arc<HostPool>, u64)> {
-        let bytes = self.table.offsets().map_or(0, |offsets| offsets.height());
-        let pool = self.pool.upgrade()?;
-        self.misses.take_tidy().then_some((pool, bytes))
+        // The pool is not dropped here, since the recorder is borrowed.
+        let pool = if self.misses.take_tidy() { self.pool.upgrade()? } else { return None };
+        Some((pool, self.table.offsets().map_or(0, |offsets| offsets.height())))
     }
 
     /// Notes that all arrays left since the entry began, the address of contiguous memory, and its bytes. If they are too few for the
