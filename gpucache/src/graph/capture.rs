@@ -5,8 +5,9 @@ use std::ops::Range;
 use super::check::checked;
 use super::inputs::Inputs;
 use super::kept::{Known, Launchable};
+use super::launch::Entry;
 use super::outputs::Outputs;
-use super::run::{Block, Run, id, unplanned};
+use super::run::{Block, Run, unplanned};
 use super::slots::Slots;
 use super::visitor::{Act, Seen, Visitor};
 use crate::device::Device;
@@ -93,7 +94,7 @@ impl<D: Device> Run<'_, D> {
     fn launch_first(&self, known: &mut Known, cache: &'static Cache, seen: &Seen) -> bool {
         let launchable = known.launchable.as_ref();
         let is_launched =
-            launchable.is_some_and(|launchable| matches!(self.launch_in(cache, launchable, seen), Ok(Some(_))));
+            launchable.is_some_and(|launchable| matches!(self.launch_in(launchable, seen, Entry::Open), Some(Ok(_))));
         if !is_launched {
             known.launchable = None;
             cache.launch_in(self.device.stream_handle(), None, || ());
@@ -177,7 +178,7 @@ impl<D: Device> Run<'_, D> {
         };
         let graph = captured.into_graph(previous.map(|previous| previous.graph))?;
         let (operands, inputs, lens) = (seen.arrays.clone(), seen.inputs, seen.lens.clone());
-        known.launchable = Some(Launchable { graph, slots, place, cache: id(cache), operands, inputs, lens });
+        known.launchable = Some(Launchable { graph, slots, place, cache, operands, inputs, lens });
         known.tries.note_success();
         Ok(())
     }

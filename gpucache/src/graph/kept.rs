@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 
 use super::slots::Slots;
 use super::visitor::Operand;
+use gpucache_engine::cache::Cache;
 use gpucache_engine::device::LaunchableGraph;
 
 /// The most graphs, unless the program says otherwise. Keys without end, such as lengths of sequences, must not take all memory. Servers use
@@ -60,7 +61,7 @@ pub(super) struct Launchable {
     pub(super) slots: Slots,
     /// The memory of the scope's plans, and the scope's cache on the thread that captured.
     pub(super) place: Option<Range<u64>>,
-    pub(super) cache: usize,
+    pub(super) cache: &'static Cache,
     /// The inputs, and behind them the outputs.
     pub(super) operands: Vec<Operand>,
     pub(super) inputs: usize,

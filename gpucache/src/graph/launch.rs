@@ -4,13 +4,20 @@
 use super::inputs::Inputs;
 use super::kept::{Known, Launchable};
 use super::outputs::Outputs;
-use super::run::{Run, id};
+use super::run::Run;
 use super::visitor::{Act, Operand, Seen, Visitor};
 use crate::array::uses::Launched;
 use crate::device::Device;
 use crate::scope::ScopeGuard;
-use gpucache_engine::cache::Cache;
 use gpucache_engine::{Error, Result};
+
+/// Whether the thread is in an entry of the scope while it launches a graph.
+#[derive(Clone, Copy)]
+pub(super) enum Entry {
+    Open,
+    /// The launch takes less time without one, and needs one in some cases only.
+    Skipped,
+}
 
 impl<D: Device> Run<'_, D> {
     /// Launches the graph, if the arrays and the memory are as it needs them. A graph that failed is dropped.
@@ -69,26 +76,24 @@ impl<D: Device> Run<'_, D> {
         changes: &mut Vec<(usize, u64)>,
     ) -> Result<Option<Option<Launched>>> {
         let is_set = !is_moved || launchable.follow(&seen.arrays, changes)?;
-        if is_set { self.put_on_stream(launchable, seen) } else { Ok(None) }
+        if is_set { self.put_on_stream(launchable, seen).transpose() } else { Ok(None) }
     }
 
     /// Launches the graph while the memory of the plans cannot be taken away. `None` if it was taken away, or moved.
     #[inline]
-    fn put_on_stream(&self, launchable: &Launchable, seen: &Seen) -> Result<Option<Option<Launched>>> {
-        let launched = ScopeGuard::visit_captured(self.name, self.site, |cache| match id(cache) == launchable.cache {
-            true => self.launch_in(cache, launchable, seen),
-            false => Ok(None),
-        });
-        launched.unwrap_or(Ok(None))
+    fn put_on_stream(&self, launchable: &Launchable, seen: &Seen) -> Option<Result<Option<Launched>>> {
+        let launch = |entry| self.launch_in(launchable, seen, entry);
+        let inside = |cache: &_| if std::ptr::eq(cache, launchable.cache) { launch(Entry::Open) } else { None };
+        ScopeGuard::launch_captured(self.name, self.site, || launch(Entry::Skipped), inside)
     }
 
-    /// As [`put_on_stream`](Run::put_on_stream), inside the scope. Only a launch on a stream of the host has an outcome.
+    /// As [`put_on_stream`](Run::put_on_stream), with or without an entry of the scope. Only a launch on a stream of the host has an outcome.
     pub(super) fn launch_in(
         &self,
-        cache: &'static Cache,
         launchable: &Launchable,
         seen: &Seen,
-    ) -> Result<Option<Option<Launched>>> {
+        entry: Entry,
+    ) -> Option<Result<Option<Launched>>> {
         let stream = self.device.stream_handle();
         // Only streams of the host have outcomes of work.
         let launched = if stream.can_capture() { None } else { Some(seen.launched()) };
@@ -96,20 +101,21 @@ impl<D: Device> Run<'_, D> {
             Some(launched) => launched,
             None => &(),
         };
-        let done = cache.launch_in(stream, launchable.place.as_ref(), || {
+        let launch = || {
             launched.iter().for_each(|launched| launched.check_inputs(self.device));
             // SAFETY: the addresses of the work lie in three kinds of memory. (1) The inputs: they are borrowed, at the addresses that the
             // graph has, and their other uses are ordered with this stream. The graph writes only those that are borrowed exclusively;
             // `check` looked for that, or the caller of `run_unchecked` promises it. (2) The outputs: they are new, on this stream. (3) The
-            // memory of the scope's plans: `launch_in` runs this while the memory is there, nothing in it is alive, and nobody can
-            // take it; afterwards the range hands it on behind this work. Other memory was refused by `check`, or the caller of
+            // memory of the scope's plans: the cache runs this while the memory is there, nothing in it is alive, and nobody can take it; afterwards the range hands it on behind this work. Other memory was refused by `check`, or the caller of
             // `run_unchecked` promises that it stays.
             unsafe { launchable.graph.launch(context) }
-        });
-        match done {
-            Some(done) => done.map(|()| Some(launched)),
-            None => Ok(None),
-        }
+        };
+        let place = launchable.place.as_ref();
+        let done = match entry {
+            Entry::Open => launchable.cache.launch_in(stream, place, launch),
+            Entry::Skipped => launchable.cache.launch_alone(stream, place, launch),
+        }?;
+        Some(done.map(|()| launched))
     }
 
     /// Stores the outcome of the launch in the arrays that it writes, on a stream of the host.

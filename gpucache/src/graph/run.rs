@@ -30,12 +30,6 @@ pub(super) struct Run<'r, D> {
     around: Option<Current>,
 }
 
-/// A number that identifies a cache.
-#[inline]
-pub(super) fn id(cache: &'static Cache) -> usize {
-    std::ptr::from_ref(cache) as usize
-}
-
 impl<'r, D: Device> Run<'r, D> {
     #[inline]
     pub(super) fn of(

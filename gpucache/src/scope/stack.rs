@@ -106,10 +106,10 @@ impl Known {
     }
 }
 
-/// Ends an entry that [`Cache::begin_launch`] began, in the function that began it.
-fn end_launch(cache: &'static Cache, entry: usize) {
-    // SAFETY: the caller got this entry from `begin_launch`, and calls this once. The stack does not have such entries.
-    unsafe { cache.end_launch(entry) };
+/// Ends an entry that the stack does not have, in the function that began it.
+fn leave_unlisted(cache: &'static Cache, entry: usize) {
+    // SAFETY: the caller got this entry from `enter`, and calls this once. The cache never served the thread by it.
+    unsafe { cache.leave(entry) };
 }
 
 thread_local! {

@@ -4,14 +4,17 @@
 //! launch first looks whether the memory is still there, and holds it meanwhile.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::block::Block;
 use super::current;
 use super::owner::Cache;
-use super::policy::Terms;
+use super::token::token;
+use crate::base::finally::finally;
 use crate::device::Stream;
 use crate::home::Visit;
 use crate::record::Record;
+use crate::trace;
 
 impl Cache {
     /// Begins to watch the entry that this thread is in. The returned function tells whether the plans have served all allocations since
@@ -34,15 +37,37 @@ impl Cache {
         owner.with(|local, shared| local.planner.idle_place(shared, stream))
     }
 
-    /// Enters the scope to launch a graph of its work. Most of these entries need nothing of what an entry that allocates does at its
-    /// beginning and end. Returns the entry's place, for [`end_launch`](Cache::end_launch).
+    /// Runs `launch` as [`launch_in`](Cache::launch_in) does, but without an entry. `None` if this is not the thread's cache of the scope, if
+    /// the thread is inside, or if planning has work to do that needs an entry.
     #[inline]
-    pub fn begin_launch(&'static self) -> usize {
-        self.enter_and(Terms::new(), Visit::Uncaptured, |owner| {
-            if !owner.with(|local, shared| local.planner.begin_launch(shared)) {
-                owner.begin(Visit::Uncaptured);
+    pub fn launch_alone<R>(
+        &'static self,
+        stream: &Stream,
+        place: Option<&Range<u64>>,
+        launch: impl FnOnce() -> R,
+    ) -> Option<R> {
+        if !self.may_launch_alone() {
+            return None;
+        }
+        self.local.enter(token());
+        let owner = self.owner()?;
+        let is_alone = owner.depth() == 1 && !self.shared.is_behind();
+        let mut launched = None;
+        owner.exit_untold_after(|owner| {
+            if is_alone && owner.with(|local, shared| local.planner.hold_for_launch(shared, stream, place)) {
+                let _held = place.map(|_| finally(|| self.shared.lease.lower(0)));
+                self.shared.counters.visited(Visit::Uncaptured);
+                launched = Some(launch());
             }
-        })
+        });
+        launched
+    }
+
+    /// Whether this is the thread's cache of the scope, and no trace needs its entries.
+    #[inline]
+    fn may_launch_alone(&self) -> bool {
+        let me = token();
+        me > 0 && self.serves.load(Relaxed) == me && !trace::is_on()
     }
 
     /// Runs `launch` while nobody can take the memory of the plans away, if it still is at `place`, or begins there and is longer. The
@@ -57,16 +82,7 @@ impl Cache {
         launch: impl FnOnce() -> R,
     ) -> Option<R> {
         let owner = self.owner()?;
-        let holds = owner.with(|local, shared| {
-            local.planner.skip();
-            let Some(place) = place else { return true };
-            let is_there = local
-                .planner
-                .idle_place(shared, stream)
-                .is_some_and(|now| now.start == place.start && now.end >= place.end);
-            // One byte stands for all of them: a lease with anything alive is not revoked.
-            is_there && shared.lease.insist(0, 1)
-        });
+        let holds = owner.with(|local, shared| local.planner.hold_in_entry(shared, stream, place));
         let launched = holds.then(launch);
         if holds && place.is_some() {
             owner.with(|_, shared| shared.lease.lower(0));

@@ -17,7 +17,7 @@ use super::supply::{self, Supplied};
 use super::token::token;
 use crate::base::error::Result;
 use crate::base::held::Held;
-use crate::base::sync::{Mutex, lock};
+use crate::base::sync::{AtomicU64, Mutex, lock};
 use crate::device::Stream;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{Counter, Fact, Shared};
@@ -37,6 +37,8 @@ pub struct Cache {
     name: Mutex<Option<(Arc<str>, ScopeSite)>>,
     /// The thread that the cache serves now, for statistics.
     pub(super) thread: Mutex<Option<Arc<str>>>,
+    /// The number of the caller whose cache of the scope this is, or 0.
+    pub(super) serves: AtomicU64,
 }
 
 /// Proves that the calling thread owns a cache, and gives access to the owner's side. An `Owner` stays on its thread, and nobody
@@ -59,7 +61,8 @@ impl Cache {
     /// Makes a cache, which lives as long as the process.
     pub(super) fn leak() -> &'static Cache {
         let (shared, local, door) = (Shared::new(), Hold::new(Local::new()), Door::new());
-        let new = Cache { shared, local, door, name: Mutex::default(), thread: Mutex::default() };
+        let new =
+            Cache { shared, local, door, name: Mutex::default(), thread: Mutex::default(), serves: AtomicU64::new(0) };
         let cache: &'static Cache = Box::leak(Box::new(new));
         cache.door.lead_to(cache);
         cache
@@ -105,20 +108,7 @@ impl Cache {
     /// the cache serves the thread no more: [`Current::set`](super::Current::set) has named another one.
     #[inline(always)]
     pub unsafe fn leave(&'static self, entry: usize) {
-        self.leave_and(entry, Owner::end);
-    }
-
-    /// Ends an entry that launched a graph.
-    ///
-    /// # Safety
-    /// The calling thread began it by [`begin_launch`](Cache::begin_launch), and has not ended it.
-    #[inline]
-    pub unsafe fn end_launch(&'static self, entry: usize) {
-        self.leave_and(entry, |owner| {
-            if !owner.with(|local, _| local.planner.only_launches()) {
-                owner.end();
-            }
-        });
+        self.end_visit(entry);
     }
 
     /// The proof that the calling thread owns the cache, if it does.
@@ -210,12 +200,18 @@ impl Owner {
 
     /// Undoes one entry or hold after `act`, also if `act` panics.
     pub(super) fn exit_after(self, act: impl FnOnce(&Owner)) {
-        let last = || {
-            act(&self);
-            if self.depth() == 1 {
-                self.tell_demand();
+        self.exit_untold_after(|owner| {
+            act(owner);
+            if owner.depth() == 1 {
+                owner.tell_demand();
             }
-        };
+        });
+    }
+
+    /// As [`exit_after`](Owner::exit_after), where `act` does not change how much memory is likely to be needed again.
+    #[inline]
+    pub(super) fn exit_untold_after(self, act: impl FnOnce(&Owner)) {
+        let last = || act(&self);
         // SAFETY: the thread owns the cache until this call returns. `exit_after` takes the proof by value, so none is left
         // afterwards.
         let has_come_back = unsafe { self.cache.local.exit_after(token(), &self.cache, last) };

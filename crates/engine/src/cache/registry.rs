@@ -138,6 +138,7 @@ impl NamedCaches {
     /// Forgets the name once no thread has a cache of it. Returns whether the cache was taken back.
     pub fn forget(self: &Arc<NamedCaches>, cache: &'static Cache) -> bool {
         let Some(past) = cache.retire() else { return false };
+        cache.forget_thread();
         let mut threads = lock(&self.threads);
         threads.past += past;
         threads.past_reclaim.add(&cache.take_reclaim());

@@ -4,6 +4,7 @@
 
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
@@ -121,12 +122,15 @@ impl Cache {
     /// Notes that the cache serves the calling thread from now on.
     pub(super) fn note_thread(&self) {
         let thread = std::thread::current();
-        let name = thread.name().map_or_else(|| format!("thread {}", claim_token()), str::to_string);
+        let me = claim_token();
+        let name = thread.name().map_or_else(|| format!("thread {me}"), str::to_string);
+        self.serves.store(me, Relaxed);
         *lock(&self.thread) = Some(name.into());
     }
 
-    /// Notes that the thread which the cache served last has ended.
+    /// Notes that the cache serves the thread no more.
     pub(super) fn forget_thread(&self) {
+        self.serves.store(0, Relaxed);
         *lock(&self.thread) = None;
     }
 

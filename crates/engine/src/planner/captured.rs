@@ -10,8 +10,11 @@ use crate::record::ArenaId;
 /// After so many launches the sizes of the scope have mostly settled, and its arena stays. Before, keys come whose arena is larger, and
 /// the memory of the outgrown one is better used at once: 16 batch sizes then reserve 1.05 times the memory of the largest, not 1.08.
 const SETTLED: u32 = 2;
-/// One of so many entries that launch graphs does all that other entries do: it counts down to the next look at memory that may go back.
+/// One of so many launches is an entry of the scope: it counts down to the next look at memory that may go back, and marks the scope as used.
+/// An entry takes more time than all else that a launch does on the thread, and one of sixteen suffices.
 const FULL_ENTRY: u32 = 16;
+/// The bytes in use during a launch. One byte stands for all of them: a lease with anything alive is not revoked.
+const IN_LAUNCH: u64 = 1;
 /// A request of less than this share of the arena leaves it to its graphs in any case.
 const SMALL: u64 = 8;
 
@@ -68,32 +71,39 @@ impl Planner {
         arena.launches >= SETTLED || need < arena.bytes / SMALL
     }
 
-    /// Begins an entry that launches a graph. Returns whether planning has nothing to do at its beginning and its end. This work takes a fifth
-    /// of the time of a launch, and suffices in every sixteenth entry.
+    /// Whether a graph can be launched in the memory at `place` without an entry, because planning has nothing to do then. If so, nobody can take
+    /// the memory while the lease is raised. Without a `place` the graph needs no memory of the plans.
     #[inline]
-    pub(crate) fn begin_launch(&mut self, shared: &Shared) -> bool {
+    pub(crate) fn hold_for_launch(&mut self, shared: &Shared, stream: &Stream, place: Option<&Range<u64>>) -> bool {
+        let is_there = place.is_none_or(|place| self.is_idle_at(shared, stream, place));
+        is_there && self.can_pass(shared) && (place.is_none() || shared.lease.raise(0, IN_LAUNCH))
+    }
+
+    /// Whether planning has nothing to do at the beginning and the end of an entry that launches a graph. Counts the launch.
+    #[inline]
+    fn can_pass(&mut self, shared: &Shared) -> bool {
         self.launches = self.launches.wrapping_add(1);
-        // Where the plans have no memory, a full entry finds some, perhaps at the same address.
-        let is_ready = match &self.arena {
-            Some(arena) => arena.launches >= SETTLED && !shared.lease.is_lost(),
-            None => self.plans.is_empty(),
+        // Where the plans have no memory, an entry finds some, perhaps at the same address.
+        let (is_ready, counts) = match &self.arena {
+            Some(arena) => (arena.launches >= SETTLED && !shared.lease.is_lost(), true),
+            None => (self.plans.is_empty(), self.trimming.has_spare()),
         };
-        let counts = self.arena.is_some() || self.trimming.has_spare();
-        self.entry.only_launches =
-            is_ready && !self.launches.is_multiple_of(FULL_ENTRY) && (!counts || self.trimming.passes());
-        self.entry.only_launches
+        is_ready && !self.launches.is_multiple_of(FULL_ENTRY) && (!counts || self.trimming.passes())
     }
 
-    /// Whether the entry only launches a graph, so that nothing has to be done at its end.
+    /// Whether the memory of the plans is idle on this stream, and begins at `place` and is as long.
     #[inline]
-    pub(crate) fn only_launches(&self) -> bool {
-        self.entry.only_launches
+    fn is_idle_at(&self, shared: &Shared, stream: &Stream, place: &Range<u64>) -> bool {
+        let now = self.idle_place(shared, stream);
+        now.is_some_and(|now| now.start == place.start && now.end >= place.end)
     }
 
-    /// Notes that the entry launches a graph, and so allocates nothing. It teaches nothing.
-    pub(crate) fn skip(&mut self) {
+    /// As [`hold_for_launch`](Planner::hold_for_launch), in an entry that launches a graph, and so allocates nothing and teaches nothing. Waits
+    /// until a thread that takes the memory is done.
+    pub(crate) fn hold_in_entry(&mut self, shared: &Shared, stream: &Stream, place: Option<&Range<u64>>) -> bool {
         self.entry.is_skipped = true;
         self.arena.iter_mut().for_each(|arena| arena.launches = arena.launches.saturating_add(1));
         self.learning.stop();
+        place.is_none_or(|place| self.is_idle_at(shared, stream, place) && shared.lease.insist(0, IN_LAUNCH))
     }
 }

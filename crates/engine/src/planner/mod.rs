@@ -115,7 +115,7 @@ pub(crate) struct Planner {
     recurring: RecurringMoves,
     /// Whether graphs use the memory of the plans.
     is_captured: bool,
-    /// Entries that launched graphs, and may wrap around.
+    /// Launches of graphs. The number may wrap around.
     launches: u32,
     /// Waits before the plans follow an entry to another stream again.
     moves: Backoff,
@@ -173,8 +173,6 @@ struct EntryState {
     is_dissolved: bool,
     /// Whether the entry launches a graph instead of allocating.
     is_skipped: bool,
-    /// Whether the entry launches a graph, and planning skipped its beginning.
-    only_launches: bool,
     /// Whether the first recorded allocation of the entry has come.
     has_stream: bool,
     /// Whether the plans may follow the entry to another stream, as its first allocation will tell.

@@ -26,29 +26,40 @@ impl ScopeGuard {
         (guard, ScopeGuard::innermost().map(|current| current.cache))
     }
 
-    /// Runs `work` in an entry of the scope `name` that allocates nothing: a launch of its graph. The scope around it serves allocations of the
-    /// thread meanwhile. So this takes less time than [`enter_captured`](ScopeGuard::enter_captured). `None` if the thread is ending.
+    /// Runs a launch of a graph of the scope `name`, which allocates nothing. The scope around it serves allocations of the thread meanwhile. So
+    /// this takes less time than [`enter_captured`](ScopeGuard::enter_captured). `alone` does the launch without an entry, if that is
+    /// possible. Otherwise `inside` does it in an entry, if it can. `None` if the thread is ending.
     #[inline]
-    pub(crate) fn visit_captured<R>(
+    pub(crate) fn launch_captured<R>(
         name: &str,
         site: &'static Location<'static>,
-        work: impl FnOnce(&'static Cache) -> R,
+        alone: impl FnOnce() -> Option<R>,
+        inside: impl FnOnce(&'static Cache) -> Option<R>,
     ) -> Option<R> {
         #[cfg(feature = "tracing")]
         let _shown = Shown::begin(name);
+        alone().or_else(|| ScopeGuard::visit_captured(name, site, inside))
+    }
+
+    /// Runs a launch in an entry that the thread's stack of scopes does not have.
+    #[inline(never)]
+    fn visit_captured<R>(
+        name: &str,
+        site: &'static Location<'static>,
+        inside: impl FnOnce(&'static Cache) -> Option<R>,
+    ) -> Option<R> {
         let cache = STACK.try_with(|stack| stack.cache(name, site)).ok()?;
-        // An entry that serves nothing: the thread's stack of scopes does not have it.
-        let entry = cache.begin_launch();
+        let entry = cache.enter(Terms::new(), Visit::Uncaptured);
         if Current::is_traced() {
             cache.note_entered();
         }
         let _visited = finally(|| {
-            super::end_launch(cache, entry);
+            super::leave_unlisted(cache, entry);
             if Current::is_traced() {
                 cache.note_left();
             }
         });
-        Some(work(cache))
+        inside(cache)
     }
 
     /// The innermost scope of the thread.
