@@ -168,7 +168,7 @@ impl Plans {
 
     /// Whether the first allocation of an entry tells that the sizes of the active plan are too small.
     pub(super) fn may_scale_to(&self, bytes: u64) -> bool {
-        let is_new = |plan: &&Plan| plan.repeats.is_none() && !plan.envelope.begins_with(bytes);
+        let is_new = |plan: &&Plan| !plan.envelope.begins_with(bytes);
         self.plans.get(self.active).filter(is_new).is_some_and(|plan| plan.seen.may_scale_to(bytes))
     }
 
