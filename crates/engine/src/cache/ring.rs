@@ -19,6 +19,9 @@ impl Owner {
     /// Serves a request for which the ring has no room: from the ring once it has grown, or else from the lists.
     #[cold]
     pub(super) fn grow_and_carry(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
+        if let Some(record) = self.carry_after_turn(stream, request) {
+            return Some(record);
+        }
         let growth = self.with(|local, shared| local.planner.wanted_growth(shared, request.bytes as u64));
         let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
         if has_grown {
@@ -41,6 +44,19 @@ impl Owner {
             self.tell_ring(stream.memory_id());
         }
         served
+    }
+
+    /// At the end of a turn: serves a request once the ring has grown for its next turn, or as it is, if it has room in this one.
+    fn carry_after_turn(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
+        let growth = self.with(|local, shared| local.planner.growth_for_turn(shared, request.bytes as u64))?;
+        if growth.is_some_and(|growth| self.grow_ring(&growth)) {
+            self.note_sample(Fact::RingGrew, request);
+        }
+        self.note_holding();
+        match self.with(|local, shared| local.planner.carry(shared, request, stream)) {
+            Resolved::Record(record) => Some(record),
+            _ => None,
+        }
     }
 
     fn grow_ring(&self, growth: &RingGrowth) -> bool {
@@ -86,15 +102,16 @@ impl Owner {
 /// Lengthens the ring's last block, or adds a block, and returns its address, the bytes and the device calls that they took. After a failure
 /// everything stays as it was: the request goes beside the ring, and meets a failure of the device there.
 fn grow(range: &DeviceRange, growth: &RingGrowth, leased: &mut Option<Leased>) -> Option<(Option<u64>, u64, Obtained)> {
-    let RingGrowth { stream, more, bytes, whole, held, room } = growth;
+    let RingGrowth { stream, more, least, bytes, whole, held, room } = growth;
     let RangeState { reserved, granule, .. } = range.occupancy();
     let limit = GatherLimit { cut: Cut::IfIdle, ..GatherLimit::aiming_at(reserved) };
     let last = leased.as_ref().and_then(|leased| leased.pieces.last());
-    if let Some(Piece { block, room: Some(room) }) = last
-        && let Ok(Some((carved, bytes))) = range.grow_in(stream, room, Some(block), *more, limit)
-    {
-        leased.iter_mut().for_each(|leased| leased.bytes += bytes);
-        return Some((None, bytes, carved.taken));
+    if let Some(Piece { block, room: Some(room) }) = last {
+        let grow = |more: &u64| range.grow_in(stream, room, Some(block), *more, limit).ok().flatten();
+        if let Some((carved, bytes)) = grow(more).or_else(|| grow(least)) {
+            leased.iter_mut().for_each(|leased| leased.bytes += bytes);
+            return Some((None, bytes, carved.taken));
+        }
     }
     let bytes = (*bytes)?;
     // A room has whole pages of its own. A ring that fits into one page lies among other blocks. Otherwise, a number that outlives

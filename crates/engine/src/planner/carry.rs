@@ -89,12 +89,13 @@ impl Carry {
         self.entries = self.entries.saturating_add(1);
     }
 
-    /// From now on serves the arrays that this plan carries.
-    pub(super) fn follow(&mut self, plan: CarryPlan) {
+    /// From now on serves the arrays that this plan carries, whose sizes may grow.
+    pub(super) fn follow(&mut self, plan: CarryPlan, grows: bool) {
         if plan.largest == 0 {
             self.entries = 0;
         }
         self.ring.follow(plan.turns.clone(), plan.target);
+        self.ring.look_ahead(grows);
         self.plan = plan;
         self.shortening = Shortening::default();
     }

@@ -279,7 +279,7 @@ impl Planner {
                 self.vacate(shared);
                 self.plans.remove_active(&mut self.hot.cursor);
                 self.loops.forget_learned();
-                self.carry.follow(self.plans.carry());
+                self.carry.follow(self.plans.carry(), false);
                 // Without plans, nobody takes back what a ring served. So the arrays that are alive in it get memory of their own.
                 if self.plans.is_empty() {
                     self.vacate_ring(shared);
@@ -309,7 +309,7 @@ impl Planner {
         if shared.lease.live() == 0 && self.plans.relayout(&mut self.hot.cursor, ahead) {
             self.look_again();
             self.footprint.begin_anew();
-            self.carry.follow(self.plans.carry());
+            self.carry.follow(self.plans.carry(), self.plans.grows());
             #[cfg(feature = "tracing")]
             self.note_layout();
         }

@@ -38,6 +38,19 @@ pub struct Ring {
     /// The ring grows up to this many bytes before the hand returns to the beginning.
     target: u64,
     regions: Vec<Region>,
+    /// Whether sizes grow, so that the end of a turn is the time to grow for the next one.
+    looks_ahead: bool,
+    end: TurnEnd,
+}
+
+/// What the ring knows at the end of a turn, if turns end where the memory ends.
+#[derive(Clone, Copy, Debug, Default)]
+struct TurnEnd {
+    /// The births before it, and the live bytes of the last region.
+    births: u64,
+    live: u64,
+    /// The bytes that the next turn lacks, until the caller knows it.
+    lacks: u64,
 }
 
 /// A contiguous stretch of addresses.
@@ -55,6 +68,11 @@ const NEAR: usize = 8;
 /// Slots that are stepped over before the ring grows: more than a model's state has arrays, and a few microseconds.
 const FAR: usize = 4096;
 
+/// From one turn to the next, the live bytes grow by at most this share.
+const MOST_GROWTH: u64 = 8;
+/// A region is small if it has room for fewer arrays than this.
+const SMALL: u64 = 4;
+
 impl Default for Ring {
     fn default() -> Ring {
         Ring {
@@ -69,6 +87,8 @@ impl Default for Ring {
             grows: false,
             target: 0,
             regions: Vec::new(),
+            looks_ahead: false,
+            end: TurnEnd::default(),
         }
     }
 }
@@ -101,6 +121,12 @@ impl Ring {
         self.note_growth();
     }
 
+    /// Notes whether sizes grow from entry to entry. The ring then asks for memory at the end of a turn: see
+    /// [`take_lack_of_turn`](Ring::take_lack_of_turn).
+    pub fn look_ahead(&mut self, sizes_grow: bool) {
+        self.looks_ahead = sizes_grow;
+    }
+
     /// Begins an entry, whose first birth is that of position 0. If the ring is empty, the hand returns to the ring's beginning. So
     /// arrays that are all dropped between two entries, as a backward pass drops activations, need no more memory than their own.
     #[inline]
@@ -112,6 +138,7 @@ impl Ring {
     }
 
     fn rewind(&mut self) {
+        self.end = TurnEnd::default();
         if let Some(&Region { border, .. }) = self.regions.first() {
             self.circle.put_hand_behind(border);
         }
@@ -155,9 +182,49 @@ impl Ring {
     fn serve_within(&mut self, bytes: u64, steps: usize) -> Option<(u32, u64)> {
         let rounded = bytes.checked_next_multiple_of(ALIGN)?;
         self.begin_birth();
-        let served = self.serve_freed(rounded).or_else(|| self.circle.serve(rounded, steps, self.grows))?;
+        let served = self.serve_freed(rounded).or_else(|| {
+            let stops = self.grows || self.lacks_next_turn(rounded);
+            self.circle.serve(rounded, steps, stops)
+        })?;
         self.births += 1;
         Some(served)
+    }
+
+    /// Whether a turn ends here, and the next one will find too little memory, so that the ring should grow now.
+    ///
+    /// Where sizes grow, the free memory in front of the hand becomes less from birth to birth. Once it does not suffice, somewhere in the ring,
+    /// the array goes to the end, and leaves a gap. Such gaps took a tenth of the ring of a cache that grows by a row for each token.
+    fn lacks_next_turn(&mut self, bytes: u64) -> bool {
+        if self.turn_end != NEVER || !self.looks_ahead {
+            return false;
+        }
+        let left = self.regions.first().and_then(|first| self.circle.free_before(first.border, bytes));
+        if let Some(left) = left
+            && self.end.births != self.births
+        {
+            self.end_turn(bytes, left);
+        }
+        left.is_some() && self.end.lacks > 0
+    }
+
+    /// Notes the end of a turn, with `left` free bytes behind it, and how much the next one lacks, whose arrays have `bytes` bytes or more.
+    #[cold]
+    fn end_turn(&mut self, bytes: u64, left: u64) {
+        self.circle.let_go();
+        let Some((last, others)) = self.regions.split_last() else { return };
+        let (slots, live) = self.circle.count_live(last.border);
+        let now = TurnEnd { births: self.births, live, lacks: 0 };
+        let before = std::mem::replace(&mut self.end, now);
+        // A turn has as many births as there are live slots. A ring that has just begun grows by whole arrays.
+        let births = (now.births - before.births).max(1);
+        let growth = (live.saturating_sub(before.live).saturating_mul(slots) / births).min(live / MOST_GROWTH);
+        // Once arrays are too large for a small region, this one has to serve them too.
+        let is_small = |region: &&Region| region.bytes / SMALL < bytes;
+        let moving: u64 = others.iter().filter(is_small).map(|region| self.circle.count_live(region.border).1).sum();
+        // What is left at the end serves the next turn only if the ring grows.
+        let free = (last.bytes - live).saturating_sub(left);
+        let needed = bytes.saturating_add(growth).saturating_add(moving);
+        self.end.lacks = if growth > 0 { needed.saturating_sub(free) } else { 0 };
     }
 
     fn note_growth(&mut self) {
@@ -205,6 +272,12 @@ impl Ring {
         bytes.saturating_sub(last.filter(|last| last.state == State::Free).map_or(0, |last| last.bytes))
     }
 
+    /// How many bytes the ring lacks for its next turn, if it still has room for the next array. The caller then lets it grow, if it can. The next
+    /// array is served from the ring as it is then.
+    pub fn take_lack_of_turn(&mut self) -> Option<u64> {
+        Some(std::mem::take(&mut self.end.lacks)).filter(|&lacks| lacks > 0)
+    }
+
     /// Adds bytes at the end of a region. The next array is served from there.
     pub fn lengthen(&mut self, region: usize, more: u64) {
         let Region { border, address, bytes } = self.regions[region];
@@ -241,7 +314,7 @@ impl Ring {
             }));
         }
         (self.circle, self.regions) = (Circle::default(), Vec::new());
-        (self.returned, self.freed, self.grows) = (self.served(), NONE, false);
+        (self.returned, self.freed, self.grows, self.end) = (self.served(), NONE, false, TurnEnd::default());
         evicted
     }
 }

@@ -17,8 +17,9 @@ use crate::record::{ArenaId, DropPath};
 #[derive(Clone, Debug)]
 pub(crate) struct RingGrowth {
     pub(crate) stream: Stream,
-    /// The bytes to add at the end of the last block.
+    /// The bytes to add at the end of the last block, and the fewest that help.
     pub(crate) more: u64,
+    pub(crate) least: u64,
     /// The bytes of a new block that has a room of its own; `None` if that would be too much.
     pub(crate) bytes: Option<u64>,
     /// The bytes of a block that makes the ring as large as it will become, as far as that is known.
@@ -68,22 +69,42 @@ impl Reading {
 impl Planner {
     /// The growth that the ring needs for a request of `wanted` bytes that it could not serve. `None` if the ring may not grow.
     pub(crate) fn wanted_growth(&mut self, shared: &Shared, wanted: u64) -> Option<RingGrowth> {
-        let stream = self.plans.stream()?.clone();
-        if !self.may_grow(shared, &stream) {
-            return None;
-        }
+        let wanted = wanted.checked_next_multiple_of(ALIGNMENT)?;
+        let stream = self.growing_stream(shared)?;
         let (in_use, all) = (self.in_use(shared, wanted), self.held(shared));
         let left = room(in_use).saturating_sub(all);
         let left_at_most = most(in_use, self.plans.grows()).saturating_sub(all);
-        let Carry { ring, plan, worth, .. } = &mut self.carry;
-        let held = ring.bytes();
-        let (wanted, step) = (wanted.checked_next_multiple_of(ALIGNMENT)?, (held / STEP).min(LARGEST_STEP).min(left));
-        let lacks = ring.lacks(wanted);
+        let lacks = self.carry.ring.lacks(wanted);
         if lacks > left && (lacks > wanted / 2 || lacks > left_at_most) {
-            worth.note_shortage();
+            self.carry.worth.note_shortage();
             return None;
         }
-        let more = lacks.max(step).next_multiple_of(ALIGNMENT);
+        Some(self.growth(stream, wanted, lacks, left))
+    }
+
+    /// The growth that the ring needs for its next turn, before a request of `wanted` bytes for which it has room. `None` if it has just begun a
+    /// turn. `Some(None)` if it may not grow.
+    pub(crate) fn growth_for_turn(&mut self, shared: &Shared, wanted: u64) -> Option<Option<RingGrowth>> {
+        let lacks = self.carry.ring.take_lack_of_turn()?;
+        let wanted = wanted.checked_next_multiple_of(ALIGNMENT)?;
+        let Some(stream) = self.growing_stream(shared) else { return Some(None) };
+        let left = room(self.in_use(shared, wanted)).saturating_sub(self.held(shared));
+        Some((lacks <= left).then(|| self.growth(stream, wanted, lacks, left)))
+    }
+
+    /// The stream of the ring, if the ring may become larger in this entry.
+    fn growing_stream(&mut self, shared: &Shared) -> Option<Stream> {
+        let stream = self.plans.stream()?.clone();
+        self.may_grow(shared, &stream).then_some(stream)
+    }
+
+    /// The growth by `lacks` bytes or more, for a request of `wanted` bytes. The ring may have `left` bytes more.
+    fn growth(&self, stream: Stream, wanted: u64, lacks: u64, left: u64) -> RingGrowth {
+        let Carry { ring, plan, .. } = &self.carry;
+        let held = ring.bytes();
+        let step = (held / STEP).min(LARGEST_STEP).min(left);
+        let least = lacks.next_multiple_of(ALIGNMENT);
+        let more = least.max(step.next_multiple_of(ALIGNMENT));
         let own = wanted.max(step).next_multiple_of(ALIGNMENT);
         let room = plan.target.max(plan.largest.max(wanted).saturating_mul(ROOM)).max(LEAST_ROOM);
         let whole = match plan.target.saturating_sub(held) {
@@ -91,7 +112,7 @@ impl Planner {
             lacking => own.max(lacking),
         };
         let bytes = (wanted <= left).then_some(own);
-        Some(RingGrowth { stream, more, bytes, whole, held, room })
+        RingGrowth { stream, more, least, bytes, whole, held, room }
     }
 
     /// Whether the ring may become larger in this entry. Also notes the result of a comparison.

@@ -278,6 +278,22 @@ impl Circle {
         }
     }
 
+    /// The free bytes between the hand and this border, if nothing else lies there, and they are fewer than `bytes`.
+    pub(super) fn free_before(&self, border: u32, bytes: u64) -> Option<u64> {
+        let (mut free, mut next) = (self.hand.bytes, self.hand.next);
+        while free < bytes
+            && let Some(slot) = self.slots.get(next as usize).filter(|slot| slot.state == State::Free)
+        {
+            (free, next) = (free + slot.bytes, slot.next);
+        }
+        (free < bytes && next == border).then_some(free)
+    }
+
+    /// How many live slots the region behind a border has, and their bytes.
+    pub(super) fn count_live(&self, border: u32) -> (u64, u64) {
+        self.live(border).fold((0, 0), |(slots, bytes), (_, slot)| (slots + 1, bytes + slot.bytes))
+    }
+
     /// The live slots of the region behind a border with their numbers, in order of address.
     pub(super) fn live(&self, border: u32) -> impl Iterator<Item = (u32, Slot)> + '_ {
         let next = |&(_, slot): &(u32, Slot)| Some((slot.next, self.slots[slot.next as usize]));
