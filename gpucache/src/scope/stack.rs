@@ -108,8 +108,8 @@ impl Known {
 
 /// Ends an entry that the stack does not have, in the function that began it.
 fn leave_unlisted(cache: &'static Cache, entry: usize) {
-    // SAFETY: the caller got this entry from `enter`, and calls this once. The cache never served the thread by it.
-    unsafe { cache.leave(entry) };
+    // SAFETY: the caller got this entry from `enter_to_launch`, and calls this once.
+    unsafe { cache.leave_after_launch(entry) };
 }
 
 thread_local! {

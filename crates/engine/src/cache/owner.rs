@@ -108,7 +108,16 @@ impl Cache {
     /// the cache serves the thread no more: [`Current::set`](super::Current::set) has named another one.
     #[inline(always)]
     pub unsafe fn leave(&'static self, entry: usize) {
-        self.end_visit(entry);
+        self.end_visit(entry, Owner::end);
+    }
+
+    /// As [`leave`](Cache::leave), for [`enter_to_launch`](Cache::enter_to_launch).
+    ///
+    /// # Safety
+    /// The calling thread got this entry from `enter_to_launch`, and has not ended it.
+    #[inline]
+    pub unsafe fn leave_after_launch(&'static self, entry: usize) {
+        self.end_visit(entry, |owner| owner.end());
     }
 
     /// The proof that the calling thread owns the cache, if it does.

@@ -70,7 +70,7 @@ impl Cache {
             owner.with(|local, _| local.open.forget());
         }
         while self.is_mine() {
-            self.end_visit(0);
+            self.end_visit(0, Owner::end);
         }
         self.briefly(|owner| {
             // The ended thread cannot enter it again, so an age of 0 makes its memory go first.

@@ -49,7 +49,7 @@ impl ScopeGuard {
         inside: impl FnOnce(&'static Cache) -> Option<R>,
     ) -> Option<R> {
         let cache = STACK.try_with(|stack| stack.cache(name, site)).ok()?;
-        let entry = cache.enter(Terms::new(), Visit::Uncaptured);
+        let entry = cache.enter_to_launch();
         if Current::is_traced() {
             cache.note_entered();
         }
