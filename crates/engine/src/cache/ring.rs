@@ -23,10 +23,12 @@ impl Owner {
             return Some(record);
         }
         let growth = self.with(|local, shared| local.planner.wanted_growth(shared, request.bytes as u64));
-        let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth));
+        let has_grown = growth.as_ref().is_some_and(|growth| self.grow_ring(growth));
         if has_grown {
             self.note_sample(Fact::RingGrew, request);
             self.with(|local, _| local.planner.watch_while_young());
+        } else if growth.is_some() {
+            self.with(|local, _| local.planner.refuse_growth());
         }
         self.note_holding();
         let carried = self.with(|local, shared| {
@@ -76,7 +78,7 @@ impl Owner {
             }
             Some((None, bytes, taken)) => local.planner.ring_grew(shared, bytes, taken),
             None if is_lost => local.planner.lose_ring(shared),
-            None => local.planner.refuse_growth(),
+            None => {}
         });
         grown.is_some()
     }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::block::Block;
 use super::graph_memory::GraphMemory;
-use super::owner::Cache;
+use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
 use crate::device::{Stream, Virtual};
 use crate::home::Visit;
@@ -123,7 +123,7 @@ fn is_usable(cache: &'static Cache) -> bool {
     let is_free = !cache.is_entered() && cache.owner().is_none();
     let entry = cache.enter(Terms::new(), Visit::Entry);
     let is_mine = cache.owner().is_some() && cache.is_entered();
-    cache.end_visit(entry);
+    cache.end_visit(entry, Owner::end);
     is_free && is_mine && !cache.is_entered()
 }
 
@@ -134,7 +134,7 @@ fn a_panic_on_the_owners_side_leaves_the_scope_usable() {
     for _ in 0..2 {
         assert!(panics(|| cache.owner().unwrap().with(|_, _| panic!("on purpose"))));
     }
-    cache.end_visit(entry);
+    cache.end_visit(entry, Owner::end);
     assert!(is_usable(cache));
 }
 
