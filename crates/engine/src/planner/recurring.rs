@@ -186,6 +186,21 @@ mod tests {
         })
     }
 
+    /// The step around layers does not pay for the moves of their plans. A loop of about the same length does.
+    #[test]
+    fn a_much_longer_loop_counts_anew() {
+        let mut moves = RecurringMoves::default();
+        moves.begin_anew(1);
+        moves.begin_loop(49);
+        moves.note(1, FREE, (0, 0), false);
+        moves.begin_loop(2 * 49);
+        moves.note(2, 1, (0, 0), false);
+        assert!(moves.are_too_many());
+        moves.begin_loop(2040);
+        moves.note(3, FREE, (0, 0), false);
+        assert!(!moves.are_too_many());
+    }
+
     #[test]
     fn moves_for_which_plans_serve_little_are_too_many() {
         assert_eq!(entries_until(FREE + 1, 0, 0, false), Some(1));

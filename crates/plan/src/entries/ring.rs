@@ -51,6 +51,8 @@ struct TurnEnd {
     live: u64,
     /// The bytes that the next turn lacks, until the caller knows it.
     lacks: u64,
+    /// So many further turns need no look, since the ring has enough for them.
+    unseen: u64,
 }
 
 /// A contiguous stretch of addresses.
@@ -182,7 +184,7 @@ impl Ring {
     fn serve_within(&mut self, bytes: u64, steps: usize) -> Option<(u32, u64)> {
         let rounded = bytes.checked_next_multiple_of(ALIGN)?;
         self.begin_birth();
-        let served = self.serve_freed(rounded).or_else(|| {
+        let served = self.serve_freed(rounded).or_else(|| self.circle.serve_now(rounded)).or_else(|| {
             let stops = self.grows || self.lacks_next_turn(rounded);
             self.circle.serve(rounded, steps, stops)
         })?;
@@ -198,13 +200,17 @@ impl Ring {
         if self.turn_end != NEVER || !self.looks_ahead {
             return false;
         }
-        let left = self.regions.first().and_then(|first| self.circle.free_before(first.border, bytes));
-        if let Some(left) = left
-            && self.end.births != self.births
-        {
+        let Some(left) = self.regions.first().and_then(|first| self.circle.free_before(first.border, bytes)) else {
+            return false;
+        };
+        if self.end.births != self.births {
+            if self.end.unseen > 0 {
+                self.end.unseen -= 1;
+                return false;
+            }
             self.end_turn(bytes, left);
         }
-        left.is_some() && self.end.lacks > 0
+        self.end.lacks > 0
     }
 
     /// Notes the end of a turn, with `left` free bytes behind it, and how much the next one lacks, whose arrays have `bytes` bytes or more.
@@ -213,18 +219,22 @@ impl Ring {
         self.circle.let_go();
         let Some((last, others)) = self.regions.split_last() else { return };
         let (slots, live) = self.circle.count_live(last.border);
-        let now = TurnEnd { births: self.births, live, lacks: 0 };
+        let now = TurnEnd { births: self.births, live, lacks: 0, unseen: 0 };
         let before = std::mem::replace(&mut self.end, now);
         // A turn has as many births as there are live slots. A ring that has just begun grows by whole arrays.
         let births = (now.births - before.births).max(1);
         let growth = (live.saturating_sub(before.live).saturating_mul(slots) / births).min(live / MOST_GROWTH);
-        // Once arrays are too large for a small region, this one has to serve them too.
-        let is_small = |region: &&Region| region.bytes / SMALL < bytes;
-        let moving: u64 = others.iter().filter(is_small).map(|region| self.circle.count_live(region.border).1).sum();
+        // Once arrays are too large for a small region, this one has to serve them too. The next turn uses the free memory of large ones.
+        let are_small = others.iter().all(|region| region.bytes / SMALL < bytes);
+        let moving: u64 = others.iter().map(|region| self.circle.count_live(region.border).1).sum();
         // What is left at the end serves the next turn only if the ring grows.
         let free = (last.bytes - live).saturating_sub(left);
         let needed = bytes.saturating_add(growth).saturating_add(moving);
-        self.end.lacks = if growth > 0 { needed.saturating_sub(free) } else { 0 };
+        if are_small && growth > 0 {
+            self.end.lacks = needed.saturating_sub(free);
+            // Half of them, as sizes may grow faster by then.
+            self.end.unseen = free.saturating_sub(needed) / growth / 2;
+        }
     }
 
     fn note_growth(&mut self) {

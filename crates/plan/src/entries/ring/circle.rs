@@ -84,12 +84,18 @@ impl Circle {
         if self.hand.bytes < bytes { self.serve_with_next(bytes) } else { self.carve(bytes) }
     }
 
-    /// Like [`serve_here`](Circle::serve_here), but steps over up to `steps` slots. If it `stops`, no step leads past the
-    /// end of a region.
-    pub(super) fn serve(&mut self, bytes: u64, steps: usize, stops: bool) -> Option<(u32, u64)> {
+    /// Like [`serve_here`](Circle::serve_here), also if there is no slot yet.
+    #[inline]
+    pub(super) fn serve_now(&mut self, bytes: u64) -> Option<(u32, u64)> {
         if self.spare == NONE {
             self.add_spare();
         }
+        self.serve_here(bytes)
+    }
+
+    /// Like [`serve_now`](Circle::serve_now), after a call of it that found nothing, but steps over up to `steps` slots. If it `stops`, no step leads past the
+    /// end of a region.
+    pub(super) fn serve(&mut self, bytes: u64, steps: usize, stops: bool) -> Option<(u32, u64)> {
         for _ in 0..=steps {
             if let Some(served) = self.serve_here(bytes) {
                 return Some(served);
