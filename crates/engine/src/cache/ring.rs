@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::owner::Owner;
 use crate::device::{Stream, softly};
 use crate::home::Fact;
-use crate::planner::{Resolved, RingGrowth};
+use crate::planner::{Planner, Resolved, RingGrowth};
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::{Transit, are_blocks_taken};
 use crate::range::{Cut, DeviceRange, GatherLimit, Obtained, RangeState};
@@ -22,15 +22,7 @@ impl Owner {
         if let Some(record) = self.carry_after_turn(stream, request) {
             return Some(record);
         }
-        let growth = self.with(|local, shared| local.planner.wanted_growth(shared, request.bytes as u64));
-        let has_grown = growth.as_ref().is_some_and(|growth| self.grow_ring(growth));
-        if has_grown {
-            self.note_sample(Fact::RingGrew, request);
-            self.with(|local, _| local.planner.watch_while_young());
-        } else if growth.is_some() {
-            self.with(|local, _| local.planner.refuse_growth());
-        }
-        self.note_holding();
+        let has_grown = self.grow_for(request);
         let carried = self.with(|local, shared| {
             if has_grown && let Resolved::Record(record) = local.planner.carry(shared, request, stream) {
                 return Some(record);
@@ -48,11 +40,26 @@ impl Owner {
         served
     }
 
+    /// Lets the ring grow for a request that it could not serve. Returns whether it has grown.
+    fn grow_for(&self, request: &Request<'_>) -> bool {
+        let growth = self.with(|local, shared| local.planner.wanted_growth(shared, request.bytes as u64));
+        let has_grown = growth.is_some_and(|growth| self.grow_ring(&growth, Planner::refuse_growth));
+        if has_grown {
+            self.note_sample(Fact::RingGrew, request);
+            self.with(|local, _| local.planner.watch_while_young());
+        }
+        self.note_holding();
+        has_grown
+    }
+
     /// At the end of a turn: serves a request once the ring has grown for its next turn, or as it is, if it has room in this one.
     fn carry_after_turn(&self, stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
         let growth = self.with(|local, shared| local.planner.growth_for_turn(shared, request.bytes as u64))?;
-        if growth.is_some_and(|growth| self.grow_ring(&growth)) {
+        // A refusal says nothing about later needs, which may be smaller.
+        if growth.is_some_and(|growth| self.grow_ring(&growth, |_| ())) {
             self.note_sample(Fact::RingGrew, request);
+            #[cfg(feature = "tracing")]
+            self.tell_ring(stream.memory_id());
         }
         self.note_holding();
         match self.with(|local, shared| local.planner.carry(shared, request, stream)) {
@@ -61,7 +68,8 @@ impl Owner {
         }
     }
 
-    fn grow_ring(&self, growth: &RingGrowth) -> bool {
+    /// Lets the ring grow. Returns whether it has grown. `refuse` notes that there is no memory for it.
+    fn grow_ring(&self, growth: &RingGrowth, refuse: impl FnOnce(&mut Planner)) -> bool {
         let Some(range) = DeviceRange::of(&growth.stream) else { return false };
         // The ring's lease has no blocks for a moment.
         let _transit = Transit::begin();
@@ -78,7 +86,7 @@ impl Owner {
             }
             Some((None, bytes, taken)) => local.planner.ring_grew(shared, bytes, taken),
             None if is_lost => local.planner.lose_ring(shared),
-            None => {}
+            None => refuse(&mut local.planner),
         });
         grown.is_some()
     }
