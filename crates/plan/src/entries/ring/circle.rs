@@ -93,8 +93,8 @@ impl Circle {
         self.serve_here(bytes)
     }
 
-    /// Like [`serve_now`](Circle::serve_now), after a call of it that found nothing, but steps over up to `steps` slots. If it `stops`, no step leads past the
-    /// end of a region.
+    /// Like [`serve_now`](Circle::serve_now), after a call of it that found nothing, but steps over up to `steps` slots. If it `stops`, no step
+    /// leads past the end of a region.
     pub(super) fn serve(&mut self, bytes: u64, steps: usize, stops: bool) -> Option<(u32, u64)> {
         for _ in 0..=steps {
             if let Some(served) = self.serve_here(bytes) {
