@@ -11,7 +11,7 @@ use crate::record::ArenaId;
 /// the memory of the outgrown one is better used at once: 16 batch sizes then reserve 1.05 times the memory of the largest, not 1.08.
 const SETTLED: u32 = 2;
 /// One of so many launches is an entry of the scope: it counts down to the next look at memory that may go back, and marks the scope as used.
-/// An entry takes more time than all else that a launch does on the thread, and one of sixteen suffices.
+/// Without an entry, a run touches fewer lines of the processor's cache: 210 instead of 242 in a simulation. One entry in sixteen suffices.
 const FULL_ENTRY: u32 = 16;
 /// The bytes in use during a launch. One byte stands for all of them: a lease with anything alive is not revoked.
 const IN_LAUNCH: u64 = 1;

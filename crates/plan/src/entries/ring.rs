@@ -43,15 +43,16 @@ pub struct Ring {
     end: TurnEnd,
 }
 
-/// What the ring knows at the end of a turn, if turns end where the memory ends.
+/// The last end of a turn at which the ring looked ahead, if turns end where the memory ends.
 #[derive(Clone, Copy, Debug, Default)]
 struct TurnEnd {
-    /// The births before it, and the live bytes of the last region.
+    /// The births before it.
     births: u64,
+    /// The live bytes of the last region.
     live: u64,
     /// The bytes that the next turn lacks, until the caller knows it.
     lacks: u64,
-    /// So many further turns need no look, since the ring has enough for them.
+    /// The number of further turns that need no look, since the ring has enough for them.
     unseen: u64,
 }
 
@@ -70,9 +71,11 @@ const NEAR: usize = 8;
 /// Slots that are stepped over before the ring grows: more than a model's state has arrays, and a few microseconds.
 const FAR: usize = 4096;
 
-/// From one turn to the next, the live bytes grow by at most this share.
+/// The ring grows for a next turn with up to this share more live bytes. A ring that has just begun fills with whole arrays: that says nothing
+/// about the next turn, and without a bound it asked for several times its bytes.
 const MOST_GROWTH: u64 = 8;
-/// A region is small if it has room for fewer arrays than this.
+/// A region is small if it has room for fewer arrays than this. The first blocks of a ring had room for one to three. The number was chosen, not
+/// measured.
 const SMALL: u64 = 4;
 
 impl Default for Ring {

@@ -17,8 +17,9 @@ use crate::record::{ArenaId, DropPath};
 #[derive(Clone, Debug)]
 pub(crate) struct RingGrowth {
     pub(crate) stream: Stream,
-    /// The bytes to add at the end of the last block, and the fewest that help.
+    /// The bytes to add at the end of the last block.
     pub(crate) more: u64,
+    /// The fewest bytes that help, where there is no memory for `more`.
     pub(crate) least: u64,
     /// The bytes of a new block that has a room of its own; `None` if that would be too much.
     pub(crate) bytes: Option<u64>,
@@ -82,8 +83,8 @@ impl Planner {
         Some(self.growth(stream, wanted, lacks, left))
     }
 
-    /// The growth that the ring needs for its next turn, before a request of `wanted` bytes for which it has room. `None` if it has just begun a
-    /// turn. `Some(None)` if it may not grow.
+    /// At the end of a turn that lacks memory for the next one: the growth for it, before a request of `wanted` bytes. `Some(None)` if the ring
+    /// may not grow by as much. `None` at any other time.
     pub(crate) fn growth_for_turn(&mut self, shared: &Shared, wanted: u64) -> Option<Option<RingGrowth>> {
         let lacks = self.carry.ring.take_lack_of_turn()?;
         let wanted = wanted.checked_next_multiple_of(ALIGNMENT)?;
