@@ -338,8 +338,11 @@ impl Owner {
 /// more than a soft limit allows. `None` after a failure of the device: calls that can return the failure will meet it again.
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
     // Idle pages move before the range adds any.
-    let gather =
-        || softly(|| range.gather(stream, bytes, GatherLimit { aim: 0, most, cut: Cut::OrWait })).ok().flatten();
+    let gather = || {
+        softly(|| range.gather_rather_than_grow(stream, bytes, GatherLimit { aim: 0, most, cut: Cut::OrWait }))
+            .ok()
+            .flatten()
+    };
     let idle = || supply::idle_for(&range.occupancy(), stream, bytes);
     let release = || reclaim::release_idle(idle(), stream.memory_id(), 0, Releaser::Others);
     gather().or_else(|| if release() > 0 { gather() } else { None })

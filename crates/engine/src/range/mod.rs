@@ -20,6 +20,7 @@
 //! | `ordered` | which stream may use which memory of the range at once |
 //! | `supply` | the first and the last step of an allocation; the calls for a shortage |
 //! | `wait` | how long a thread waits for other work |
+//! | `waits` | how often a range may wait rather than grow |
 //! | `under_way` | the work that uses free memory now, for a caller who waits for all of it |
 //! | `trim` | pages that are returned to the device; the wait for work on unknown streams |
 //! | `range` | [`Range`]: allocate, free, trim, counters |
@@ -65,6 +66,7 @@ mod tests;
 mod trim;
 mod under_way;
 mod wait;
+mod waits;
 mod window;
 
 use crate::order::Tag;

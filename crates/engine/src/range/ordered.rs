@@ -4,9 +4,12 @@
 //! Invariant: the stream of a block that is handed out is ordered behind all work that used its memory before. All of this happens under
 //! the lock of [`DeviceRange`](super::DeviceRange), and no call waits.
 
+use std::time::{Duration, Instant};
+
 use super::exchanges::Exchanges;
 use super::fit::EVERY_SPAN;
 use super::range::Backing;
+use super::waits::{WaitBudget, Waits};
 use super::{Range, RangeBlock, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Pages, Source, Stream};
@@ -86,8 +89,9 @@ pub(super) struct Ordered {
     pub(super) range: Range<Source>,
     pub(super) streams: Streams,
     pub(super) exchanges: Exchanges,
-    /// How often a request waited for work, so that the range would not grow.
-    pub(super) waits: u64,
+    /// The waits of requests for work, so that the range would not grow.
+    waits: Waits,
+    began: Instant,
     /// The bytes of all blocks that were freed.
     pub(super) freed: u64,
     /// The bytes in blocks, as far as the streams know of them.
@@ -98,7 +102,16 @@ pub(super) struct Ordered {
 
 impl Ordered {
     pub(super) fn new(range: Range<Source>, streams: Streams) -> Ordered {
-        Ordered { range, streams, exchanges: Exchanges::default(), waits: 0, freed: 0, accounted: 0, failure: None }
+        Ordered {
+            range,
+            streams,
+            exchanges: Exchanges::default(),
+            waits: Waits::default(),
+            began: Instant::now(),
+            freed: 0,
+            accounted: 0,
+            failure: None,
+        }
     }
 
     /// Takes chunks from `stream` from now on.
@@ -181,6 +194,21 @@ impl Ordered {
             claimed => claimed.map(|()| true),
         })?;
         Ok(block.map(|block| self.carved(me, block, 0, 0)))
+    }
+
+    /// Whether a request may wait for work, so that the range need not grow.
+    pub(super) fn may_wait(&self) -> bool {
+        !self.waits.are_too_many(self.wait_budget())
+    }
+
+    /// Counts a wait that took so long.
+    pub(super) fn count_wait(&mut self, took: Duration) {
+        self.waits.count(self.wait_budget(), took);
+    }
+
+    fn wait_budget(&self) -> WaitBudget {
+        let peak_live = self.range.stats.peak_live;
+        WaitBudget { peak_live, frees: self.streams.frees, freed: self.freed, elapsed: self.began.elapsed() }
     }
 
     /// Whether the range reserves far more than its streams would need with a pool for each, and work of others holds memory for `bytes`.
