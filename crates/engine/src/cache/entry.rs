@@ -336,6 +336,7 @@ impl Owner {
 
 /// A block for plans from idle memory, if necessary from other scopes. The range then reserves no more than `most` bytes and no
 /// more than a soft limit allows. `None` after a failure of the device: calls that can return the failure will meet it again.
+#[cold]
 fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
     // Idle pages move before the range adds any.
     let gather = || {
