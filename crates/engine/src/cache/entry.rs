@@ -104,7 +104,7 @@ impl Owner {
             }
             Begin::Clear => self.perform(self.with(|local, _| local.planner.take_effects())),
         }
-        self.with(|local, _| local.planner.begun());
+        self.with(|local, shared| local.planner.begun(shared));
     }
 
     #[cold]

@@ -65,7 +65,7 @@ impl Planner {
         if !is_free || self.is_captured || !self.hot.cursor.is_at_start() {
             return false;
         }
-        self.choose_plan(shared, bytes);
+        self.choose_plan(shared, bytes, false);
         self.plans.may_scale_to(bytes)
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Loops {
     has_resumed: bool,
     /// The position at which the iteration that begins goes on.
     start: u32,
+    /// The bytes of its first allocation, if the iteration before made that.
+    first: Option<u64>,
     behind: Behind,
     /// Allocations of the iteration that are left, if it goes without a plan.
     left: u32,
@@ -100,7 +102,7 @@ impl Loops {
     /// Begins an entry, which is in no loop yet. Returns whether the entry before began with something else than its loop.
     pub(super) fn begin_entry(&mut self) -> bool {
         (self.length, self.due, self.start, self.left, self.ended, self.next) = (None, None, 0, 0, 0, None);
-        (self.unplanned, self.most_unplanned, self.is_used) = (0, 0, false);
+        (self.unplanned, self.most_unplanned, self.is_used, self.first) = (0, 0, false, None);
         (self.may_resume, self.has_resumed, self.longer) = (false, false, None);
         self.behind = Behind::default();
         self.outer.begin();
@@ -181,23 +183,29 @@ impl Planner {
 
     /// Notes that an entry or an iteration begins. Begins to search if no plan serves it from the start.
     #[inline]
-    pub(crate) fn begun(&mut self) {
+    pub(crate) fn begun(&mut self, shared: &Shared) {
         // An array that goes beside the plan in each entry is no reason to search.
         self.loops.stray.1 = 0;
         if self.loops.is_used | self.loops.are_known {
-            return self.begun_with_loops();
+            return self.begun_with_loops(shared);
         }
         let is_wanted = self.learning.is_recording & !self.entry.is_planned;
         self.loops.stage = if is_wanted { Stage::Wanted } else { Stage::Off };
     }
 
     #[cold]
-    fn begun_with_loops(&mut self) {
+    fn begun_with_loops(&mut self, shared: &Shared) {
         self.loops.stage = Stage::Off;
         (self.loops.left, self.loops.behind, self.loops.may_resume) = (0, Behind::default(), false);
-        let start = std::mem::take(&mut self.loops.start);
+        let (start, first) = (std::mem::take(&mut self.loops.start), self.loops.first.take());
         match self.loops.length.filter(|_| !self.plans.is_empty()) {
-            _ if self.entry.is_planned => self.begun_planned(start),
+            _ if self.entry.is_planned => {
+                // A plan of smaller sizes cannot become larger for an allocation that was made.
+                if let Some(first) = first.filter(|&bytes| self.plans.are_smaller_than(bytes)) {
+                    self.choose_plan(shared, first, true);
+                }
+                self.begun_planned(start);
+            }
             Some(length) if self.loops.bears_with_plan() => {
                 self.loops.left = length.saturating_sub(start);
                 self.search_anew();

@@ -258,7 +258,7 @@ impl Planner {
             if is_told_by_first {
                 self.look_again();
             }
-            self.begun();
+            self.begun(shared);
             return Begin::Ready;
         }
         self.begin_without_arena(shared)
@@ -279,7 +279,7 @@ impl Planner {
                 Begin::Install { bytes: self.plans.bytes(), stream: stream.clone(), refused, may_grow, insists }
             }
             _ => {
-                self.begun();
+                self.begun(shared);
                 Begin::Ready
             }
         }

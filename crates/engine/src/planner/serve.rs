@@ -118,7 +118,7 @@ impl Planner {
             return Resolved::Nothing;
         }
         if is_settled {
-            self.choose_plan(shared, bytes);
+            self.choose_plan(shared, bytes, false);
             if self.hot.cursor.carries(bytes) {
                 self.hot.cursor.step_aside();
                 return self.carry(shared, request, stream);
@@ -131,13 +131,14 @@ impl Planner {
         }
     }
 
-    /// Switches the plan if the first request of an entry belongs to another plan, or is smaller than any before.
-    pub(super) fn choose_plan(&mut self, shared: &Shared, bytes: u64) {
+    /// Switches the plan if the first request of an entry belongs to another plan, or is smaller than any before. That request comes now, or
+    /// `is_past`.
+    pub(super) fn choose_plan(&mut self, shared: &Shared, bytes: u64, is_past: bool) {
         if !self.hot.cursor.is_at_start() || shared.lease.live() > 0 {
             return;
         }
         self.entry.first = bytes;
-        if self.plans.switch_by_first_event(&mut self.hot.cursor, bytes) {
+        if self.plans.switch_by_first_event(&mut self.hot.cursor, bytes, is_past) {
             self.begin_planned(shared);
         }
         if self.plans.envelope().is_some_and(|envelope| envelope.may_shrink_to(bytes)) {

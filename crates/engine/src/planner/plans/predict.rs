@@ -30,16 +30,23 @@ impl Plans {
     }
 
     /// Switches to the plan whose entries alone began with this first allocation, or to one that expects it, if the active plan does not. If none
-    /// does, takes the plan with the nearest known size: entries of nearly equal sizes mostly have the same order. Nothing may be alive in the plans.
-    pub(in crate::planner) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
+    /// does, takes the plan with the nearest known size: entries of nearly equal sizes mostly have the same order. If the allocation `is_past`, a
+    /// plan cannot become larger for it. Nothing may be alive in the plans.
+    pub(in crate::planner) fn switch_by_first_event(&mut self, cursor: &mut Cursor, bytes: u64, is_past: bool) -> bool {
         if let Some(told) = self.told_by(bytes) {
             return self.activate(told, cursor);
         }
-        let off_by = |plan: &Plan| plan.envelope.first_is_off_by(bytes);
+        let may_serve = |plan: &&Plan| !is_past || plan.envelope.first_is_at_least(bytes);
+        let off_by = |plan: &Plan| Some(plan).filter(may_serve)?.envelope.first_is_off_by(bytes);
         let active = self.plans.get(self.active).and_then(off_by).unwrap_or(f64::INFINITY);
         let others = (0..).zip(&self.plans).filter_map(|(place, plan)| Some((place, off_by(plan)?)));
         let nearest = others.min_by(|one, other| one.1.total_cmp(&other.1)).filter(|&(_, ratio)| ratio < active);
         nearest.is_some_and(|(other, _)| self.activate(other, cursor))
+    }
+
+    /// Whether all entries of the active plan began with fewer bytes, and its sizes do not grow from entry to entry.
+    pub(in crate::planner) fn are_smaller_than(&self, first: u64) -> bool {
+        !self.grows() && self.envelope().is_some_and(|envelope| !envelope.first_is_at_least(first))
     }
 
     /// Notes that the entry which ends followed this plan.
@@ -53,6 +60,40 @@ impl Plans {
         self.last = plan;
         if let Some(plan) = self.plans.get_mut(plan) {
             plan.used = entry;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpucache_plan::entries::{Envelope, Log, Scratch};
+
+    /// A plan of entries whose first allocations had these sizes, and all others twice as many bytes.
+    fn plan(first: [u64; 2]) -> Plan {
+        let log = |bytes: u64| {
+            let mut log = Log::default();
+            [bytes, 2 * bytes, 2 * bytes].into_iter().for_each(|bytes| assert!(log.allocated(0, bytes).is_some()));
+            (0..3).for_each(|number| log.dropped(number));
+            log
+        };
+        let [least, most] = first.map(log);
+        let envelope = Envelope::of(&least, &most, &mut Scratch::default()).unwrap();
+        Plan { envelope, cursor: Some(Cursor::default()), ..Plan::default() }
+    }
+
+    #[test]
+    fn a_first_allocation_that_was_made_takes_a_plan_that_is_large_enough() {
+        for (is_past, expected) in [(false, 0), (true, 1)] {
+            let mut plans = Plans { plans: vec![plan([100, 200]), plan([300, 600])], ..Plans::default() };
+            plans.plans[0].cursor = None;
+            assert!(plans.are_smaller_than(220) && !plans.are_smaller_than(200));
+            let switches = plans.switch_by_first_event(&mut Cursor::default(), 220, is_past);
+            assert_eq!(
+                (switches, plans.active()),
+                (is_past, expected),
+                "220 is nearer to 200, which a plan can exceed at its beginning"
+            );
         }
     }
 }

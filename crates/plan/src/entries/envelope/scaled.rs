@@ -40,6 +40,11 @@ impl Envelope {
         Some(ratio(first.least, bytes).max(ratio(bytes, first.most)).max(1.0))
     }
 
+    /// Whether entries of this order began with allocations of at least so many bytes.
+    pub fn first_is_at_least(&self, bytes: u64) -> bool {
+        self.at(0).is_some_and(|first| first.most >= bytes)
+    }
+
     /// Whether an entry with this first allocation most likely has this order and smaller sizes than all known ones.
     pub fn may_shrink_to(&self, bytes: u64) -> bool {
         let first = self.at(0).filter(|first| first.spread() >= LEAST_SPREAD && bytes < first.least);
@@ -194,6 +199,7 @@ mod tests {
         let off_by = |length: u64| envelope().first_is_off_by(2048 * length);
         assert_eq!((off_by(300), off_by(450), off_by(1200)), (Some(1.0), Some(1.0), Some(2.0)));
         assert_eq!((off_by(100), off_by(4)), (Some(3.0), None));
+        assert!(envelope().first_is_at_least(2048 * 600) && !envelope().first_is_at_least(2048 * 600 + 1));
         let may_shrink = |length: u64| envelope().may_shrink_to(2048 * length);
         assert!(may_shrink(100) && !may_shrink(300) && !may_shrink(4));
     }
