@@ -129,9 +129,9 @@ impl DeviceRange {
         if self.wait_to_stay(stream)? { self.try_gather(stream, bytes, limit) } else { Ok(None) }
     }
 
-    /// As [`gather`](DeviceRange::gather), but the range first waits for the work of `stream`, rather than reserve more than now and hardly
-    /// less than `limit` allows. Otherwise an arena that comes back in each step, while the step before still runs, would be a second one:
-    /// a training with batches of several lengths reserved 1.05 times its live memory, and 1.015 with the wait.
+    /// As [`gather`](DeviceRange::gather), but the range first waits for the work of `stream` if it would otherwise reserve more than now, and
+    /// far more than is live. An arena that comes back in each step, while the step before still runs, would be a second one: in a replay on a
+    /// device that is behind, a training with several batches in each step reserved 1.050 times its live memory, and 1.015 with the wait.
     ///
     /// # Errors
     /// As for [`gather`](DeviceRange::gather).
