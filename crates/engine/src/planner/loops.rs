@@ -41,8 +41,6 @@ pub(super) struct Loops {
     has_resumed: bool,
     /// The position at which the iteration that begins goes on.
     start: u32,
-    /// The bytes of its first allocation, if the iteration before made that.
-    first: Option<u64>,
     behind: Behind,
     /// Allocations of the iteration that are left, if it goes without a plan.
     left: u32,
@@ -102,7 +100,7 @@ impl Loops {
     /// Begins an entry, which is in no loop yet. Returns whether the entry before began with something else than its loop.
     pub(super) fn begin_entry(&mut self) -> bool {
         (self.length, self.due, self.start, self.left, self.ended, self.next) = (None, None, 0, 0, 0, None);
-        (self.unplanned, self.most_unplanned, self.is_used, self.first) = (0, 0, false, None);
+        (self.unplanned, self.most_unplanned, self.is_used) = (0, 0, false);
         (self.may_resume, self.has_resumed, self.longer) = (false, false, None);
         self.behind = Behind::default();
         self.outer.begin();
@@ -196,8 +194,9 @@ impl Planner {
     #[cold]
     fn begun_with_loops(&mut self, shared: &Shared) {
         self.loops.stage = Stage::Off;
-        (self.loops.left, self.loops.behind, self.loops.may_resume) = (0, Behind::default(), false);
-        let (start, first) = (std::mem::take(&mut self.loops.start), self.loops.first.take());
+        (self.loops.left, self.loops.may_resume) = (0, false);
+        let (start, behind) = (std::mem::take(&mut self.loops.start), std::mem::take(&mut self.loops.behind));
+        let first = behind.run().filter(|_| start > 0).map(|run| run[0]);
         match self.loops.length.filter(|_| !self.plans.is_empty()) {
             _ if self.entry.is_planned => {
                 // A plan of smaller sizes cannot become larger for an allocation that was made.
@@ -288,6 +287,7 @@ impl Planner {
     /// Ends an iteration before the rest of another one. The first allocations of that one were recorded with this one.
     fn end_before_rest(&mut self, shared: &Shared, plan: usize, start: u32) -> Option<Effects> {
         (self.loops.start, self.loops.next, self.loops.length) = (start, Some(plan), self.plans.loop_length(plan));
+        self.loops.behind = Behind::default();
         // The entry may have begun with something else, or the iteration goes on after some allocations that were not expected.
         let allocations = self.learning.learner.log.len().saturating_sub(start);
         if self.loops.ended == 1 || self.loops.length.is_none_or(|length| allocations < length / 2) {

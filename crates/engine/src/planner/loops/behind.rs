@@ -36,7 +36,7 @@ impl Behind {
     }
 
     /// The last allocations, if there are enough of them.
-    fn run(&self) -> Option<&[u64]> {
+    pub(super) fn run(&self) -> Option<&[u64]> {
         (self.count as usize >= RUN).then_some(&self.last)
     }
 }
@@ -89,7 +89,7 @@ impl Planner {
         }
         let has_begun = self.has_run_begun(shared, bytes);
         if has_begun {
-            (self.loops.start, self.loops.first) = (RUN as u32 - 1, Some(self.loops.behind.last[0]));
+            self.loops.start = RUN as u32 - 1;
         } else if self.loops.behind.count > u64::from(ASTRAY) && self.has_boundary() {
             self.leave_behind(shared, bytes);
         }
