@@ -179,8 +179,9 @@ impl Planner {
         self.loops.due.is_some()
     }
 
-    /// Notes that an entry or an iteration begins. Begins to search if no plan serves it from the start.
-    #[inline]
+    /// Notes that an entry or an iteration begins. Begins to search if no plan serves it from the start. Always inlined: a call takes 1% of an
+    /// entry.
+    #[inline(always)]
     pub(crate) fn begun(&mut self, shared: &Shared) {
         // An array that goes beside the plan in each entry is no reason to search.
         self.loops.stray.1 = 0;
