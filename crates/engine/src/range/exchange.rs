@@ -17,6 +17,7 @@ use crate::device::Stream;
 /// GPT-2 with sequences of random length grew by a tenth of its live memory for one request, while as much was free but still in use by the
 /// GPU.
 const AWAITED: u64 = 64;
+
 impl DeviceRange {
     /// Memory for `bytes`, if the range would otherwise have to reserve far more than its peak of live memory. Free pages replace missing
     /// ones, as far as possible. `None` if the state in `seen` allows the range to grow without that, or if pages moved too often.
@@ -122,11 +123,7 @@ impl DeviceRange {
         }
         let due = aim.max(seen.live.saturating_add(bytes));
         let limit = GatherLimit::between(aim, due.saturating_add(due / AWAITED));
-        let carved = self.try_gather(stream, bytes, limit)?;
-        if carved.is_some() {
-            return Ok(carved);
-        }
-        if self.wait_to_stay(stream)? { self.try_gather(stream, bytes, limit) } else { Ok(None) }
+        self.gather_or_wait(stream, bytes, limit)
     }
 
     /// As [`gather`](DeviceRange::gather), but the range first waits for the work of `stream` if it would otherwise reserve more than now, and
@@ -144,26 +141,24 @@ impl DeviceRange {
         let RangeState { reserved, live, .. } = self.occupancy();
         let due = live.saturating_add(bytes);
         let close = GatherLimit { most: reserved.max(due.saturating_add(due / AWAITED)), ..limit };
-        if close.most < limit.most && self.inner().may_wait() {
-            let carved = self.try_gather(stream, bytes, close)?;
-            if carved.is_some() {
-                return Ok(carved);
-            }
-            if self.wait_to_stay(stream)?
-                && let Some(carved) = self.try_gather(stream, bytes, close.at_once())?
-            {
-                return Ok(Some(carved));
-            }
+        let may_wait = close.most < limit.most && self.inner().may_wait();
+        let carved = if may_wait { self.gather_or_wait(stream, bytes, close)? } else { None };
+        match carved {
+            Some(carved) => Ok(Some(carved)),
+            None => self.gather(stream, bytes, limit),
         }
-        self.gather(stream, bytes, limit)
     }
 
-    /// Waits for the work of the stream, so that the range need not grow. Returns whether there was any, and it is done now.
-    fn wait_to_stay(&self, stream: &Stream) -> Result<bool> {
+    /// As [`gather`](DeviceRange::gather), but it waits for the stream's work alone, and counts the wait.
+    fn gather_or_wait(&self, stream: &Stream, bytes: u64, limit: GatherLimit) -> Result<Option<Carved>> {
+        let carved = self.try_gather(stream, bytes, limit)?;
+        if carved.is_some() {
+            return Ok(carved);
+        }
         let start = Instant::now();
-        let Some(is_done) = self.finish_own(stream)? else { return Ok(false) };
+        let Some(is_done) = self.finish_own(stream)? else { return Ok(None) };
         self.inner().count_wait(start.elapsed());
-        Ok(is_done)
+        if is_done { self.try_gather(stream, bytes, limit.at_once()) } else { Ok(None) }
     }
 }
 

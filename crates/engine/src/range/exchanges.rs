@@ -15,7 +15,7 @@ const LAST_TIMES: usize = 8;
 const PER_SHARE: u64 = 16;
 /// So many moves that take at most one call for each freed GiB count as one move.
 const CHEAP: u64 = 4;
-/// Once the peak has grown by this share, 1/4, other work has begun: the moves count from 0 again.
+/// Once the peak has grown by this share, 1/4, other work has begun: the moves and the waits count anew.
 const ANEW: u64 = 4;
 /// The granules that a range may reserve beyond its peak of live memory, if that is more than its share, but no more than 1/5:
 /// 64 MiB on a GPU. In a range of few granules, a single gap is a large share, and the memory is not worth the calls.
@@ -77,8 +77,13 @@ impl Exchanges {
 
     /// How often pages moved for the work that has this peak of live memory.
     fn times(self, peak: u64) -> u64 {
-        if peak > self.mark.saturating_add(self.mark / ANEW) { 0 } else { self.times }
+        if is_other_work(peak, self.mark) { 0 } else { self.times }
     }
+}
+
+/// Whether work with this peak of live memory is other work than that with the peak `mark`.
+pub(super) fn is_other_work(peak: u64, mark: u64) -> bool {
+    peak > mark.saturating_add(mark / ANEW)
 }
 
 #[cfg(test)]

@@ -91,6 +91,7 @@ pub(super) struct Ordered {
     pub(super) exchanges: Exchanges,
     /// The waits of requests for work, so that the range would not grow.
     waits: Waits,
+    /// The beginning of the time of which waits may take a share.
     began: Instant,
     /// The bytes of all blocks that were freed.
     pub(super) freed: u64,

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use super::exchanges::is_other_work;
+
 /// How often a range waits at most before it grows, however many blocks were freed. A wait takes what the GPU is behind: usually less than a
 /// step. A first step has about eight requests of much memory, and the order of steps is known after two or three.
 const FREE_WAITS: u64 = 24;
@@ -18,9 +20,6 @@ const FREED_PER_WAIT: u64 = 32 << 30;
 /// on a device that is 300 operations behind, answers of a language model reserved 1.070 times their live memory without such waits, 1.037 with
 /// 1/64, and 1.025 with 1/16. They took 4% of the time there.
 const SHARE_OF_TIME: u32 = 16;
-/// Once the peak of live memory has grown by this share, 1/4, other work has begun, and the waits for the work before do not count. As for
-/// moves of pages.
-const ANEW: u64 = 4;
 
 /// The waits of a range so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +65,7 @@ impl Waits {
 
     /// The waits that count for work with this peak of live memory.
     fn at(self, budget: WaitBudget) -> Waits {
-        match budget.peak_live > self.mark.saturating_add(self.mark / ANEW) {
+        match is_other_work(budget.peak_live, self.mark) {
             true => Waits { times: self.times.min(budget.earned()), mark: budget.peak_live, ..self },
             false => self,
         }
