@@ -8,6 +8,7 @@
 //! | has the bytes of next, which has no place                            | `Placeless` | carried, or beside, as planned                 |
 //! | fits next, but a live array lies there                               | `Blocked`   | beside: `Blocked`                              |
 //! | is larger than next by some of the steps by which next grows         | `Scaled`    | beside: `Larger`, or carried                   |
+//! | is larger than next, which varies, by a little                       | `Scaled`    | beside: `Larger`, or carried                   |
 //! | is like next, in an entry whose sizes differ from the plan           | `Scaled`    | there; or beside: `Blocked`, `Larger`, or none |
 //! | has the bytes of a position behind next                              | `Ahead`     | there, or beside: `Early`, `Resized`           |
 //! | is like next, which is carried                                       | `Carried`   | carried: it has another size now               |
@@ -188,7 +189,8 @@ impl Cursor {
     }
 
     pub(super) fn match_next<'a>(&self, bytes: u64, expected: &'a Expected) -> Option<Match<'a>> {
-        let is_scaled = (self.off_order.is_scaled && expected.is_like(bytes)) || expected.grows_to(bytes);
+        let is_like = self.off_order.is_scaled && expected.is_like(bytes);
+        let is_scaled = is_like || expected.grows_to(bytes) || expected.outgrows(bytes);
         if !expected.is_planned() {
             return (expected.has(bytes) || is_scaled).then_some(Match::Placeless);
         }

@@ -262,3 +262,18 @@ fn one_deviation_is_all_that_goes_beside() {
         assert!(beside(&[(place, Change::Resize(1))]) <= 1, "smaller at {place}");
     }
 }
+
+/// The bytes of each position vary. Those of a layer's second array reach beyond those of the first one.
+#[test]
+fn a_size_a_little_beyond_all_before_keeps_its_position() {
+    let layers = |first: u64, second: u64| -> Vec<Life> { (0..10).flat_map(|_| [(first, 1), (second, 1)]).collect() };
+    let [short, long] = [(100_000, 120_000), (200_000, 240_000)].map(|(first, second)| log(&layers(first, second)));
+    let mut program = Program::with(Envelope::of(&long, &short, &mut Scratch::default()).unwrap());
+    assert_eq!(program.run(&layers(202_000, 240_000)), 10);
+    let sizes: Vec<_> = (0..20).map(|position| program.envelope.sizes_at(position).unwrap()).collect();
+    assert_eq!(
+        sizes,
+        [(100_000, 202_000), (120_000, 240_000)].repeat(10),
+        "only the first array of each layer was larger"
+    );
+}
