@@ -8,7 +8,6 @@
 //! | has the bytes of next, which has no place                            | `Placeless` | carried, or beside, as planned                 |
 //! | fits next, but a live array lies there                               | `Blocked`   | beside: `Blocked`                              |
 //! | is larger than next by some of the steps by which next grows         | `Scaled`    | beside: `Larger`, or carried                   |
-//! | is larger than next, which varies, by a little                       | `Scaled`    | beside: `Larger`, or carried                   |
 //! | is like next, in an entry whose sizes differ from the plan           | `Scaled`    | there; or beside: `Blocked`, `Larger`, or none |
 //! | has the bytes of a position behind next                              | `Ahead`     | there, or beside: `Early`, `Resized`           |
 //! | is like next, which is carried                                       | `Carried`   | carried: it has another size now               |
@@ -125,7 +124,8 @@ pub(super) enum Match<'a> {
 /// at once, the rest of its entry is served beside its plan. With a wider window, an extra request of a common size would be taken for
 /// a position far ahead, and all positions in between would be passed over.
 const WINDOW: usize = 16;
-/// How many positions ahead a request is searched among those whose sizes vary, because many requests look alike there.
+/// How many positions ahead a request is searched among those whose sizes vary, because many requests look alike there. It is searched at none
+/// behind a position whose sizes it exceeds by a little.
 const NEAR: usize = 2;
 /// Looks at other positions that an entry may spend per position of the plan: as many as 64 searches for overlaps through the whole
 /// plan. Without a limit, an entry that deviates everywhere would take time square in its length. With a lower limit, the plan
@@ -189,8 +189,7 @@ impl Cursor {
     }
 
     pub(super) fn match_next<'a>(&self, bytes: u64, expected: &'a Expected) -> Option<Match<'a>> {
-        let is_like = self.off_order.is_scaled && expected.is_like(bytes);
-        let is_scaled = is_like || expected.grows_to(bytes) || expected.outgrows(bytes);
+        let is_scaled = (self.off_order.is_scaled && expected.is_like(bytes)) || expected.grows_to(bytes);
         if !expected.is_planned() {
             return (expected.has(bytes) || is_scaled).then_some(Match::Placeless);
         }
@@ -203,10 +202,15 @@ impl Cursor {
     fn match_ahead(&self, bytes: u64, envelope: &Envelope) -> Option<Match<'static>> {
         let mut ahead = self.next + 1..self.positions.len().min(self.next + WINDOW);
         let found = ahead.find(|&position| {
-            let is_near = position <= self.next + NEAR;
+            let is_near = position <= self.next + NEAR && !self.outgrows_one_before(position, bytes, envelope);
             envelope.at(position).is_some_and(|expected| expected.has(bytes) && (is_near || !expected.varies()))
         });
         found.map(Match::Ahead)
+    }
+
+    /// Whether the bytes are a little more than those of a position from the next one up to this one.
+    fn outgrows_one_before(&self, position: usize, bytes: u64, envelope: &Envelope) -> bool {
+        (self.next..position).filter_map(|before| envelope.at(before)).any(|before| before.outgrows(bytes))
     }
 
     fn match_carried(&self, bytes: u64, envelope: &Envelope) -> Option<Match<'static>> {
