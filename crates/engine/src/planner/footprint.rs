@@ -2,6 +2,7 @@
 //! than necessary.
 
 use super::Planner;
+use super::arena::Arena;
 use super::backoff::{Backoff, Pace};
 use super::fate::BESIDE;
 use crate::base::amounts::total;
@@ -123,6 +124,11 @@ impl Planner {
         if beside >= TOO_FEW && self.is_idle_in_loop(shared, bytes, arena.bytes) {
             return true;
         }
+        self.is_worse_than_growth(shared, arena, (bytes, beside))
+    }
+
+    /// Whether the range would reserve too much for `bytes` bytes more, or grew too much for `beside` allocations, if this arena stays.
+    fn is_worse_than_growth(&self, shared: &Shared, arena: &Arena, (bytes, beside): (u64, u64)) -> bool {
         let takes_too_much = self.would_reserve_too_much(shared, &arena.stream, bytes);
         if takes_too_much && self.is_for_larger_order(arena.bytes) {
             return true;
