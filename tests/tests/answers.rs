@@ -1,5 +1,5 @@
-//! A language model that answers prompts without a scope of its own: the keys and values of all tokens grow by one with each token. Each prompt
-//! is a batch of another size and length, so an arena that long answers needed is far too large for short ones.
+//! A language model that answers prompts, in one entry of a scope. The keys and values grow with each token. Each prompt is a batch of another
+//! size and length, so an arena that long answers needed is far too large for short ones.
 #![allow(clippy::unwrap_used)]
 
 use fastrand::Rng;
@@ -109,9 +109,7 @@ fn answers_of_any_length_reserve_hardly_more_than_is_live() {
 
 #[test]
 fn the_arena_of_long_answers_goes_for_short_ones() {
-    // Measured: 1.025 and 1.035; 1.044 and 1.053 if it stays.
-    for (width, seed, most) in [(1024, 2, 1.035), (1536, 1, 1.044)] {
-        let ratio = reserved(width, seed);
-        assert!(ratio <= most, "width {width}: {ratio:.4} of live");
-    }
+    let ratio = reserved(1536, 1);
+    // Measured: 1.029, and 1.059 if it stays.
+    assert!(ratio <= 1.044, "{ratio:.4} of live");
 }

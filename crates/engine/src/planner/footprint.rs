@@ -129,12 +129,12 @@ impl Planner {
 
     /// Whether the range would reserve too much for `bytes` bytes more, or grew too much for `beside` allocations, if this arena stays.
     fn is_worse_than_growth(&self, shared: &Shared, arena: &Arena, (bytes, beside): (u64, u64)) -> bool {
-        let takes_too_much = self.would_reserve_too_much(shared, &arena.stream, bytes);
-        if takes_too_much && self.is_for_larger_order(arena.bytes) {
+        let takes_too_much = || self.would_reserve_too_much(shared, &arena.stream, bytes);
+        if self.is_for_larger_order(arena.bytes) && takes_too_much() {
             return true;
         }
         let is_enough = self.may_go_beside(beside) && self.is_enough(shared, arena.bytes, bytes);
-        !is_enough && (takes_too_much || self.has_grown_too_much(beside, arena.bytes))
+        !is_enough && (self.has_grown_too_much(beside, arena.bytes) || takes_too_much())
     }
 
     /// Whether most of an arena of so many bytes is for another order of allocations than the present one.

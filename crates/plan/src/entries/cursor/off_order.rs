@@ -124,8 +124,8 @@ pub(super) enum Match<'a> {
 /// at once, the rest of its entry is served beside its plan. With a wider window, an extra request of a common size would be taken for
 /// a position far ahead, and all positions in between would be passed over.
 const WINDOW: usize = 16;
-/// How many positions ahead a request is searched among those whose sizes vary, because many requests look alike there. It is searched at none
-/// behind a position whose sizes it exceeds by a little.
+/// How many positions ahead a request is searched among those whose sizes vary, because many requests look alike there. If a request
+/// is a little larger than all before of a position in between, it is more likely that position's.
 const NEAR: usize = 2;
 /// Looks at other positions that an entry may spend per position of the plan: as many as 64 searches for overlaps through the whole
 /// plan. Without a limit, an entry that deviates everywhere would take time square in its length. With a lower limit, the plan
