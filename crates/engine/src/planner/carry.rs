@@ -17,7 +17,7 @@ use comparison::Comparison;
 use gpucache_plan::entries::{Envelope, Ring, Turns};
 use size::ENTRIES_BEFORE_RING;
 pub(crate) use size::RingGrowth;
-use worth::{Shortening, Worth};
+use worth::Worth;
 
 /// The ring of a scope's plans.
 #[derive(Default)]
@@ -41,7 +41,6 @@ pub(super) struct Carry {
     lately_entries: u32,
     /// How much the ring had served when this entry began.
     served_before: u64,
-    shortening: Shortening,
     worth: Worth,
     comparison: Comparison,
     /// The arrays that the plans carry.
@@ -97,7 +96,6 @@ impl Carry {
         self.ring.follow(plan.turns.clone(), plan.target);
         self.ring.look_ahead(grows);
         self.plan = plan;
-        self.shortening = Shortening::default();
     }
 
     /// Notes that it is unknown how much may be in use before the next note.

@@ -230,10 +230,7 @@ impl Planner {
             return Some(wider);
         }
         let may_be_partial = !self.loops.is_inside();
-        let Some(envelope) = learner.end(scratch, may_be_partial && self.plans.is_empty()) else {
-            let latest = learner.latest().filter(|_| learner.is_recording)?;
-            return may_be_partial.then(|| self.plans.become_partial(latest, scratch)).flatten();
-        };
+        let envelope = learner.end(scratch, may_be_partial && self.plans.is_empty())?;
         curiosity.renew();
         let stream = stream.clone()?;
         if self.plans.stream().is_none_or(|other| other.id() != stream.id()) {

@@ -9,7 +9,6 @@ use crate::base::amounts::total;
 use crate::device::Stream;
 use crate::home::{Counter, Shared};
 use crate::range::{DeviceRange, RangeState};
-use gpucache_plan::entries::Wanted;
 
 /// How much of the arena was in use, and how the range grows beside it.
 #[derive(Default)]
@@ -167,15 +166,6 @@ impl Planner {
     fn may_go_beside(&self, beside: u64) -> bool {
         // A request that outgrew its place counts as an extra allocation at first.
         beside == 0 || self.plans.grows() || self.plans.is_partial()
-    }
-
-    /// Makes a room larger that was too small, if the arena then still is hardly more than the peak in use.
-    pub(super) fn widen_room(&mut self, shared: &Shared, wanted: Wanted) {
-        let arena = self.plans.bytes().saturating_add(wanted.bytes.saturating_sub(wanted.has));
-        let demand = shared.counters.get(Counter::Demand);
-        if arena <= total([demand, demand / KNOWN_PART]) {
-            self.plans.widen_room(wanted.position, wanted.bytes);
-        }
     }
 
     /// Whether the arena, the memory in use beside it, and `bytes` more are hardly more than the peak in use. Places for sizes to

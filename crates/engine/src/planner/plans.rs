@@ -53,10 +53,6 @@ struct Plan {
     score: i32,
     /// The number of positions that have been too small since the layout.
     widened: u64,
-    /// Whether a room was too small since the layout.
-    has_small_room: bool,
-    /// How many entries had the plan's allocations, and others.
-    parts: u32,
     carry: CarryPlan,
     /// Positions whose array was found once to have outlived its entry.
     escaped: Vec<usize>,
@@ -368,7 +364,7 @@ impl Plan {
     /// Whether the plan has to hold more than it was laid out for.
     fn is_outgrown(&self) -> bool {
         let is_wider = self.widened * WIDENED > self.envelope.len() as u64;
-        self.draft.is_none() || is_wider || self.has_small_room || self.seen.is_overtaken()
+        self.draft.is_none() || is_wider || self.seen.is_overtaken()
     }
 
     /// Makes a layout, or a lower one, if that is due. Returns whether the plan has changed.
@@ -383,7 +379,7 @@ impl Plan {
         self.draft = arranged.as_ref().and_then(Draft::new);
         // Without a layout, the plan expects nothing. Its score falls until it is forgotten.
         self.envelope = arranged.filter(|_| self.draft.is_some()).unwrap_or_default();
-        (self.widened, self.has_small_room, self.need) = (0, false, self.envelope.bound());
+        (self.widened, self.need) = (0, self.envelope.bound());
         self.carry = CarryPlan::of(&self.envelope);
         true
     }

@@ -171,11 +171,8 @@ impl Planner {
             Answer::Beside(Some(Deviation::Blocked { position })) if self.carry.is_there() => {
                 self.serve_displaced(position, shared, request, stream)
             }
-            Answer::Irregular(wanted) => {
+            Answer::Irregular => {
                 self.entry.irregular += 1;
-                if let Some(wanted) = wanted {
-                    self.widen_room(shared, wanted);
-                }
                 Resolved::Nothing
             }
             Answer::Beside(deviation) => {

@@ -40,7 +40,7 @@ mod tests;
 
 pub(super) use extents::Extents;
 use off_order::OffOrder;
-pub use off_order::{Answer, Deviation, Wanted};
+pub use off_order::{Answer, Deviation};
 use position::{CARRIED, Life, NOWHERE, Position, SENTINELS, UNASKED};
 use rooms::Rooms;
 

@@ -16,7 +16,7 @@ mod reuse;
 mod ring;
 mod turns;
 
-pub use cursor::{Answer, Cursor, Deviation, Evicted, Served, Wanted};
+pub use cursor::{Answer, Cursor, Deviation, Evicted, Served};
 pub use envelope::{Envelope, Scratch};
 pub use growth::Growth;
 pub use log::Log;

@@ -77,7 +77,6 @@ impl Planner {
         let left_at_most = most(in_use, self.plans.grows()).saturating_sub(all);
         let lacks = self.carry.ring.lacks(wanted);
         if lacks > left && (lacks > wanted / 2 || lacks > left_at_most) {
-            self.carry.worth.note_shortage();
             return None;
         }
         Some(self.growth(stream, wanted, lacks, left))
@@ -137,7 +136,6 @@ impl Planner {
     fn compare_ring(&mut self, shared: &Shared) -> bool {
         let entry = self.entry.number;
         let Some(stream) = self.plans.stream() else { return false };
-        self.trimming.end_with_ring(entry, shared.counters.times_taken());
         let held = self.held(shared);
         let held = held.saturating_add(counted(self.trimming.spare(), held, || Reading::of(stream)));
         let is_fat = is_fat(held, self.in_use(shared, 0));
@@ -205,7 +203,6 @@ impl Planner {
     pub(crate) fn ring_grew(&mut self, shared: &Shared, bytes: u64, taken: Obtained) {
         let last = self.carry.ring.regions().saturating_sub(1);
         self.carry.ring.lengthen(last, bytes);
-        self.carry.shortening.note_growth(self.entry.number, self.carry.ring.bytes());
         shared.counters.ring_grew(bytes, taken);
     }
 
@@ -216,7 +213,7 @@ impl Planner {
             self.carry.id = Some(id);
             self.carry.records.join(id);
             self.carry.begin(self.learning.notes);
-            self.trimming.note_ring(self.entry.number, shared.counters.times_taken());
+            self.trimming.note_spare(shared.counters.times_taken());
         }
         self.carry.ring.add_region(address, bytes);
         shared.counters.ring_grew(bytes, taken);
@@ -290,34 +287,19 @@ impl Planner {
         if shared.ring.is_lost() || !self.needs_ring(shared.ring.live()) {
             return self.lose_ring(shared);
         }
-        if self.is_ring_too_large(shared) {
-            return self.give_ring_up(shared);
-        }
         if !self.compare_ring(shared) {
             self.shorten_ring(shared);
         }
     }
 
-    /// Whether arena, ring and the memory beside them are too much for the scope's peak in use. Also notes the entry.
-    fn is_ring_too_large(&mut self, shared: &Shared) -> bool {
-        if self.entry.aside > 0 && self.carry.served() == self.carry.served_before {
-            self.carry.worth.note_shortage();
-        }
-        // The size that the turns of a ring need is known in advance. The planner weighed it when it made the plan.
-        let is_measured = self.carry.plan.target == 0;
-        let is_too_large = is_measured && self.held(shared) > most(self.in_use(shared, 0), self.plans.grows());
-        self.carry.worth.is_over(is_too_large)
-    }
-
     /// Gives back the free end of the ring that its turns do not need.
     pub(super) fn shorten_ring(&mut self, shared: &Shared) {
         let (ring, target) = (&mut self.carry.ring, self.carry.plan.target);
-        let (bytes, keep) = (ring.bytes(), target.max(self.carry.shortening.needed));
+        let bytes = ring.bytes();
         if target > 0
-            && bytes > keep + keep / FREE_SHARE
-            && let Some(left) = ring.shorten(keep)
+            && bytes > target + target / FREE_SHARE
+            && let Some(left) = ring.shorten(target)
         {
-            self.carry.shortening.shortened = Some(self.entry.number);
             self.effects.shorten = Some(left);
             shared.counters.ring_shrank(bytes - left);
         }

@@ -36,18 +36,7 @@ pub enum Answer {
     /// Memory outside the plan has to serve it.
     Beside(Option<Deviation>),
     /// Memory outside the plan has to serve it: it is not regular, and has no room, or its room is full.
-    Irregular(Option<Wanted>),
-}
-
-/// A room that was too small.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// The number of the room's position.
-    pub position: usize,
-    /// Its bytes.
-    pub has: u64,
-    /// The bytes that it should have.
-    pub bytes: u64,
+    Irregular,
 }
 
 /// A way in which an entry differs from its plan.
@@ -269,7 +258,7 @@ impl Cursor {
         self.pass_over(self.next);
         match self.serve_other_size(bytes, following) {
             Answer::Served(served, _) => Answer::Served(served, Some(resized)),
-            Answer::Beside(_) | Answer::Carried(_) | Answer::Irregular(_) => Answer::Beside(Some(resized)),
+            Answer::Beside(_) | Answer::Carried(_) | Answer::Irregular => Answer::Beside(Some(resized)),
         }
     }
 

@@ -9,11 +9,9 @@
 //! the cursor finds back if it is out of step ([`Envelope::row`]).
 
 use super::off_order::Match;
-use super::{Answer, Cursor, Deviation, Evicted, Extents, Life, Served, Wanted};
+use super::{Answer, Cursor, Deviation, Evicted, Extents, Life, Served};
 use crate::entries::envelope::{ALIGN, Envelope, FAR, LONGEST_ROW};
 
-/// A room gets larger by at most this share, 1/4, at once, or by one request.
-const WIDER: u64 = 4;
 /// A row is searched once it may be there, and again after so many requests: a search takes as long as some ten requests.
 const SEARCHES: usize = 16;
 
@@ -30,7 +28,6 @@ impl Cursor {
     fn close_rooms(&mut self) {
         let Some(rooms) = &mut self.rooms else { return };
         (rooms.served, rooms.bytes) = (0, 0);
-        rooms.rooms.iter_mut().for_each(|room| room.short = 0);
         (0..rooms.rooms.len()).for_each(|room| self.close_if_empty(room));
     }
 
@@ -234,26 +231,17 @@ impl Cursor {
 
     /// Serves a request that is not regular.
     pub(super) fn serve_irregular(&mut self, bytes: u64) -> Answer {
-        let Some((room, start)) = self.room_here() else { return Answer::Irregular(None) };
+        let Some((room, start)) = self.room_here() else { return Answer::Irregular };
         if !self.reopen(room, start) {
-            return Answer::Irregular(None);
+            return Answer::Irregular;
         }
         let base = self.positions[start].start();
         match self.rooms.as_mut().and_then(|rooms| rooms.take(room, bytes)) {
             Some((position, offset)) => {
                 Answer::Served(Served { position, offset: base + offset, is_whole: true }, None)
             }
-            None => Answer::Irregular(self.wanted(room, bytes)),
+            None => Answer::Irregular,
         }
-    }
-
-    /// The position of a room that is too small for a request, and the bytes that it should have.
-    fn wanted(&mut self, room: usize, bytes: u64) -> Option<Wanted> {
-        let room = &mut self.rooms.as_mut()?.rooms[room];
-        room.short = room.short.saturating_add(bytes);
-        // Not all of these requests were alive at once, perhaps.
-        let more = room.short.min((room.bytes / WIDER).max(bytes));
-        Some(Wanted { position: room.gates.start as usize, has: room.bytes, bytes: room.bytes.saturating_add(more) })
     }
 
     /// The room for a request that comes now, and the position of its start.

@@ -31,8 +31,6 @@ pub(super) struct Open {
     pub(super) upper: u32,
     pub(super) bytes: u64,
     pub(super) extents: Extents,
-    /// The bytes of requests in this entry for which it was too small.
-    pub(super) short: u64,
     /// Whether the position is live as a room. A request that happens to have the room's size gets the position as any other.
     pub(super) is_open: bool,
 }
@@ -52,7 +50,7 @@ impl Rooms {
         let open = |&gates: &Room| {
             let bytes = positions.get(gates.start as usize).map_or(0, Position::size);
             let upper = envelope.ends_at(gates.start as usize).unwrap_or(gates.end);
-            Open { gates, upper, bytes, extents: Extents::new(bytes), short: 0, is_open: false }
+            Open { gates, upper, bytes, extents: Extents::new(bytes), is_open: false }
         };
         let rooms: Vec<Open> = envelope.rooms()?.iter().map(open).collect();
         let first = (positions.len() + SENTINELS.len()) as u32;

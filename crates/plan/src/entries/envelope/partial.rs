@@ -1,7 +1,6 @@
 //! The rooms of an envelope of which only a part is regular.
 
-use super::{ALIGN, Envelope, Expected, Kind, MOST_PLANNED};
-use crate::entries::log::{Log, Logged, OUTLIVES};
+use super::{Envelope, Kind};
 
 /// A position that serves several arrays, which are in no known order. Between its two gates, the entry allocates them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,20 +34,10 @@ impl Room {
     }
 }
 
-/// A room is too small if it lacks more than this share, 1/16. Arrays that exceed a room by less go beside the plan, without another layout.
-const ROOM_SHORT: u64 = 16;
-
 impl Envelope {
     /// The number of allocations before its drop, for a position that has a place.
     pub(in crate::entries) fn ends_at(&self, position: usize) -> Option<u32> {
         self.at(position).filter(|expected| expected.is_planned()).map(|expected| expected.upper)
-    }
-
-    /// An entry of this order.
-    pub(in crate::entries) fn as_log(&self, stream: u64) -> Log {
-        let upper = |expected: &Expected| if expected.is_planned() { expected.upper } else { OUTLIVES };
-        let logged = |expected: &Expected| Logged { bytes: expected.most, upper: upper(expected) };
-        Log::of(stream, self.positions.iter().map(logged).collect())
     }
 
     /// The envelope with these rooms, whose gates are positions of it.
@@ -69,15 +58,5 @@ impl Envelope {
     /// How many allocations in a row show the position of an entry of which a part is regular.
     pub(in crate::entries) fn row(&self) -> u32 {
         self.part.as_ref().map_or(1, |part| part.row)
-    }
-
-    /// Makes a room as large as this, if it is much smaller. Returns whether it was.
-    pub fn widen_room(&mut self, position: usize, bytes: u64) -> bool {
-        let room = self.positions.get_mut(position).filter(|_| u128::from(bytes) < MOST_PLANNED);
-        let Some(room) = room.filter(|room| bytes > room.most.saturating_add(room.most / ROOM_SHORT)) else {
-            return false;
-        };
-        (room.least, room.most) = (bytes.next_multiple_of(ALIGN), bytes.next_multiple_of(ALIGN));
-        true
     }
 }

@@ -10,13 +10,12 @@ mod align;
 mod chances;
 mod irregular;
 mod rooms;
-mod scale;
 #[cfg(test)]
 mod tests;
 
 use super::envelope::{Envelope, Scratch};
 use super::log::Log;
-use align::Rows;
+use align::{By, Rows};
 use rooms::Arrangement;
 
 /// The regular part has at least this share, 1/4, of an entry's allocations. A plan for less serves too little.
@@ -40,16 +39,6 @@ impl Envelope {
         let arrangements = Arrangement::all(logs, rows.columns());
         let envelopes = arrangements.filter_map(|arrangement| arrangement.envelope(logs, rows.columns(), scratch));
         envelopes.min_by_key(|&(_, needed)| needed).map(|(envelope, _)| envelope)
-    }
-
-    /// Whether an entry has nearly all of this order's allocations, and others besides.
-    pub fn is_less_than(&self, log: &Log) -> bool {
-        !self.is_partial() && log.len() as usize > self.len() && self.regular_in(log).is_some()
-    }
-
-    /// The envelope of what this order and the entry have in common, with rooms for the rest.
-    pub fn part_of(&self, log: &Log, scratch: &mut Scratch) -> Option<Envelope> {
-        Envelope::of_regular_part(&[&self.as_log(log.stream()), log], scratch)
     }
 
     /// Whether it is that of the regular part of its entries.
@@ -77,7 +66,7 @@ impl Envelope {
         let regular: Vec<u32> = (0..self.len() as u32).filter(|&position| !is_gate(position as usize)).collect();
         let sizes =
             regular.iter().filter_map(|&position| self.at(position as usize)).map(|expected| (expected.most, 0));
-        let pairs = align::best_pairs(&sizes.collect::<Vec<_>>(), &align::lives(log));
+        let pairs = align::pairs(&sizes.collect::<Vec<_>>(), &align::lives(log), By::Size);
         let has_part = (regular.len() - pairs.len()) * MISSING <= regular.len();
         has_part.then(|| pairs.into_iter().map(|(place, number)| (regular[place as usize], number)).collect())
     }
