@@ -312,6 +312,7 @@ impl Planner {
         if self.loops.outer.least.take().is_some() | self.plans.has_loop_of(length) {
             self.forget_plans(shared);
         }
+        self.recurring.begin_loop(length);
         self.learning.learner.split(length);
         self.learning.others = Others::default();
         self.learning.is_recording = true;

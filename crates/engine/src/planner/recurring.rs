@@ -24,6 +24,8 @@ const HUGE: u64 = 64 << 20;
 const SERVED_BYTES: u64 = 256 << 20;
 /// Once the scope has this many times more memory in use at once, other work has begun: the moves count from 0 again.
 const ANEW: u64 = 2;
+/// A loop that is this many times longer than all before it contains them, so its plan needs fewer arenas. There are at most 32 such loops.
+const LONGER: u32 = 2;
 /// The scope goes without plans for this many entries. If moves are too many again soon, it goes without plans for 32 times as many, and
 /// so on. With eight times as many, two scopes by turns made three calls in each entry.
 const PACE: Pace = Pace { first: 16, factor: 32, longest: 1 << 16 };
@@ -44,6 +46,8 @@ pub(super) struct RecurringMoves {
     /// Whether sizes grew at a move.
     grows: bool,
     are_too_many: bool,
+    /// The length of the longest loop that was planned, in allocations.
+    longest: u32,
     waits: Backoff,
 }
 
@@ -52,6 +56,14 @@ impl RecurringMoves {
     fn begin_anew(&mut self, demand: u64) {
         if demand > self.mark.saturating_mul(ANEW) {
             (self.mark, self.left, self.entries) = (demand, FREE, 0);
+        }
+    }
+
+    /// Counts anew if a loop of so many allocations is planned for the first time, and is much longer than those before. The moves were those of
+    /// their plans, such as the plans of layers.
+    pub(super) fn begin_loop(&mut self, length: u32) {
+        if length > self.longest.saturating_mul(LONGER) {
+            (self.longest, self.left, self.entries, self.are_too_many) = (length, FREE, 0, false);
         }
     }
 
@@ -172,6 +184,21 @@ mod tests {
             moves.note(entry, pieces, (entry * served, entry * bytes), grows);
             moves.are_too_many()
         })
+    }
+
+    /// The step around layers does not pay for the moves of their plans. A loop of about the same length does.
+    #[test]
+    fn a_much_longer_loop_counts_anew() {
+        let mut moves = RecurringMoves::default();
+        moves.begin_anew(1);
+        moves.begin_loop(49);
+        moves.note(1, FREE, (0, 0), false);
+        moves.begin_loop(2 * 49);
+        moves.note(2, 1, (0, 0), false);
+        assert!(moves.are_too_many());
+        moves.begin_loop(2040);
+        moves.note(3, FREE, (0, 0), false);
+        assert!(!moves.are_too_many());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use similar::DiffOp;
 use similar::algorithms::{Capture, Compact, Replace, myers};
 
+use super::scale::{self, Life};
 use crate::entries::log::{Log, OUTLIVES};
 
 /// A life of a regular array may end this many regular allocations earlier or later.
@@ -21,13 +22,18 @@ pub(super) enum By {
     Life,
     /// By their sizes.
     Size,
+    /// By their sizes times a factor, since a larger batch or image changes most sizes by the same one.
+    Scale,
 }
 
-/// An allocation: its bytes, and how long it lives (0 if this does not matter).
-pub(super) type Life = (u64, u32);
-
+/// If 1/2 of the positions have their sizes, no factor is looked for.
+const MANY: usize = 2;
+/// If 1/4 of the shortest entry is regular by size, no factor is looked for.
+const FEW: usize = 4;
 /// Longer lives often contain irregular allocations, and so differ from entry to entry.
 const SHORT: u32 = 6;
+/// A size that takes the place of another one is at most this many times as large or as small.
+const VARIATION: u64 = 4;
 
 /// How `one` becomes `other`, by nearly the fewest operations. The library can choose among its algorithms at run time, but then a third
 /// of this crate's machine code would be algorithms that it does not use.
@@ -45,14 +51,32 @@ pub(super) fn pairs(one: &[Life], other: &[Life], by: By) -> Vec<(u32, u32)> {
     let operations = match by {
         By::Life => operations(one, other),
         By::Size => operations(&sizes(one), &sizes(other)),
+        By::Scale => operations(&scale::scaled(one, other), &sizes(other)),
     };
     let pairs_of = |operation| match operation {
         DiffOp::Equal { old_index, new_index, len } => Some((old_index, new_index, len)),
+        // As many allocations of other sizes, between those that are equal.
+        DiffOp::Replace { old_index, old_len, new_index, new_len } if old_len == new_len && by == By::Scale => {
+            Some((old_index, new_index, old_len))
+        }
         DiffOp::Delete { .. } | DiffOp::Insert { .. } | DiffOp::Replace { .. } => None,
     };
     let pairs = operations.into_iter().filter_map(pairs_of);
     let pairs = pairs.flat_map(|(old, new, len)| (0..len).map(move |place| (old + place, new + place)));
-    pairs.map(|(old, new)| (old as u32, new as u32)).collect()
+    let is_like = |&(old, new): &(usize, usize)| {
+        let (old, new) = (one[old].0, other[new].0);
+        old / VARIATION <= new && new / VARIATION <= old
+    };
+    pairs.filter(is_like).map(|(old, new)| (old as u32, new as u32)).collect()
+}
+
+/// The most pairs, by size or by scale.
+pub(super) fn best_pairs(one: &[Life], other: &[Life]) -> Vec<(u32, u32)> {
+    let by_size = pairs(one, other, By::Size);
+    if by_size.len() * MANY >= one.len() {
+        return by_size;
+    }
+    [by_size, pairs(one, other, By::Scale)].into_iter().max_by_key(Vec::len).unwrap_or_default()
 }
 
 /// The bytes of each allocation of a log, and how many allocations come before its drop, up to [`SHORT`].
@@ -62,9 +86,14 @@ pub(super) fn lives(log: &Log) -> Vec<Life> {
 }
 
 impl Rows {
-    /// The most rows, by either way.
+    /// The most rows, by any of the ways. By scale, more come by chance.
     pub(super) fn best(logs: &[&Log]) -> Option<Rows> {
-        [By::Life, By::Size].into_iter().map(|by| Rows::of(logs, by)).max_by_key(Rows::len)
+        let exact = [By::Life, By::Size].into_iter().map(|by| Rows::of(logs, by)).max_by_key(Rows::len)?;
+        let shortest = logs.iter().map(|log| log.len()).min()?;
+        if exact.len() * FEW >= shortest as usize {
+            return Some(exact);
+        }
+        [exact, Rows::of(logs, By::Scale)].into_iter().max_by_key(Rows::len)
     }
 
     /// The allocations that have the same sizes, in the same order, and the same lives in each of these logs.

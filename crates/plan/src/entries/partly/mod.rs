@@ -10,12 +10,13 @@ mod align;
 mod chances;
 mod irregular;
 mod rooms;
+mod scale;
 #[cfg(test)]
 mod tests;
 
 use super::envelope::{Envelope, Scratch};
 use super::log::Log;
-use align::{By, Rows};
+use align::Rows;
 use rooms::Arrangement;
 
 /// The regular part has at least this share, 1/4, of an entry's allocations. A plan for less serves too little.
@@ -66,7 +67,7 @@ impl Envelope {
         let regular: Vec<u32> = (0..self.len() as u32).filter(|&position| !is_gate(position as usize)).collect();
         let sizes =
             regular.iter().filter_map(|&position| self.at(position as usize)).map(|expected| (expected.most, 0));
-        let pairs = align::pairs(&sizes.collect::<Vec<_>>(), &align::lives(log), By::Size);
+        let pairs = align::best_pairs(&sizes.collect::<Vec<_>>(), &align::lives(log));
         let has_part = (regular.len() - pairs.len()) * MISSING <= regular.len();
         has_part.then(|| pairs.into_iter().map(|(place, number)| (regular[place as usize], number)).collect())
     }

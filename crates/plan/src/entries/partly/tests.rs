@@ -49,8 +49,19 @@ fn arrays_of_equal_sizes_and_other_lives_are_not_regular() {
 }
 
 #[test]
+fn entries_of_other_sizes_are_aligned_by_their_scale() {
+    let logs = [(70, 100), (50, 80), (90, 95), (10, 71)].map(|(bytes, scale)| detector(&[bytes * 1000; 3], scale));
+    let mut envelope = of(&logs).unwrap();
+    assert_eq!(envelope.sizes_at(0), Some((2000 * 71, 2000 * 100)));
+    let wider = envelope.widen_to(&detector(&[1, 2], 130)).unwrap();
+    assert!(wider >= 28, "nearly all positions are larger: {wider} of 32");
+}
+
+#[test]
 fn a_longest_common_order_is_found() {
     let lives = |sizes: &[u64]| -> Vec<(u64, u32)> { sizes.iter().map(|&bytes| (bytes, 1)).collect() };
     let (one, other) = (lives(&[1, 9, 2, 3, 8, 4]), lives(&[7, 1, 2, 6, 6, 3, 4]));
     assert_eq!(pairs(&one, &other, By::Size), [(0, 1), (2, 2), (3, 5), (5, 6)]);
+    let scaled = lives(&[2 << 20, 7, 4 << 20, 6 << 20, 8 << 20]);
+    assert_eq!(pairs(&lives(&[1 << 20, 2 << 20, 3 << 20, 4 << 20]), &scaled, By::Scale).len(), 4);
 }
