@@ -136,6 +136,7 @@ impl Planner {
     fn compare_ring(&mut self, shared: &Shared) -> bool {
         let entry = self.entry.number;
         let Some(stream) = self.plans.stream() else { return false };
+        self.trimming.end_with_ring(entry, shared.counters.times_taken());
         let held = self.held(shared);
         let held = held.saturating_add(counted(self.trimming.spare(), held, || Reading::of(stream)));
         let is_fat = is_fat(held, self.in_use(shared, 0));
@@ -213,7 +214,7 @@ impl Planner {
             self.carry.id = Some(id);
             self.carry.records.join(id);
             self.carry.begin(self.learning.notes);
-            self.trimming.note_spare(shared.counters.times_taken());
+            self.trimming.note_ring(self.entry.number, shared.counters.times_taken());
         }
         self.carry.ring.add_region(address, bytes);
         shared.counters.ring_grew(bytes, taken);
