@@ -92,9 +92,8 @@ pub(crate) struct Refused {
 }
 
 /// After a wait of more than this many entries without an arena, the range may reserve more for the arena than its peak. After a
-/// shorter wait, the range would grow for a state that is soon over, such as the warm-up. With 4, a recorded training of a detector reserved
-/// 1.058 instead of 1.003 times its live memory, since its arena came too late; with 0, it made four times as many device calls.
-const ENTRIES_BEFORE_GROWTH: u64 = 2;
+/// shorter wait, the range would grow for a state that is soon over, such as the warm-up.
+const ENTRIES_BEFORE_GROWTH: u64 = 4;
 
 impl Refused {
     /// Notes that the range refused an arena now. `before` is the refusal before this one, if there was one. `grows` says whether
