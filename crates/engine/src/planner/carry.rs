@@ -17,7 +17,6 @@ use comparison::Comparison;
 use gpucache_plan::entries::{Envelope, Ring, Turns};
 use size::ENTRIES_BEFORE_RING;
 pub(crate) use size::RingGrowth;
-use worth::Worth;
 
 /// The ring of a scope's plans.
 #[derive(Default)]
@@ -39,9 +38,8 @@ pub(super) struct Carry {
     lately: u64,
     /// The number of entries since the last look.
     lately_entries: u32,
-    /// How much the ring had served when this entry began.
-    served_before: u64,
-    worth: Worth,
+    /// Waits before another ring is tried, after one that was not worth its memory.
+    trials: Backoff,
     comparison: Comparison,
     /// The arrays that the plans carry.
     plan: CarryPlan,
@@ -78,7 +76,6 @@ impl Carry {
     /// Begins an entry. If it `is_noted` (recorded or watched), each drop takes a slower path that notes it.
     pub(super) fn begin(&mut self, is_noted: bool) {
         self.ring.begin();
-        self.served_before = self.ring.served();
         self.path = self.id.filter(|_| !is_noted).map_or(DropPath::NOBODYS, DropPath::of_arena);
     }
 
@@ -117,7 +114,7 @@ impl Carry {
     }
 
     pub(super) fn forget_waits(&mut self) {
-        self.worth = Worth::default();
+        self.trials = Backoff::default();
     }
 
     /// Whether the range serves the carried arrays for now, since it may need less memory than the ring.

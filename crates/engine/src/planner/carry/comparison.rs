@@ -97,7 +97,7 @@ impl Comparison {
         if !self.prefers_range {
             return Verdict::Ring;
         }
-        // `Worth` decides when a ring is tried again.
+        // `TRIALS` says when a ring is tried again.
         self.waits = Backoff::default();
         Verdict::Range
     }

@@ -2,7 +2,7 @@
 
 use super::Carry;
 use super::comparison::{Reading, Verdict};
-use super::worth::{LOOK_IN, is_fat, most, room};
+use super::worth::{LOOK_IN, TRIALS, is_fat, most, room};
 use crate::base::amounts::total;
 use crate::device::{ALIGNMENT, Stream};
 use crate::home::{Counter, Shared};
@@ -117,14 +117,14 @@ impl Planner {
 
     /// Whether the ring may become larger in this entry. Also notes the result of a comparison.
     fn may_grow(&mut self, shared: &Shared, stream: &Stream) -> bool {
-        let Carry { ring, waits, worth, comparison, .. } = &mut self.carry;
-        let is_over = waits.is_over(self.entry.number) && worth.may_try(self.entry.number);
+        let Carry { ring, waits, trials, comparison, .. } = &mut self.carry;
+        let is_over = waits.is_over(self.entry.number) && trials.is_over(self.entry.number);
         if ring.regions() > MOST_REGIONS || !is_over {
             return false;
         }
         let verdict = comparison.verdict(self.entry.number, Reading::of(stream));
         match verdict {
-            Verdict::Range => worth.gave_up(self.entry.number),
+            Verdict::Range => trials.tried(self.entry.number, TRIALS),
             // The arrays that are alive now leave gaps in the range as they are dropped.
             Verdict::Ring => self.trimming.note_spare(shared.counters.times_taken()),
             Verdict::None | Verdict::Open => (),
@@ -169,7 +169,7 @@ impl Planner {
 
     /// Gives the ring up, since the scope needs less memory without it.
     fn give_ring_up(&mut self, shared: &Shared) {
-        self.carry.worth.gave_up(self.entry.number);
+        self.carry.trials.tried(self.entry.number, TRIALS);
         self.vacate_ring(shared);
     }
 

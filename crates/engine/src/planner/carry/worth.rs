@@ -6,14 +6,7 @@
 //! than that, the scope gives it up, and the range serves the arrays instead. After a while the scope tries a ring again, ever more
 //! rarely.
 
-use crate::planner::backoff::{Backoff, Pace};
-
-/// The record of a ring's use.
-#[derive(Debug, Default)]
-pub(super) struct Worth {
-    /// Waits before another trial of a ring.
-    trials: Backoff,
-}
+use crate::planner::backoff::Pace;
 
 /// Entries between two looks at how much of a ring is in use. To grow again costs calls. The memory that a key cache needs for one
 /// prompt is needed again by the next prompt, after some hundred tokens.
@@ -32,19 +25,7 @@ const FAT: u64 = 8;
 /// A page of the device. Each scope may have this much more.
 const LITTLE: u64 = 2 << 20;
 /// A trial costs the memory of a ring for some entries, and pages that move. After three failed trials, the wait is 2^18 entries.
-const TRIALS: Pace = Pace { first: 64, factor: 64, longest: 1 << 18 };
-
-impl Worth {
-    /// Whether a ring may grow, or begin, in this entry.
-    pub(super) fn may_try(&self, entry: u64) -> bool {
-        self.trials.is_over(entry)
-    }
-
-    /// Notes that the ring was given up because it was not worth its memory.
-    pub(super) fn gave_up(&mut self, entry: u64) {
-        self.trials.tried(entry, TRIALS);
-    }
-}
+pub(super) const TRIALS: Pace = Pace { first: 64, factor: 64, longest: 1 << 18 };
 
 /// The most bytes that a scope with a ring may have, if its peak in use is `in_use` and its sizes grow or not.
 pub(super) fn most(in_use: u64, grows: bool) -> u64 {
@@ -68,6 +49,7 @@ fn with_share(in_use: u64, share: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::planner::backoff::Backoff;
 
     #[test]
     fn there_is_room_for_a_page_and_a_share_of_what_is_in_use() {
@@ -78,15 +60,14 @@ mod tests {
 
     #[test]
     fn rings_are_tried_ever_more_rarely() {
-        let mut worth = Worth::default();
-        let mut trials = Vec::new();
-        for entry in 0..100_000 {
-            if worth.may_try(entry) {
-                trials.push(entry);
-                worth.gave_up(entry);
+        let mut trials = Backoff::default();
+        let is_tried = |&entry: &u64| {
+            let is_over = trials.is_over(entry);
+            if is_over {
+                trials.tried(entry, TRIALS);
             }
-        }
-        assert_eq!(trials, [0, 64, 4224]);
-        assert!(Worth::default().may_try(0));
+            is_over
+        };
+        assert_eq!((0..100_000).filter(is_tried).collect::<Vec<_>>(), [0, 64, 4224]);
     }
 }
