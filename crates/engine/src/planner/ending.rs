@@ -229,8 +229,8 @@ impl Planner {
             curiosity.renew();
             return Some(wider);
         }
-        let may_be_partial = !self.loops.is_inside();
-        let envelope = learner.end(scratch, may_be_partial && self.plans.is_empty())?;
+        let may_be_partial = self.plans.is_empty() && !self.loops.is_inside();
+        let envelope = learner.end(scratch, may_be_partial)?;
         curiosity.renew();
         let stream = stream.clone()?;
         if self.plans.stream().is_none_or(|other| other.id() != stream.id()) {

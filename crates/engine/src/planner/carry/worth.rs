@@ -14,7 +14,7 @@ pub(super) const LOOK_IN: u32 = 1024;
 /// A scope with a ring may have this share more bytes than its peak in use. The range's best fit wastes as much where sizes vary.
 /// With a sixth, a state that grows and begins anew finds no room in its ring, and calls the device in one of 16 entries.
 const SHARE: u64 = 4;
-/// The ring goes when the scope has this share more. Up to this limit the ring may grow by less than half of a request, since the
+/// The ring goes when a request beside it would give the scope this share more. Up to this limit the ring may grow by less than half of a request, since the
 /// whole request beside an idle ring would take more.
 const MOST: u64 = 3;
 /// As `MOST`, where sizes grow: the ring then has room for three arrays if two were in use at once.
