@@ -7,7 +7,7 @@ use super::supply;
 use crate::base::amounts::total;
 use crate::device::{Stream, softly};
 use crate::home::{Counter, Fact, Shared, Visit};
-use crate::planner::{Begin, Effects, Look, Refused, Vacated};
+use crate::planner::{Begin, Effects, Look, Planner, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim::{self, Releaser};
@@ -59,14 +59,30 @@ impl Owner {
     /// Ends an iteration of a loop, and begins the next one.
     #[cold]
     pub(super) fn begin_iteration(&self, stream: &Stream) {
+        self.begin_part(stream, Planner::end_iteration, Planner::begin_iteration);
+    }
+
+    /// Ends a cycle, and begins the next one.
+    #[cold]
+    pub(super) fn begin_cycle(&self, stream: &Stream) {
+        self.begin_part(stream, Planner::end_cycle, Planner::begin_cycle);
+    }
+
+    /// Ends a part of an entry, and begins the next one.
+    fn begin_part(
+        &self,
+        stream: &Stream,
+        end: fn(&mut Planner, &Shared) -> Option<Effects>,
+        begin: fn(&mut Planner, &Shared) -> Begin,
+    ) {
         if stream.is_capturing() {
             return;
         }
         self.take_deferred();
         self.attend_stream();
-        self.end_with(|local, shared| local.planner.end_iteration(shared));
+        self.end_with(|local, shared| end(&mut local.planner, shared));
         self.tell_demand();
-        self.follow(self.with(|local, shared| local.planner.begin_iteration(shared)));
+        self.follow(self.with(|local, shared| begin(&mut local.planner, shared)));
     }
 
     /// Makes the plan larger before the entry's first allocation of `bytes` bytes, and its arena with it.

@@ -115,7 +115,7 @@ impl Local {
     pub(super) fn serve(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
         // An entry that keeps all blocks by key may be open within one that plans.
         let plans = self.recycle != Recycle::Keyed;
-        let is_awaited = plans && (self.planner.has_boundary() || self.planner.may_move());
+        let is_awaited = plans && (self.planner.awaits_part() || self.planner.may_move());
         let is_listed = !shared.is_stale() && !self.planner.is_serving(stream) && !is_awaited;
         if is_listed { self.hit(shared, request, stream) } else { None }
     }

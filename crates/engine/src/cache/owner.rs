@@ -269,8 +269,11 @@ impl Owner {
         Ok(self.adopt(stream, request, supplied, true))
     }
 
-    /// Begins what a request of `bytes` bytes begins: an iteration of a loop, or an entry whose sizes are larger than its plan's.
+    /// Begins what a request of `bytes` bytes begins: a cycle, an iteration of a loop, or an entry whose sizes are larger than its plan's.
     fn begin_with(&self, stream: &Stream, bytes: u64) {
+        if self.with(|local, shared| local.planner.is_cycle_due(shared, stream.id())) {
+            self.begin_cycle(stream);
+        }
         if self.with(|local, shared| local.planner.is_boundary_due(shared, stream.id(), bytes)) {
             self.begin_iteration(stream);
         }

@@ -171,6 +171,7 @@ impl Planner {
     /// Forgets all plans and all recordings.
     pub(crate) fn forget(&mut self, shared: &Shared) {
         self.loops.leave();
+        self.cycles.forget();
         self.forget_plans(shared);
         self.effects.streams.extend(self.learning.forget());
         self.evictions = Backoff::default();

@@ -219,6 +219,7 @@ impl Planner {
     }
 
     fn learn_plan(&mut self, shared: &Shared) -> Option<usize> {
+        let may_be_partial = self.plans.is_empty() && !self.is_divided();
         let Learning { learner, scratch, curiosity, stream, .. } = &mut self.learning;
         let log = learner.recorded()?;
         if let Some(known) = self.plans.that_serves(log) {
@@ -229,7 +230,6 @@ impl Planner {
             curiosity.renew();
             return Some(wider);
         }
-        let may_be_partial = self.plans.is_empty() && !self.loops.is_inside();
         let envelope = learner.end(scratch, may_be_partial)?;
         curiosity.renew();
         let stream = stream.clone()?;
@@ -241,6 +241,12 @@ impl Planner {
             self.forget_plans(shared);
         }
         Some(self.plans.add(envelope, stream, self.entry.number))
+    }
+
+    /// Whether an entry that goes on is planned in parts. A partial plan of a part takes up to 1/20 more than was ever in use, and many parts lose
+    /// its arena: a recorded mixture of experts reserved 1.064 instead of 1.021 times its live memory.
+    fn is_divided(&self) -> bool {
+        self.loops.is_inside() || self.cycles.are_there()
     }
 
     /// Notes which plan the entry followed: the one found by the recording, or the active one. Returns whether the active plan is

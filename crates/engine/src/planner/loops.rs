@@ -15,10 +15,10 @@ mod whole;
 
 use super::Planner;
 use crate::home::{Counter, Shared};
-use gpucache_plan::loops::{Known, Search};
+use gpucache_plan::entries::Log;
+use gpucache_plan::loops::{Cycle, Known, Search};
 
 use super::effects::Effects;
-use super::elsewhere::Others;
 use behind::Behind;
 use outer::Outer;
 use whole::Whole;
@@ -140,6 +140,17 @@ impl Loops {
     #[inline]
     pub(super) fn may_go_on(&self) -> bool {
         self.length.is_some() | self.may_resume
+    }
+
+    /// Whether the search awaits the end of a cycle, and no loop was found.
+    #[inline]
+    pub(super) fn awaits_cycle(&self) -> bool {
+        self.stage == Stage::On && self.length.is_none() && self.search.awaits_cycle()
+    }
+
+    /// The cycle that ends before the next allocation, if the search found one.
+    pub(super) fn cycle(&mut self, log: &Log) -> Option<Cycle> {
+        if self.awaits_cycle() { self.search.cycle(log) } else { None }
     }
 
     /// Ends the loop that the entry is in.
@@ -313,12 +324,8 @@ impl Planner {
             self.forget_plans(shared);
         }
         self.recurring.begin_loop(length);
-        self.learning.learner.split(length);
-        self.learning.others = Others::default();
-        self.learning.is_recording = true;
-        (self.entry.is_planned, self.entry.seen) = (false, Default::default());
         self.loops.learned = None;
-        let effects = self.end_part(shared);
+        let effects = self.learn_twice(shared, length);
         self.loops.next = self.loops.learned;
         self.loops.length = self.loops.learned.map(|plan| {
             self.plans.set_loop(plan, length, known);
@@ -331,12 +338,12 @@ impl Planner {
 
     /// As [`end`](Planner::end), for an iteration or an entry that ends in a loop.
     #[cold]
-    fn end_part(&mut self, shared: &Shared) -> Option<Effects> {
+    pub(super) fn end_part(&mut self, shared: &Shared) -> Option<Effects> {
         self.end(shared)
     }
 
     /// Ends an entry or iteration that teaches nothing about its plan.
-    fn abandon(&mut self, shared: &Shared) -> Option<Effects> {
+    pub(super) fn abandon(&mut self, shared: &Shared) -> Option<Effects> {
         self.publish(shared);
         let (positions, bytes) = self.hot.cursor.places();
         shared.counters.price(positions, bytes);

@@ -20,8 +20,8 @@
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
 //! | `loops` | loops inside an entry, whose iterations are planned like entries; `loops/searching` finds them |
-//! | `loops/behind`, `loops/outer` | where an iteration ends; whether to search for a loop around the known one |
-//! | `loops/whole` | whether to plan whole entries instead |
+//! | `loops/behind`, `loops/outer`, `loops/whole` | where an iteration ends; whether to search for a loop around the known one; whether to plan whole entries |
+//! | `cycles` | parts of an endless entry that end where few bytes are alive |
 //! | `plans/repeats`, `plans/partial` | the plans of loops, and of the regular part of entries |
 //! | `plans/firsts`, `plans/predict` | the first sizes by which entries tell their plan; the plan of the next entry |
 //! | `noting` | the facts about entries for a diagnosis |
@@ -48,6 +48,7 @@ mod backoff;
 mod captured;
 mod carry;
 mod curiosity;
+mod cycles;
 mod draft;
 mod effects;
 mod elsewhere;
@@ -76,6 +77,7 @@ use backoff::Backoff;
 pub(crate) use backoff::Refused;
 use carry::Carry;
 pub(crate) use carry::RingGrowth;
+use cycles::Cycles;
 #[cfg(feature = "tracing")]
 pub(crate) use effects::News;
 pub(crate) use effects::{Begin, Effects, Vacated};
@@ -111,6 +113,7 @@ pub(crate) struct Planner {
     effects: Effects,
     noted: Noted,
     loops: Loops,
+    cycles: Cycles,
     watch: Watch,
     recurring: RecurringMoves,
     /// Whether graphs use the memory of the plans.
@@ -204,13 +207,13 @@ struct EntryState {
 }
 
 impl Planner {
-    /// Begins an entry of the scope. Returns what the caller has to do first.
+    /// Begins an entry of the scope, or a cycle of one. Returns what the caller has to do first.
     #[inline]
-    pub(crate) fn begin_entry(&mut self, shared: &Shared) -> Begin {
+    pub(crate) fn begin_cycle(&mut self, shared: &Shared) -> Begin {
         if self.loops.is_used() { self.begin_after_loops(shared) } else { self.begin(shared, None) }
     }
 
-    /// As [`begin_entry`](Planner::begin_entry), after an entry with loops.
+    /// As [`begin_cycle`](Planner::begin_cycle), after an entry with loops.
     #[cold]
     fn begin_after_loops(&mut self, shared: &Shared) -> Begin {
         let was_astray = self.loops.begin_entry();

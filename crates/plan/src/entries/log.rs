@@ -13,6 +13,8 @@ pub struct Log {
     stream: u64,
     allocations: Vec<Logged>,
     is_cut: bool,
+    /// The bytes of its allocations that are alive.
+    alive: u64,
     /// The number of allocations of the entry before, if that entry was recorded too.
     before: Option<u32>,
     /// For each allocation of the entry before: when this entry dropped it, or [`OUTLIVES`].
@@ -46,6 +48,7 @@ impl Log {
         self.stream = 0;
         self.allocations.clear();
         self.is_cut = false;
+        self.alive = 0;
         self.before = None;
         self.ends.clear();
     }
@@ -64,6 +67,8 @@ impl Log {
     pub fn resume(&mut self, tail: &Log) {
         self.stream = tail.stream;
         self.allocations.extend_from_slice(&tail.allocations);
+        let alive = tail.allocations.iter().filter(|logged| logged.upper == OUTLIVES);
+        self.alive = alive.fold(self.alive, |sum, logged| sum.saturating_add(logged.bytes));
     }
 
     /// Logs allocations on this stream, and no others.
@@ -83,6 +88,7 @@ impl Log {
             return None;
         }
         self.allocations.push(Logged { bytes, upper: OUTLIVES });
+        self.alive = self.alive.saturating_add(bytes);
         Some(number as u32)
     }
 
@@ -92,6 +98,7 @@ impl Log {
         let now = self.allocations.len() as u32;
         if let Some(logged) = self.allocations.get_mut(number as usize) {
             logged.upper = now;
+            self.alive = self.alive.saturating_sub(logged.bytes);
         }
     }
 
@@ -137,6 +144,11 @@ impl Log {
     /// The bytes of an allocation.
     pub fn bytes_at(&self, number: u32) -> Option<u64> {
         self.allocations.get(number as usize).map(|logged| logged.bytes)
+    }
+
+    /// The bytes of its allocations that are alive. Not known of a log that was taken from another one.
+    pub fn alive(&self) -> u64 {
+        self.alive
     }
 
     /// The bytes of all allocations together.

@@ -6,16 +6,22 @@
 //! several iterations (`iteration`). An iteration begins where the fewest bytes are alive. Windows of a loop that was found before
 //! ([`Known`]) tell at which position of its iteration the program continues.
 //!
+//! Where iterations repeat no order, their live bytes still rise from a lowest level (`low_water`) and fall back to it (`cycles`).
+//!
 //! Sizes may change from one iteration to the next, since a batch or a text may be longer. The order has to stay: which arrays are
 //! dropped between two allocations, by the number of allocations since their own. Each allocation takes the same few
 //! steps, however long the entry is. A search that finds nothing for long rests most of the time.
 
 mod candidate;
+mod cycles;
 mod iteration;
+mod low_water;
 mod search;
 #[cfg(test)]
 mod tests;
 mod windows;
 
+pub use cycles::Cycle;
+pub use low_water::LowWater;
 pub use search::{Found, Search};
 pub use windows::Known;

@@ -1,6 +1,7 @@
 //! The search for a loop in the entry that is going on.
 
 use super::candidate::{Candidate, Past};
+use super::cycles::{Cycle, Cycles};
 use super::iteration::{self, Verdict};
 use super::windows::{Known, Place, Seen, Token, WINDOW, Windows};
 use crate::entries::Log;
@@ -29,6 +30,7 @@ pub struct Search {
     until: u32,
     /// The period of a candidate that is a loop, the length of its iterations, and the allocation that begins the next one.
     found: Option<(u32, u32, u32)>,
+    cycles: Cycles,
 }
 
 /// The result of a search.
@@ -76,12 +78,29 @@ impl Search {
         self.windows.begin(known);
         (self.pending, self.spent, self.found) = (Token::default(), 0, None);
         (self.least, self.until) = (0, 0);
+        self.cycles.begin(from, false);
         (self.candidates, self.follows, self.refused) = ([None; CANDIDATES], false, [(0, 0); REFUSED]);
     }
 
     /// Searches for no shorter period in so many allocations.
     pub fn skip_shorter(&mut self, least: u32, allocations: u32) {
         (self.least, self.until) = (least, (self.tokens.len() as u32).saturating_add(allocations));
+    }
+
+    /// Looks for no cycles.
+    pub fn skip_cycles(&mut self) {
+        self.cycles.begin(0, true);
+    }
+
+    /// Whether the end of a cycle is awaited.
+    #[inline]
+    pub fn awaits_cycle(&self) -> bool {
+        self.cycles.are_found()
+    }
+
+    /// The cycle that ends before the next allocation, if one does: the live bytes rose and fell.
+    pub fn cycle(&mut self, log: &Log) -> Option<Cycle> {
+        self.cycles.ended(log)
     }
 
     /// Notes the drop of an array, so many allocations after its own; `None` if that is from before the search.
@@ -110,6 +129,7 @@ impl Search {
             return None;
         }
         let bytes = log.bytes_at(number)?;
+        self.cycles.allocated(log, number, bytes);
         let token = std::mem::take(&mut self.pending);
         self.tokens.push(token);
         let seen = self.windows.push(bytes, token, number);
@@ -144,6 +164,7 @@ impl Search {
         self.pending = self.tokens.pop().unwrap_or_default();
         // Windows from before the rest are many iterations away.
         self.windows.begin(std::iter::empty());
+        self.cycles.begin_again(number);
     }
 
     /// Follows what there is to follow, and the period of a window that came before. Returns what is found.
@@ -186,10 +207,18 @@ impl Search {
     fn judge(&mut self, log: &Log, place: usize, number: u32) {
         let Some(candidate) = &mut self.candidates[place] else { return };
         let (period, run, first) = (candidate.period, candidate.run(number), candidate.first());
-        // The loop is most of what the entry did so far.
+        // The loop is most of what the entry did so far, unless its iterations are cycles.
         let least = LEAST.max(log.len() / 2).saturating_sub(period);
+        let twice = LEAST.saturating_sub(period).max(period).min(least);
+        candidate.wanted = if run < twice { twice } else { least.min(run + period) };
+        if run < twice {
+            return;
+        }
+        if self.cycles.look_at_period(log, period) {
+            candidate.wanted = run + period;
+            return;
+        }
         if run < least {
-            candidate.wanted = least;
             return;
         }
         match iteration::judge(Past { log, tokens: &self.tokens }, period, run, first) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
-use super::{Found, Known, Search};
+use super::{Cycle, Found, Known, Search};
 use crate::entries::Log;
 
 /// An entry that is logged and searched, and its arrays by name.
@@ -13,6 +13,8 @@ struct Entry {
     search: Search,
     arrays: HashMap<(u32, u32), u32>,
     found: Vec<(u32, Found)>,
+    /// The cycles, and the allocations before which they ended.
+    cycles: Vec<(u32, Cycle)>,
 }
 
 impl Entry {
@@ -20,11 +22,13 @@ impl Entry {
         let (mut log, mut search) = (Log::default(), Search::default());
         log.begin(1);
         search.begin(known.map(|known| (7, known)).into_iter(), 0);
-        Entry { log, search, arrays: HashMap::new(), found: Vec::new() }
+        Entry { log, search, arrays: HashMap::new(), found: Vec::new(), cycles: Vec::new() }
     }
 
     /// Allocates the array of a name. The array that had the name before is dropped after that.
     fn put(&mut self, name: (u32, u32), bytes: u64) {
+        let cycle = self.search.cycle(&self.log);
+        self.cycles.extend(cycle.map(|cycle| (self.log.len(), cycle)));
         assert!(self.log.allocated(1, bytes).is_some());
         let found = self.search.allocated(&self.log);
         self.found.extend(found.map(|found| (self.log.len(), found)));
@@ -48,6 +52,20 @@ impl Entry {
         }
         for layer in (0..200).rev() {
             self.put((2, 0), 400 * scale);
+            self.take((0, layer));
+            self.take((2, 0));
+        }
+    }
+
+    /// A training step with so many layers, and of so many rows. Each layer allocates a fifth array in steps of an odd number of layers.
+    fn train_on(&mut self, layers: u32, rows: u64) {
+        for layer in 0..layers {
+            self.put((0, layer), (100 + u64::from(layer)) * rows);
+            (0..2 + layers % 2).for_each(|name| self.put((1, name), 300 * rows));
+            (0..2 + layers % 2).for_each(|name| self.take((1, name)));
+        }
+        for layer in (0..layers).rev() {
+            self.put((2, 0), 400 * rows);
             self.take((0, layer));
             self.take((2, 0));
         }
@@ -247,6 +265,36 @@ fn the_step_around_layers_is_found_if_shorter_periods_are_skipped() {
     };
     assert!(found(false).is_some_and(|length| length < 512 && length.is_multiple_of(30)));
     assert_eq!(found(true), Some(1500));
+}
+
+#[test]
+fn steps_that_repeat_no_order_are_cycles() {
+    let (mut entry, mut random) = (Entry::new(None), fastrand::Rng::with_seed(5));
+    // Weights, which stay.
+    (0..50).for_each(|name| entry.put((9, name), 1 << 20));
+    let mut begins = Vec::new();
+    for _ in 0..30 {
+        begins.push(entry.log.len());
+        // No two steps in a row have as many layers.
+        let layers = 60 + begins.len() as u32 % 3 * 7 + random.u32(..7);
+        entry.train_on(layers, random.u64(1..9));
+    }
+    assert_eq!(entry.found, [], "no order repeats");
+    assert!(entry.cycles.len() > 15, "{:?}", entry.cycles);
+    for &(end, cycle) in &entry.cycles {
+        let step = begins.iter().position(|&begin| begin == end).unwrap();
+        assert_eq!((cycle.length, cycle.is_again), (end - begins[step - 1], false));
+    }
+}
+
+#[test]
+fn random_programs_and_growing_ones_have_no_cycles() {
+    let (mut entry, mut random) = (Entry::new(None), fastrand::Rng::with_seed(5));
+    wander(&mut entry, &mut random, 20_000);
+    assert!(entry.cycles.is_empty(), "{:?}", entry.cycles);
+    let mut entry = Entry::new(None);
+    (1..300).for_each(|rows| entry.token(4096, rows));
+    assert!(entry.cycles.is_empty(), "{:?}", entry.cycles);
 }
 
 #[test]

@@ -152,6 +152,9 @@ impl Planner {
         self.loops.is_used = true;
         let known = self.plans.known_loops().filter(|_| self.loops.stage == Stage::Wanted);
         self.loops.search.begin(known, self.learning.learner.log.len().saturating_sub(1));
+        if !self.cycles.are_wanted() {
+            self.loops.search.skip_cycles();
+        }
         if let Some(least) = self.loops.outer.least {
             self.loops.search.skip_shorter(least, least.saturating_mul(PERIODS_WITHOUT_SHORTER));
         } else if let Some((least, allocations)) = self.loops.longer.take() {

@@ -1,0 +1,184 @@
+//! Cycles of an endless entry, such as the one around `main`. In a cycle, the live bytes rise from low water and fall back to it. Each cycle is
+//! planned as an entry is, whatever its order, and however many orders there are. A cycle ends and begins as an entry does.
+//!
+//! The search for loops finds cycles too (`loops::Search` of `gpucache-plan`). From then on each allocation that no plan serves asks whether the
+//! live bytes of the scope are back at low water, and begins the next cycle if they are.
+
+use super::Planner;
+use super::effects::{Begin, Effects};
+use super::elsewhere::Others;
+use super::recurring::RecurringMoves;
+use crate::home::{Counter, Shared};
+use gpucache_plan::loops::{Cycle, LowWater};
+
+/// The cycles of the present entry.
+#[derive(Default)]
+pub(super) struct Cycles {
+    /// The level at which cycles end, while there are any.
+    water: Option<LowWater>,
+    /// The first cycle, which has just ended.
+    first: Option<Cycle>,
+    /// Allocations of the present cycle that no plan served at once.
+    since: u32,
+    /// The allocations of the longest cycle so far.
+    longest: u32,
+    /// The allocations of all cycles so far, or more.
+    covered: u32,
+    /// Whether the entry may have cycles.
+    is_wanted: bool,
+}
+
+/// A cycle that is so many times as long as any before is none. The number was chosen, not measured.
+const LONGEST: u32 = 4;
+/// The first entry may have cycles, since it may go on for ever. So may one behind an entry whose cycles had more allocations than this. A
+/// training step has fewer, and is planned as a whole from the second one on.
+const LONG: u32 = 1 << 14;
+
+impl Cycles {
+    /// Whether the entry is in a cycle.
+    pub(super) fn are_there(&self) -> bool {
+        self.water.is_some()
+    }
+
+    /// Whether the entry may have cycles.
+    pub(super) fn are_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
+    /// Forgets the cycles. The entry may have others.
+    pub(super) fn forget(&mut self) {
+        *self = Cycles { is_wanted: self.is_wanted, ..Cycles::default() };
+    }
+
+    /// Notes the end of a cycle of so many allocations, if that is known.
+    fn end_cycle(&mut self, length: u32) {
+        self.longest = self.longest.max(length);
+        self.covered = self.covered.saturating_add(self.longest);
+        self.since = 0;
+    }
+}
+
+impl Planner {
+    /// Begins an entry of the scope. Returns what the caller has to do first.
+    #[inline]
+    pub(crate) fn begin_entry(&mut self, shared: &Shared) -> Begin {
+        if self.cycles.is_wanted || self.entry.number == 0 {
+            self.begin_with_cycles(shared);
+        }
+        self.begin_cycle(shared)
+    }
+
+    /// Begins an entry that may have cycles, or is behind one that might have had them.
+    #[cold]
+    fn begin_with_cycles(&mut self, shared: &Shared) {
+        let had_cycles = self.cycles.are_there();
+        self.cycles.is_wanted = self.entry.number == 0 || self.cycles.covered > LONG;
+        self.cycles.forget();
+        if had_cycles && !self.cycles.is_wanted {
+            self.forget_plans(shared);
+            self.learning.learner.wake();
+        }
+    }
+
+    /// Whether a request has to ask if it begins a cycle, or an iteration of a loop.
+    #[inline]
+    pub(crate) fn awaits_part(&self) -> bool {
+        self.cycles.are_there() || self.loops.awaits_cycle() || self.has_boundary()
+    }
+
+    /// Whether the next allocation, on this stream, begins a cycle.
+    pub(crate) fn is_cycle_due(&mut self, shared: &Shared, stream: u64) -> bool {
+        match self.cycles.water {
+            Some(water) => self.is_cycle_over(shared, water, stream),
+            None if self.learning.learner.log.stream() == stream => {
+                self.cycles.first = self.loops.cycle(&self.learning.learner.log);
+                self.cycles.first.is_some()
+            }
+            None => false,
+        }
+    }
+
+    /// Whether an allocation on this stream comes behind the end of the present cycle. Leaves the cycles if they are none.
+    fn is_cycle_over(&mut self, shared: &Shared, mut water: LowWater, stream: u64) -> bool {
+        let live = live_bytes(shared);
+        if water.is_too_high(live) {
+            self.leave_cycles(true);
+            return false;
+        }
+        self.note_served(shared, &mut water, live);
+        let is_over = !self.is_other_than_planned(stream) && water.is_back(live);
+        self.cycles.water = Some(water);
+        self.cycles.since += 1;
+        if !is_over && self.cycles.since > self.cycles.longest.saturating_mul(LONGEST) {
+            self.leave_cycles(false);
+        }
+        is_over
+    }
+
+    /// Notes what the plan served in the cycle, while nobody saw the bytes rise.
+    fn note_served(&self, shared: &Shared, water: &mut LowWater, live: u64) {
+        if !self.has_served_most() {
+            return;
+        }
+        water.note_rise();
+        // The plan served the cycle to its end. More arrays may outlive it than those of cycles before.
+        if self.hot.cursor.is_complete() && shared.lease.live() == 0 {
+            water.raise(live);
+        }
+    }
+
+    /// Whether the plan served at least half of its allocations.
+    fn has_served_most(&self) -> bool {
+        let served = self.hot.cursor.served() + self.carry.served() - self.entry.served_before;
+        self.entry.is_planned && 2 * served >= self.hot.cursor.len() as u64
+    }
+
+    /// Leaves the cycles, and searches for loops again. If the level was not the lowest one, the entry has no cycles: they were those of a loop
+    /// inside of others, for which one level says nothing.
+    #[cold]
+    fn leave_cycles(&mut self, for_good: bool) {
+        self.cycles.is_wanted &= !for_good;
+        self.cycles.forget();
+        self.loops.leave();
+        self.search_anew();
+    }
+
+    /// Ends a cycle, as an entry ends.
+    pub(crate) fn end_cycle(&mut self, shared: &Shared) -> Option<Effects> {
+        shared.counters.add(Counter::Iterations, 1);
+        if let Some(first) = self.cycles.first.take() {
+            return self.end_first_cycle(shared, first);
+        }
+        self.cycles.end_cycle(self.learning.learner.recorded().map_or(0, |log| log.len()));
+        self.end_entry(shared)
+    }
+
+    /// Ends what there was before the first cycle, of which the last allocations are a cycle.
+    fn end_first_cycle(&mut self, shared: &Shared, Cycle { length, is_again, water }: Cycle) -> Option<Effects> {
+        shared.counters.add(Counter::Loops, 1);
+        self.cycles.end_cycle(length);
+        // Plans of loops inside the cycles are of no more use, and say nothing about how long to wait for another one, or about page moves.
+        self.forget_plans(shared);
+        self.learning.learner.wake();
+        self.learning.curiosity.renew();
+        self.recurring = RecurringMoves::default();
+        let effects = if is_again { self.learn_twice(shared, length) } else { self.abandon(shared) };
+        self.cycles.water = Some(water.counted_as(live_bytes(shared)));
+        effects
+    }
+
+    /// Learns the last two iterations in the log, of this length, as two entries.
+    pub(super) fn learn_twice(&mut self, shared: &Shared, length: u32) -> Option<Effects> {
+        self.learning.learner.split(length);
+        self.learning.others = Others::default();
+        self.learning.is_recording = true;
+        (self.entry.is_planned, self.entry.seen) = (false, Default::default());
+        self.end_part(shared)
+    }
+}
+
+/// The bytes of the scope that are alive. What other threads dropped is not, even if this thread has not taken it back yet.
+fn live_bytes(shared: &Shared) -> u64 {
+    let busy = shared.counters.get(Counter::BusyBytes).saturating_add(shared.planned_bytes());
+    busy.saturating_sub(shared.returns.bytes())
+}

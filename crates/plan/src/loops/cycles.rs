@@ -1,0 +1,198 @@
+//! Finds cycles in an entry. In a cycle, the live bytes rise from low water and fall back to it. Programs whose iterations have several orders,
+//! which come in no order, repeat no window for long. But their iterations are cycles.
+//!
+//! While it is searched, the least and the most live bytes of each block of allocations are noted, so an allocation costs two comparisons. A
+//! look at all blocks comes after ever more allocations. If cycles of about the same length ended lately, the next allocation at low water
+//! begins another one. A period that repeats ([`candidate`](super::candidate)) is a sign as well, if the last cycle was as long.
+
+use super::low_water::LowWater;
+use crate::entries::Log;
+
+/// The allocations in a block. A shorter cycle has no block of its own, and would cost as much as an entry.
+const BLOCK: u32 = 64;
+/// Cycles are alike if the longer one of two is at most this many times as long as the other. The number was chosen, not measured.
+const ALIKE: u32 = 4;
+/// The first look comes after so many allocations, the least that a loop has. A step that is an entry mostly has more, and a plan as a whole.
+const LEAST: u32 = 512;
+/// A look comes after this share, 1/4, more allocations than the look before.
+const MORE: u32 = 4;
+
+/// The search for cycles.
+#[derive(Debug)]
+pub(super) struct Cycles {
+    /// The first allocation of the blocks, and the least and the most bytes that were alive before an allocation of each block.
+    from: u32,
+    blocks: Vec<[u64; 2]>,
+    /// The same of the block that is under way.
+    block: [u64; 2],
+    next_look: u32,
+    /// Whether there is no search.
+    is_off: bool,
+    found: Option<(LowWater, Ends)>,
+}
+
+/// A cycle that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Cycle {
+    /// The number of allocations in it. They are the last ones of the log.
+    pub length: u32,
+    /// Whether the cycle before had as many.
+    pub is_again: bool,
+    /// The level at which cycles end.
+    pub water: LowWater,
+}
+
+/// The least and the most of no bytes at all.
+const NONE: [u64; 2] = [u64::MAX, 0];
+
+impl Default for Cycles {
+    fn default() -> Cycles {
+        Cycles { from: 0, blocks: Vec::new(), block: NONE, next_look: 0, is_off: false, found: None }
+    }
+}
+
+impl Cycles {
+    /// Begins a search at an allocation, or none.
+    pub(super) fn begin(&mut self, from: u32, is_off: bool) {
+        self.is_off = is_off;
+        self.begin_again(from);
+    }
+
+    /// Begins anew at an allocation.
+    pub(super) fn begin_again(&mut self, from: u32) {
+        self.blocks.clear();
+        (self.from, self.block, self.found) = (from, NONE, None);
+        self.next_look = from.saturating_add(LEAST);
+    }
+
+    /// Whether the end of the next cycle is awaited.
+    pub(super) fn are_found(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// Notes the allocation of this number and of so many bytes, which was logged last.
+    #[inline]
+    pub(super) fn allocated(&mut self, log: &Log, number: u32, bytes: u64) {
+        let before = log.alive().saturating_sub(bytes);
+        let [least, most] = self.block;
+        self.block = [least.min(before), most.max(before)];
+        if number % BLOCK == BLOCK - 1 {
+            self.end_block(log);
+        }
+    }
+
+    #[cold]
+    fn end_block(&mut self, log: &Log) {
+        self.blocks.push(std::mem::replace(&mut self.block, NONE));
+        if log.len() >= self.next_look && !self.is_off {
+            self.next_look = log.len() + (log.len() - self.from) / MORE;
+            self.look(log);
+        }
+    }
+
+    /// Looks whether cycles ended in the later half.
+    fn look(&mut self, log: &Log) {
+        let later = &self.blocks[self.blocks.len() / 2..];
+        let low = later.iter().map(|&[least, _]| least).min().unwrap_or(0);
+        let high = later.iter().map(|&[_, most]| most).max().unwrap_or(0);
+        let mut water = LowWater::new(low, high.saturating_sub(low));
+        let ends = Ends::of(&mut water, (0..).step_by(BLOCK as usize).zip(later.iter().copied()));
+        if ends.are_alike(later.len() as u32 * BLOCK) {
+            let (water, ends) = ends_of(log, (log.len() - self.from) / 2);
+            self.found = Some((water, ends)).filter(|_| ends.are_alike(log.len()));
+        }
+    }
+
+    /// Looks at a log whose last allocations repeat at a period. Returns whether its iterations are cycles.
+    pub(super) fn look_at_period(&mut self, log: &Log, period: u32) -> bool {
+        if period < BLOCK / 2 || self.is_off {
+            return false;
+        }
+        let (water, ends) = ends_of(log, (log.len() / 2).max(period.saturating_mul(3)));
+        let are_cycles = ends.lengths()[0] == Some(period) || ends.are_alike(log.len());
+        if are_cycles {
+            self.found = Some((water, ends));
+        }
+        are_cycles
+    }
+
+    /// The cycle that ends before the next allocation, if one does.
+    pub(super) fn ended(&mut self, log: &Log) -> Option<Cycle> {
+        let (water, ends) = self.found.as_mut()?;
+        if !water.is_back(log.alive()) {
+            return None;
+        }
+        ends.push(log.len());
+        let [length, before] = ends.lengths();
+        let length = length.filter(|&length| length > 0)?;
+        Some(Cycle { length, is_again: before == Some(length), water: *water })
+    }
+}
+
+/// The allocations before which the last three cycles ended, the latest first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends([Option<u32>; 3]);
+
+impl Ends {
+    /// The ends at these places, each with the least and the most live bytes there.
+    fn of(water: &mut LowWater, places: impl Iterator<Item = (u32, [u64; 2])>) -> Ends {
+        let mut ends = Ends::default();
+        for (place, [least, most]) in places {
+            if water.is_back(least) {
+                ends.push(place);
+            }
+            water.rise_to(most);
+        }
+        ends
+    }
+
+    fn push(&mut self, end: u32) {
+        let Ends([last, before, _]) = *self;
+        self.0 = [Some(end), last, before];
+    }
+
+    /// The lengths of the last two cycles, the latest first.
+    fn lengths(&self) -> [Option<u32>; 2] {
+        let Ends([last, before, first]) = *self;
+        let length = |end: Option<u32>, begin: Option<u32>| Some(end? - begin?);
+        [length(last, before), length(before, first)]
+    }
+
+    /// Whether the last two cycles are alike, and ended not long before `now`.
+    fn are_alike(&self, now: u32) -> bool {
+        let (Some(last), [Some(one), Some(other)]) = (self.0[0], self.lengths()) else { return false };
+        let (short, long) = (one.min(other), one.max(other));
+        long <= short.saturating_mul(ALIKE) && now - last <= long.saturating_mul(2)
+    }
+}
+
+/// Low water, as live bytes of the log, and the ends of cycles among the last `span` allocations.
+fn ends_of(log: &Log, span: u32) -> (LowWater, Ends) {
+    let start = log.len() - span.min(log.len());
+    let levels = levels(log, start);
+    let (range, now) = (levels.iter().max().copied().unwrap_or(0), levels.last().copied().unwrap_or(0));
+    let mut water = LowWater::new(0, range);
+    let ends = Ends::of(&mut water, (start..).zip(levels.iter().map(|&level| [level; 2])));
+    (water.counted_from(log.alive().saturating_sub(now)), ends)
+}
+
+/// The live bytes before each allocation from `start` on, and now, beyond the least of them.
+fn levels(log: &Log, start: u32) -> Vec<u64> {
+    let mut changes = vec![0i128; (log.len() - start) as usize + 1];
+    for (born, bytes, dropped) in log.lives() {
+        let bytes = i128::from(bytes);
+        if let Some(since) = born.checked_sub(start) {
+            changes[since as usize + 1] += bytes;
+        }
+        if let Some(change) = dropped.checked_sub(start).and_then(|since| changes.get_mut(since as usize)) {
+            *change -= bytes;
+        }
+    }
+    let mut live = 0;
+    changes.iter_mut().for_each(|change| {
+        live += *change;
+        *change = live;
+    });
+    let least = changes.iter().min().copied().unwrap_or(0);
+    changes.into_iter().map(|level| u64::try_from(level - least).unwrap_or(u64::MAX)).collect()
+}
