@@ -32,7 +32,7 @@ fn kinds() -> impl Iterator<Item = usize> {
 }
 
 /// The share of 100 steps that plans serve, behind 100 others.
-fn share(scope: &Scope, mut step: impl FnMut()) -> f64 {
+fn share(scope: &Scope<'_>, mut step: impl FnMut()) -> f64 {
     (0..100).for_each(|_| step());
     let before = scope.stats().unwrap();
     (0..100).for_each(|_| step());
