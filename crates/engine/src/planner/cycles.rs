@@ -129,7 +129,7 @@ impl Planner {
 
     /// Whether the plan served at least half of its allocations.
     fn has_served_most(&self) -> bool {
-        let served = self.hot.cursor.served() + self.carry.served() - self.entry.served_before;
+        let served = (self.hot.cursor.served() + self.carry.served()).saturating_sub(self.entry.served_before);
         self.entry.is_planned && 2 * served >= self.hot.cursor.len() as u64
     }
 
