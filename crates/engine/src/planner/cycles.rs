@@ -177,7 +177,7 @@ impl Planner {
     }
 }
 
-/// The bytes of the scope that are alive. What other threads dropped is not, even if this thread has not taken it back yet.
+/// The bytes of the scope that are alive. Arrays that other threads dropped are not, even if this thread has not taken them back yet.
 fn live_bytes(shared: &Shared) -> u64 {
     let busy = shared.counters.get(Counter::BusyBytes).saturating_add(shared.planned_bytes());
     busy.saturating_sub(shared.returns.bytes())

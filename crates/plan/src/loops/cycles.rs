@@ -17,6 +17,10 @@ const LEAST: u32 = 512;
 /// A look comes after this share, 1/4, more allocations than the look before.
 const MORE: u32 = 4;
 
+/// Looks at periods take at most so many steps for each allocation of the log. A short period that repeats for long would be looked at again and
+/// again. The number was chosen, not measured.
+const STEPS: u32 = 16;
+
 /// The search for cycles.
 #[derive(Debug)]
 pub(super) struct Cycles {
@@ -26,6 +30,8 @@ pub(super) struct Cycles {
     /// The same of the block that is under way.
     block: [u64; 2],
     next_look: u32,
+    /// Steps that looks at periods took: at most [`STEPS`] for each allocation so far.
+    spent: u32,
     /// Whether there is no search.
     is_off: bool,
     found: Option<(LowWater, Ends)>,
@@ -47,7 +53,7 @@ const NONE: [u64; 2] = [u64::MAX, 0];
 
 impl Default for Cycles {
     fn default() -> Cycles {
-        Cycles { from: 0, blocks: Vec::new(), block: NONE, next_look: 0, is_off: false, found: None }
+        Cycles { from: 0, blocks: Vec::new(), block: NONE, next_look: 0, spent: 0, is_off: false, found: None }
     }
 }
 
@@ -61,7 +67,7 @@ impl Cycles {
     /// Begins anew at an allocation.
     pub(super) fn begin_again(&mut self, from: u32) {
         self.blocks.clear();
-        (self.from, self.block, self.found) = (from, NONE, None);
+        (self.from, self.block, self.found, self.spent) = (from, NONE, None, 0);
         self.next_look = from.saturating_add(LEAST);
     }
 
@@ -108,6 +114,11 @@ impl Cycles {
         if period < BLOCK / 2 || self.is_off {
             return false;
         }
+        let spent = self.spent.saturating_add(log.len());
+        if spent > log.len().saturating_mul(STEPS) {
+            return false;
+        }
+        self.spent = spent;
         let (water, ends) = ends_of(log, (log.len() / 2).max(period.saturating_mul(3)));
         let are_cycles = ends.lengths()[0] == Some(period) || ends.are_alike(log.len());
         if are_cycles {
