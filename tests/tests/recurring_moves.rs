@@ -133,7 +133,7 @@ impl Drop for Program {
 fn make_few_calls(turns: Turns, escapes: usize) {
     let _turn = turn();
     let (mut programs, mut ratios, mut most) = (0_u32, 0.0, 0.0_f64);
-    seeds::each(6, 1, |seed| {
+    seeds::each(4, 1, |seed| {
         let [auto, range] =
             [Recycle::Auto, Recycle::Range].map(|recycle| Program::new(turns, seed, escapes, recycle).run());
         (programs, ratios) = (programs + 1, ratios + auto.reserved / range.reserved);

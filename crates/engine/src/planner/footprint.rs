@@ -23,6 +23,8 @@ pub(super) struct Footprint {
     stays: u32,
     /// Whether the scope ever had an arena.
     pub(super) has_planned: bool,
+    /// How much more than its live memory the range reserved before the first arena, in units of 1/1024 of the live memory.
+    alone: u64,
     /// Waits before pages move again for an entry without a plan.
     pub(super) moving: Backoff,
 }
@@ -37,7 +39,8 @@ const GROWTH: u64 = 64;
 const GROWTH_OFF: u64 = 512;
 /// The arena also goes if the range would reserve this share more than the scope had in use at once. With 1/32, programs of no scope that
 /// train a detector and BERT reserved 1.033 and 1.036 times their live memory; with 1/48, 1.027 and 1.028. With 1/64, a sampled graph network
-/// lost its plan for good.
+/// lost its plan for good. The range grows by whole steps: since they count, and not the request alone, BERT and T5 without scopes reserve
+/// 1.016 and 1.020 instead of 1.027 and 1.028 times their live memory.
 const TOO_MUCH: u64 = 48;
 /// An arena that is more than so many times as large as the present plan needs goes at [`TOO_MUCH`] in any case, since most of it is idle. In
 /// a recorded run, a language model without a scope had an arena of 1.3 GB while its next answers needed 0.3 GB of it, and reserved 1.076
@@ -49,9 +52,15 @@ const MUCH: u64 = 16;
 /// While a range would grow for an entry that follows its plan throughout, the arena may stay. The limit: arena and memory in use
 /// beside it are at most this share more than the peak in use. Below it, the range would have to grow all the same.
 const KNOWN: u64 = 32;
-/// The same share if only a part of each entry is regular. The arrays beside the arena then differ from entry to entry, and each loss of
-/// the arena would leave a part of an entry without a plan. The range alone takes 1/12 more than what is live.
+/// The most and the least of the same share if only a part of each entry is regular. The arrays beside the arena then differ from entry to
+/// entry, and each loss of the arena would leave a part of an entry without a plan. In between, the share is what the range reserved beyond its
+/// live memory without plans: 1/13 in random programs, and 1/100 in a recorded detector, which reserved 1.058 times its live memory with 1/20
+/// in any case, and reserves 1.023 times. Of 400 random programs, 320 instead of 303 reserve no more than the range alone, and 88% instead of
+/// 90% of their regular parts are planned.
 const KNOWN_PART: u64 = 20;
+const LEAST_KNOWN_PART: u64 = 64;
+/// The units of [`Footprint::alone`] in a whole.
+const UNITS: u64 = 1024;
 /// Entries between two looks at how much of a plan is in use. This is more than the number of orders that take turns.
 const PEAK_LOOK_IN: u32 = 16;
 /// Where sizes grow, a plan of which less than half is in use is forgotten after this many looks without growth. One look alone may
@@ -89,6 +98,21 @@ impl Footprint {
     /// Counts an entry after which no look is due.
     pub(super) fn count_down(&mut self) {
         self.look_in -= 1;
+    }
+
+    /// Notes that an arena begins on a stream.
+    pub(super) fn plan(&mut self, stream: &Stream) {
+        if !std::mem::replace(&mut self.has_planned, true)
+            && let Some(range) = DeviceRange::of(stream)
+        {
+            let RangeState { peak_reserved, peak_live, .. } = range.occupancy();
+            self.alone = peak_reserved.saturating_sub(peak_live) / (peak_live / UNITS).max(1);
+        }
+    }
+
+    /// How many bytes a partial plan and the arrays beside it may exceed the peak of bytes in use, the demand.
+    fn known_part(&self, demand: u64) -> u64 {
+        (demand / UNITS).saturating_mul(self.alone).clamp(demand / LEAST_KNOWN_PART, demand / KNOWN_PART)
     }
 
     /// How many bytes a plan may now be larger than necessary, so that growing sizes find their places in later entries.
@@ -144,9 +168,9 @@ impl Planner {
     /// Whether a range that grows by so many bytes reserves far more than what this scope had in use at once, and what others have in use now.
     fn would_reserve_too_much(&self, shared: &Shared, stream: &Stream, bytes: u64) -> bool {
         let Some(range) = DeviceRange::of(stream) else { return false };
-        let RangeState { reserved, live, .. } = range.occupancy();
+        let state = range.occupancy();
         let [demand, held] = [Counter::Demand, Counter::HeldBytes].map(|count| shared.counters.get(count));
-        reserved.saturating_add(bytes) > total([demand, demand / TOO_MUCH, live.saturating_sub(held)])
+        state.after_growth(bytes) > total([demand, demand / TOO_MUCH, state.live.saturating_sub(held)])
     }
 
     /// Whether the range has grown too much in this entry beside an arena of so many bytes, with so many allocations beside the plan.
@@ -173,7 +197,7 @@ impl Planner {
     pub(super) fn is_enough(&self, shared: &Shared, arena: u64, bytes: u64) -> bool {
         let (beside, demand) = (shared.counters.get(Counter::BusyBytes), shared.counters.get(Counter::Demand));
         let ahead = if self.plans.grows() { Footprint::ahead(shared) } else { 0 };
-        let known = demand / if self.plans.is_partial() { KNOWN_PART } else { KNOWN };
+        let known = if self.plans.is_partial() { self.footprint.known_part(demand) } else { demand / KNOWN };
         arena.saturating_add(beside).saturating_add(bytes) <= total([demand, known, ahead])
     }
 
@@ -207,5 +231,18 @@ impl Planner {
         self.arena.is_some()
             && self.entry.aside + self.entry.irregular > 0
             && needed > total([demand, demand / WASTE, LITTLE])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partial_plan_may_exceed_the_peak_by_what_the_range_alone_took() {
+        let known_part = |alone| Footprint { alone, ..Footprint::default() }.known_part(64 * 1024 * 1000);
+        assert_eq!(known_part(0), 1024 * 1000, "1/64 at least");
+        assert_eq!(known_part(32), 2 * 1024 * 1000, "1/32");
+        assert_eq!(known_part(512), 64 * 1024 * 1000 / 20, "1/20 at most");
     }
 }

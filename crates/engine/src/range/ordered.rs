@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::exchanges::Exchanges;
 use super::fit::EVERY_SPAN;
 use super::range::Backing;
+use super::sizing;
 use super::waits::{WaitBudget, Waits};
 use super::{Range, RangeBlock, RangeError};
 use crate::base::error::{Error, Result};
@@ -64,6 +65,14 @@ pub(crate) struct RangeState {
     pub(crate) room: u64,
     /// Whether several streams share the memory.
     pub(crate) is_shared: bool,
+}
+
+impl RangeState {
+    /// The fewest bytes that the range would reserve if it grew by this request.
+    pub(crate) fn after_growth(&self, bytes: u64) -> u64 {
+        let step = sizing::step(self.peak_live.max(self.live.saturating_add(bytes)), self.granule);
+        self.reserved.saturating_add(bytes.max(step))
+    }
 }
 
 /// A function that carves a block out of a range. It is given two predicates for tags: which memory the stream may use at once, and which
