@@ -271,7 +271,7 @@ impl Owner {
 
     /// Begins what a request of `bytes` bytes begins: a cycle, an iteration of a loop, or an entry whose sizes are larger than its plan's.
     fn begin_with(&self, stream: &Stream, bytes: u64) {
-        if self.with(|local, shared| local.planner.is_cycle_due(shared, stream.id())) {
+        if self.with(|local, shared| local.planner.is_cycle_due(shared, stream.id(), bytes)) {
             self.begin_cycle(stream);
         }
         if self.with(|local, shared| local.planner.is_boundary_due(shared, stream.id(), bytes)) {

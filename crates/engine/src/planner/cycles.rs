@@ -34,6 +34,10 @@ const LONGEST: u32 = 4;
 /// training step has fewer, and is planned as a whole from the second one on.
 const LONG: u32 = 1 << 14;
 
+/// An array of one number begins no cycle. It may be the loss of the step before, which the program keeps, and it does not tell the order that
+/// comes. With 512 bytes, made-up programs without scopes were planned for 0.7 points less.
+const SCALAR: u64 = 8;
+
 impl Cycles {
     /// Whether the entry is in a cycle.
     pub(super) fn are_there(&self) -> bool {
@@ -86,9 +90,10 @@ impl Planner {
         self.cycles.are_there() || self.loops.awaits_cycle() || self.has_boundary()
     }
 
-    /// Whether the next allocation, on this stream, begins a cycle.
-    pub(crate) fn is_cycle_due(&mut self, shared: &Shared, stream: u64) -> bool {
+    /// Whether the next allocation, of so many bytes on this stream, begins a cycle.
+    pub(crate) fn is_cycle_due(&mut self, shared: &Shared, stream: u64, bytes: u64) -> bool {
         match self.cycles.water {
+            Some(_) if bytes <= SCALAR => false,
             Some(water) => self.is_cycle_over(shared, water, stream),
             None if self.learning.learner.log.stream() == stream => {
                 self.cycles.first = self.loops.cycle(&self.learning.learner.log);
@@ -102,7 +107,8 @@ impl Planner {
     fn is_cycle_over(&mut self, shared: &Shared, mut water: LowWater, stream: u64) -> bool {
         let live = live_bytes(shared);
         if water.is_too_high(live) {
-            self.leave_cycles(true);
+            // Cycles that lasted for long were cycles, and an older array was dropped.
+            self.leave_cycles(self.cycles.covered <= LONG);
             return false;
         }
         self.note_served(shared, &mut water, live);
@@ -133,8 +139,8 @@ impl Planner {
         self.entry.is_planned && 2 * served >= self.hot.cursor.len() as u64
     }
 
-    /// Leaves the cycles, and searches for loops again. If the level was not the lowest one, the entry has no cycles: they were those of a loop
-    /// inside of others, for which one level says nothing.
+    /// Leaves the cycles, and searches for loops and cycles again. `for_good`, the entry has no cycles any more: they were those of a loop inside
+    /// of others, for which one level says nothing.
     #[cold]
     fn leave_cycles(&mut self, for_good: bool) {
         self.cycles.is_wanted &= !for_good;
@@ -146,6 +152,7 @@ impl Planner {
     /// Ends a cycle, as an entry ends.
     pub(crate) fn end_cycle(&mut self, shared: &Shared) -> Option<Effects> {
         shared.counters.add(Counter::Iterations, 1);
+        self.count_begun();
         if let Some(first) = self.cycles.first.take() {
             return self.end_first_cycle(shared, first);
         }

@@ -259,11 +259,15 @@ impl Planner {
 
     /// Notes that the iteration lost its arena, with so many allocations to come.
     pub(super) fn go_unplanned(&mut self, left: u32) {
-        if self.loops.length.is_none() || self.loops.left > 0 {
-            return;
+        match self.loops.length {
+            Some(_) if self.loops.left == 0 => {
+                self.loops.left = left;
+                self.loops.due = self.loops.due.or((left == 0).then_some(Boundary::Next));
+            }
+            // No end of an iteration is known that could be counted to.
+            None if self.loops.is_inside() && !self.cycles.are_there() => {}
+            _ => return,
         }
-        self.loops.left = left;
-        self.loops.due = self.loops.due.or((left == 0).then_some(Boundary::Next));
         if !self.learning.is_recording {
             self.search_anew();
         }

@@ -223,7 +223,9 @@ impl Planner {
         match self.is_served() {
             true if self.loops.stray.1 < OFF => {}
             true => self.hot.cursor.skip_to(position as usize),
-            false => self.loops.left = length.saturating_sub(position),
+            // Nothing is left to count, so only another find can tell where an iteration begins.
+            false if position >= length => self.loops.length = None,
+            false => self.loops.left = length - position,
         }
     }
 }
