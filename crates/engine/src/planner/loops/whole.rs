@@ -60,14 +60,15 @@ impl Whole {
         self.is_on
     }
 
-    /// Notes the end of an entry with loops, or that searched for a known one, with the allocations that the scope has made by then, and those of them that plans served.
-    pub(super) fn count_entry(&mut self, allocations: u64, served: u64) {
+    /// Notes the end of an entry with loops, or that searched for a known one, with the allocations that the scope has made by then, and those of
+    /// them that plans served. Returns the allocations of the entry if it may be planned as a whole, and otherwise 0.
+    pub(super) fn count_entry(&mut self, allocations: u64, served: u64) -> u64 {
         self.entries += 1;
         let made = allocations.wrapping_sub(std::mem::replace(&mut self.allocations, allocations));
         let planned = served.wrapping_sub(std::mem::replace(&mut self.served, served));
         let before = std::mem::replace(&mut self.made, made);
         if made >= LONG {
-            return;
+            return 0;
         }
         let is_badly_served = planned.saturating_mul(SERVED) < made.saturating_mul(SERVED - 1);
         let is_alike = made.abs_diff(before) <= made / ALIKE;
@@ -77,6 +78,7 @@ impl Whole {
             _ => {}
         }
         self.has_tried_equal |= made == before;
+        made
     }
 
     fn switch_on(&mut self, tries: u32) {
