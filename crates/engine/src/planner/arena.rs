@@ -48,11 +48,11 @@ impl Planner {
         hot.records.join(arena);
         let pieces = block.map(Piece::of).into_iter().collect();
         shared.lease.begin(Leased { pieces, stream: stream.clone(), bytes });
-        self.footprint.plan(&stream);
         self.arena = Some(Arena { stream, bytes, positions, launches: 0 });
         let in_use = shared.counters.get(Counter::BesideLately);
         shared.counters.installed(bytes, positions, taken);
         self.refused = None;
+        self.footprint.has_planned = true;
         self.trimming.renew(bytes, in_use, shared.counters.times_taken());
         self.begin_planned(shared);
         None
