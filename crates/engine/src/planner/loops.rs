@@ -373,7 +373,8 @@ impl Planner {
         let teaches = self.loops.ended == 0 || self.hot.cursor.is_complete();
         let effects = if teaches { self.end_part(shared) } else { self.abandon(shared) };
         let (made, served) = made_and_served(shared);
-        // The loops of the first entries may be the layers of a step that is planned as a whole from then on.
+        // The loops of the first entries may be the layers of a step that is planned as a whole from then on. The page moves for them do not
+        // count against its plan.
         let length = self.loops.whole.count_entry(made, served);
         self.recurring.begin_loop(length as u32);
         effects
