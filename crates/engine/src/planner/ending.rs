@@ -63,6 +63,11 @@ impl Learning {
         (self.is_recording, self.notes) = (true, true);
     }
 
+    /// Whether entries beside a partial plan, this one included, have orders that come again.
+    fn finds_orders(&mut self) -> bool {
+        self.learner.finds_orders(&mut self.scratch)
+    }
+
     /// Stops recording this entry.
     pub(super) fn stop(&mut self) {
         (self.learner.is_recording, self.is_recording) = (false, false);
@@ -202,9 +207,20 @@ impl Planner {
 
     /// Learns from the recorded entry: which plan it followed, or a new plan, and which of its sizes grow.
     fn learn_order(&mut self, shared: &Shared, course: Course) -> Option<usize> {
-        if self.follows_part(course) || self.has_other_stream() {
+        if self.has_other_stream() {
             return None;
         }
+        if self.plans.is_partial() && self.learning.finds_orders() {
+            self.forget_plans(shared);
+        }
+        let plan = if self.follows_part(course) { None } else { self.learn_plan_of_entry(shared) };
+        if self.plans.is_partial() {
+            self.learning.learner.keep_recorded();
+        }
+        plan
+    }
+
+    fn learn_plan_of_entry(&mut self, shared: &Shared) -> Option<usize> {
         self.entry.first = self.learning.learner.recorded().and_then(Log::first).unwrap_or(0);
         let plan = self.learn_plan(shared)?;
         self.plans.note_beginning(self.learning.others.came_first);

@@ -11,7 +11,8 @@
 //! | entries are recorded as a whole | `begin_after_loops`, as `loops/whole` decided |
 //! | a loop of the same length with other sizes was found, or a loop around the known one | `loops` (`learn_loop`) |
 //! | entries go on on another stream, and no entry followed a plan lately | `ending` (`learn_plan`) |
-//! | a fifth order comes: it replaces the plan that entries followed longest ago | `plans` (`add`) |
+//! | a ninth order comes: it replaces the plan that entries followed longest ago | `plans` (`add`) |
+//! | a partial plan, beside which whole entries have orders that come again | `ending` (`learn_order`) |
 //! | an invalidation, or another call of `Planner::forget` | `arena` (`forget`) |
 
 use crate::home::Deviations;

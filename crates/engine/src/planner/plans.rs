@@ -64,9 +64,9 @@ struct Plan {
     repeats: Option<(u32, Known)>,
 }
 
-/// The most orders for which a scope has plans at one time: training, validation and two more. A plan takes some 100 bytes for each
-/// position. Each recorded entry is compared with all plans.
-const PLANS: usize = 4;
+/// The most orders for which a scope has plans at one time. A training on batches of several sizes may have as many, since other sizes take
+/// other kernels and temporary arrays. A plan takes some 100 bytes for each position. Each recorded entry is compared with all plans.
+const PLANS: usize = 8;
 /// If no entry followed a plan in this many entries, a plan for another stream may replace it. Two streams that take turns follow it in
 /// every second entry.
 const IN_USE: u64 = 4;
