@@ -30,6 +30,9 @@ pub(super) struct Cycles {
 
 /// A cycle that is so many times as long as any before is none. The number was chosen, not measured.
 const LONGEST: u32 = 4;
+/// If cycles were those of a loop inside of a longer one, only longer ones are searched for so many times their allocations: three long ones
+/// show that they are alike.
+const AROUND: u32 = 4;
 /// The first entry may have cycles, since it may go on for ever. So may one behind an entry whose cycles had more allocations than this. A
 /// training step has fewer, and is planned as a whole from the second one on.
 const LONG: u32 = 1 << 14;
@@ -115,8 +118,12 @@ impl Planner {
         let is_over = !self.is_other_than_planned(stream) && water.is_back(live);
         self.cycles.water = Some(water);
         self.cycles.since += 1;
-        if !is_over && self.cycles.since > self.cycles.longest.saturating_mul(LONGEST) {
+        let longer = self.cycles.longest.saturating_mul(LONGEST);
+        if !is_over && self.cycles.since > longer {
+            // They were those of a loop inside of a longer one, which has more allocations than all of them.
+            let around = self.cycles.covered.saturating_add(self.cycles.since).saturating_mul(AROUND).min(LONG);
             self.leave_cycles(false);
+            self.loops.longer = Some((longer, around));
         }
         is_over
     }
@@ -126,7 +133,7 @@ impl Planner {
         if !self.has_served_most() {
             return;
         }
-        water.note_rise();
+        water.rise_by(self.plans.need());
         // The plan served the cycle to its end. More arrays may outlive it than those of cycles before.
         if self.hot.cursor.is_complete() && shared.lease.live() == 0 {
             water.raise(live);

@@ -64,8 +64,8 @@ pub(super) struct Loops {
     most_unplanned: u32,
     outer: Outer,
     whole: Whole,
-    /// Shorter periods are not searched for the first allocations of the next search.
-    longer: Option<(u32, u32)>,
+    /// Shorter periods and cycles are not searched for the first allocations of the next search.
+    pub(super) longer: Option<(u32, u32)>,
 }
 
 /// The stage of the search for a loop.

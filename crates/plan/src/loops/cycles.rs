@@ -34,6 +34,8 @@ pub(super) struct Cycles {
     spent: u32,
     /// Whether there is no search.
     is_off: bool,
+    /// Shorter cycles are not found before an allocation: the length, and the allocation.
+    least: (u32, u32),
     found: Option<(LowWater, Ends)>,
 }
 
@@ -53,15 +55,34 @@ const NONE: [u64; 2] = [u64::MAX, 0];
 
 impl Default for Cycles {
     fn default() -> Cycles {
-        Cycles { from: 0, blocks: Vec::new(), block: NONE, next_look: 0, spent: 0, is_off: false, found: None }
+        Cycles {
+            from: 0,
+            blocks: Vec::new(),
+            block: NONE,
+            next_look: 0,
+            spent: 0,
+            is_off: false,
+            least: (0, 0),
+            found: None,
+        }
     }
 }
 
 impl Cycles {
-    /// Begins a search at an allocation, or none.
-    pub(super) fn begin(&mut self, from: u32, is_off: bool) {
-        self.is_off = is_off;
+    /// Begins a search at an allocation.
+    pub(super) fn begin(&mut self, from: u32) {
+        (self.is_off, self.least) = (false, (0, 0));
         self.begin_again(from);
+    }
+
+    /// Ends the search.
+    pub(super) fn stop(&mut self) {
+        (self.is_off, self.found) = (true, None);
+    }
+
+    /// Finds no shorter cycles before the allocation `until`.
+    pub(super) fn skip_shorter(&mut self, least: u32, until: u32) {
+        self.least = (least, until);
     }
 
     /// Begins anew at an allocation.
@@ -105,7 +126,7 @@ impl Cycles {
         let ends = Ends::of(&mut water, (0..).step_by(BLOCK as usize).zip(later.iter().copied()));
         if ends.are_alike(later.len() as u32 * BLOCK) {
             let (water, ends) = ends_of(log, (log.len() - self.from) / 2);
-            self.found = Some((water, ends)).filter(|_| ends.are_alike(log.len()));
+            self.found = Some((water, ends)).filter(|_| ends.are_alike(log.len()) && !self.are_short(ends, log));
         }
     }
 
@@ -120,11 +141,18 @@ impl Cycles {
         }
         self.spent = spent;
         let (water, ends) = ends_of(log, (log.len() / 2).max(period.saturating_mul(3)));
-        let are_cycles = ends.lengths()[0] == Some(period) || ends.are_alike(log.len());
+        let are_alike = ends.lengths()[0] == Some(period) || ends.are_alike(log.len());
+        let are_cycles = are_alike && !self.are_short(ends, log);
         if are_cycles {
             self.found = Some((water, ends));
         }
         are_cycles
+    }
+
+    /// Whether one of these cycles is so short that it is not searched now.
+    fn are_short(&self, ends: Ends, log: &Log) -> bool {
+        let (least, until) = self.least;
+        log.len() < until && ends.lengths().into_iter().flatten().any(|length| length < least)
     }
 
     /// The cycle that ends before the next allocation, if one does.

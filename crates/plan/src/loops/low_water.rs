@@ -34,7 +34,7 @@ impl LowWater {
 
     /// Notes that so many bytes were alive.
     pub(super) fn rise_to(&mut self, live: u64) {
-        self.has_risen |= live.saturating_sub(self.low) >= self.range / RISE;
+        self.rise_by(live.saturating_sub(self.low));
     }
 
     /// Notes that a cycle ends at this level, if that is higher.
@@ -42,9 +42,9 @@ impl LowWater {
         self.low = self.low.max(live);
     }
 
-    /// Notes that a cycle has begun.
-    pub fn note_rise(&mut self) {
-        self.has_risen = true;
+    /// Notes that so many bytes were alive above the level.
+    pub fn rise_by(&mut self, bytes: u64) {
+        self.has_risen |= bytes >= self.range / RISE;
     }
 
     /// Whether a cycle has ended, now that so many bytes are alive.
@@ -71,7 +71,7 @@ mod tests {
         let levels = [1000, 50_000, 1000, 400_000, 50_000, 1300, 1000, 300_000, 1200];
         let ends: Vec<u64> = levels.into_iter().filter(|&level| water.is_back(level)).collect();
         assert_eq!(ends, [1000, 1200], "50,000 bytes are no rise, and 1,300 bytes are too many");
-        water.note_rise();
+        water.rise_by(1 << 16);
         assert!(water.is_back(900) && !water.is_back(900));
     }
 
@@ -81,7 +81,7 @@ mod tests {
         assert!(!water.is_too_high((1 << 20) - 1024) && water.is_too_high((1 << 20) - 1025));
         water.raise(3 << 20);
         water.raise(2 << 20);
-        water.note_rise();
+        water.rise_by(1 << 18);
         assert!(water.is_back(3 << 20), "more stays alive than before");
     }
 }

@@ -78,18 +78,19 @@ impl Search {
         self.windows.begin(known);
         (self.pending, self.spent, self.found) = (Token::default(), 0, None);
         (self.least, self.until) = (0, 0);
-        self.cycles.begin(from, false);
+        self.cycles.begin(from);
         (self.candidates, self.follows, self.refused) = ([None; CANDIDATES], false, [(0, 0); REFUSED]);
     }
 
-    /// Searches for no shorter period in so many allocations.
+    /// Searches for no shorter period and no shorter cycles in so many allocations.
     pub fn skip_shorter(&mut self, least: u32, allocations: u32) {
         (self.least, self.until) = (least, (self.tokens.len() as u32).saturating_add(allocations));
+        self.cycles.skip_shorter(least, self.until);
     }
 
     /// Looks for no cycles.
     pub fn skip_cycles(&mut self) {
-        self.cycles.begin(0, true);
+        self.cycles.stop();
     }
 
     /// Whether the end of a cycle is awaited.

@@ -42,17 +42,15 @@ impl Outer {
         (self.departures, self.least) = (Default::default(), None);
     }
 
-    /// Notes that a loop with iterations of this length is left for an allocation of so many bytes. Returns whether to search for the loop
-    /// around it.
-    pub(super) fn departs(&mut self, ended: u64, length: u32, bytes: u64, counts: (u64, u64)) -> bool {
+    /// Notes that a loop is left for an allocation of so many bytes. Returns whether to search for the loop around it.
+    pub(super) fn departs(&mut self, ended: u64, bytes: u64, counts: (u64, u64)) -> bool {
         let known = self.departures.iter().position(|departure| departure.bytes == bytes);
         let place = known.unwrap_or_else(|| usize::from(self.departures[1].ended < self.departures[0].ended));
         let departure = &mut self.departures[place];
         if known.is_none() {
             *departure = Departure { bytes, ..Departure::default() };
         }
-        departure.repeats(ended, counts);
-        let whole = departure.gap.saturating_mul(u64::from(length));
+        let whole = departure.repeats(ended, counts);
         if departure.equal < 1 << self.tries || whole > LONGEST {
             return false;
         }
@@ -64,14 +62,15 @@ impl Outer {
 }
 
 impl Departure {
-    /// Counts another departure for the same allocation.
-    fn repeats(&mut self, ended: u64, (made, served): (u64, u64)) {
+    /// Counts another departure for the same allocation. Returns the allocations since the one before.
+    fn repeats(&mut self, ended: u64, (made, served): (u64, u64)) -> u64 {
         let new = made.wrapping_sub(std::mem::replace(&mut self.made, made));
         let planned = served.wrapping_sub(std::mem::replace(&mut self.served, served));
         let gap = ended.saturating_sub(std::mem::replace(&mut self.ended, ended));
         let is_like = gap > 1 && gap == std::mem::replace(&mut self.gap, gap);
         let is_badly_served = planned.saturating_mul(SERVED) < new.saturating_mul(SERVED - 1);
         self.equal = if is_like && is_badly_served { self.equal + 1 } else { 0 };
+        new
     }
 }
 
@@ -84,7 +83,7 @@ mod tests {
         let (mut outer, mut ended) = (Outer::default(), 0);
         let mut departs = |&gap: &u64| {
             ended += gap;
-            outer.departs(ended, 100, 7, (1000 * ended, 10 * ended * percent))
+            outer.departs(ended, 7, (1000 * ended, 10 * ended * percent))
         };
         gaps.iter()
             .map(&mut departs)
@@ -106,7 +105,7 @@ mod tests {
     #[test]
     fn a_loop_that_is_left_twice_in_each_iteration_around_it_is_left_in_the_same_way() {
         let mut outer = Outer::default();
-        let mut departs = |ended, bytes| outer.departs(ended, 100, bytes, (1000 * ended, 0));
+        let mut departs = |ended, bytes| outer.departs(ended, bytes, (1000 * ended, 0));
         assert!(![(5, 10), (6, 20), (9, 10), (10, 20)].into_iter().any(|(ended, bytes)| departs(ended, bytes)));
         assert!(departs(13, 10));
     }

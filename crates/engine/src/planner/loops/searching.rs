@@ -10,6 +10,10 @@ use gpucache_plan::loops::Found;
 pub(super) const ASTRAY: u32 = 32;
 /// Each departure for another stream takes twice as many allocations there as the one before, up to 2^16 times as many.
 const MOST_DEPARTURES: u32 = 16;
+/// An entry that goes on behind its plan, or has another order, is searched for a loop behind so many unplanned allocations, and so many times the
+/// positions of the longest plan. Before that, the entry may be a step of another order. The numbers were chosen, not measured.
+const LATE: u32 = 1 << 12;
+const LATE_POSITIONS: u64 = 4;
 /// A loop around a known one is searched for so many of its periods.
 const PERIODS_WITHOUT_SHORTER: u32 = 4;
 /// After so many of them the plan's next position is not trusted any more.
@@ -34,6 +38,19 @@ impl Planner {
     pub(super) fn search_afresh(&mut self) {
         self.search_anew();
         self.loops.stage = Stage::WantedAfresh;
+    }
+
+    /// Searches in an entry that goes on for far longer than its plan, now that so many of its allocations were not planned.
+    pub(in crate::planner) fn search_late(&mut self, unplanned: u32) {
+        let is_late = unplanned >= LATE && u64::from(unplanned) > LATE_POSITIONS * self.plans.positions();
+        let is_in_none = self.loops.length.is_none() && self.loops.stage == Stage::Off && !self.cycles.are_there();
+        let may_record = !self.loops.whole.is_on() && !self.learning.learner.has_stopped();
+        if is_late && is_in_none && may_record {
+            match self.learning.learner.recorded() {
+                Some(_) => self.begin_search(),
+                None => self.search_anew(),
+            }
+        }
     }
 
     /// Whether the entry, which is in no loop, searches for one.
@@ -66,9 +83,11 @@ impl Planner {
     /// Leaves the loop for one around it, if the program leaves it again and again in the same way. Returns whether it does.
     #[cold]
     pub(super) fn departs(&mut self, shared: &Shared, bytes: u64) -> bool {
-        let Some(length) = self.loops.length else { return false };
+        if self.loops.length.is_none() {
+            return false;
+        }
         self.publish(shared);
-        if !self.loops.outer.departs(self.loops.ended, length, bytes, made_and_served(shared)) {
+        if !self.loops.outer.departs(self.loops.ended, bytes, made_and_served(shared)) {
             return false;
         }
         self.loops.leave();
@@ -150,7 +169,9 @@ impl Planner {
     #[cold]
     fn start(&mut self) {
         self.loops.is_used = true;
-        let known = self.plans.known_loops().filter(|_| self.loops.stage == Stage::Wanted);
+        // Plans of another stream do not serve a loop that went on here.
+        let is_here = !self.is_other_than_planned(self.learning.learner.log.stream());
+        let known = self.plans.known_loops().filter(|_| is_here && self.loops.stage == Stage::Wanted);
         self.loops.search.begin(known, self.learning.learner.log.len().saturating_sub(1));
         if !self.cycles.are_wanted() {
             self.loops.search.skip_cycles();
