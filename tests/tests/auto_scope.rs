@@ -2,7 +2,8 @@
 //! whole process, so this file has one test.
 #![allow(clippy::unwrap_used)]
 
-use gpucache::device::Virtual;
+use gpucache::device::{Device, Virtual};
+use gpucache::offload::Placed;
 use gpucache::{ScopeGuard, cache_scope, prelude::*, stats, uncached};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -30,6 +31,23 @@ fn planned(device: &Virtual, steps: usize, scale: usize) -> gpucache::Result<f64
     Ok(since.served.planned.allocations as f64 / since.allocations() as f64)
 }
 
+/// The scope `auto` never ends, so a scope inside it has the schedule of fetches.
+fn fetches_are_scheduled() -> Result {
+    const PAGE: usize = 2 << 20;
+    let device = Virtual::new(1 << 40);
+    device.set_limit((8 * PAGE) as u64).unwrap();
+    let arrays = (0..12).map(|_| Placed::<u8, _>::zeros(&device, PAGE)).collect::<gpucache::Result<Vec<_>>>()?;
+    let fetch_all = || arrays.iter().try_for_each(|array| array.fetch().map(drop));
+    (0..20).try_for_each(|_| cache_scope!(fetching, { fetch_all() }))?;
+    let before = stats("fetching").unwrap();
+    (0..50).try_for_each(|_| cache_scope!(fetching, { fetch_all() }))?;
+    let since = stats("fetching").unwrap().offload.since(&before.offload);
+    assert!(since.prefetched > 0 && since.demanded == 0, "{since}");
+    let diagnosis = gpucache::diagnose("fetching").unwrap();
+    assert!(diagnosis.findings.is_empty(), "a scope that only fetches is of use: {diagnosis}");
+    Ok(())
+}
+
 #[test]
 fn a_program_without_scopes_is_planned() -> Result {
     let device = Virtual::new(1 << 40);
@@ -51,6 +69,8 @@ fn a_program_without_scopes_is_planned() -> Result {
     assert!((1..=3).contains(&plan.loops) && plan.iterations > 100, "{plan:?}");
 
     let before = allocations();
+    fetches_are_scheduled()?;
+    assert_eq!(allocations(), before, "placed arrays are no allocations of the scope");
     uncached!({ step(&device, 1 << 20)? });
     drop((ScopeGuard::outside(), device.zeros::<u8>(5)?));
     cache_scope!(own, { step(&device, 1 << 20)? });

@@ -49,8 +49,10 @@ pub enum Cause {
     /// A limit of the scope, the device or the process leaves no room for the plan or for allocations. Or it makes idle memory
     /// go back before the scope needs it again.
     Limit,
-    /// The device has no room for the plan, or runs short of memory again and again, without a limit.
+    /// The device runs short of memory again and again, without a limit.
     Short,
+    /// The plan finds no room unless the device reserves clearly more memory than entries ever had in use at once.
+    NoRoom,
     /// The program trims the device between entries, and the scope then takes its memory from the device again.
     Trimmed,
     /// The idle limit of the device returns the memory of the scope between entries, and the scope takes it from the device again.
@@ -116,6 +118,7 @@ mod tests {
             TooLarge,
             Limit,
             Short,
+            NoRoom,
             Trimmed,
             IdleLimit,
             Displaced,

@@ -269,7 +269,7 @@ impl<'a> Case<'a> {
     /// The entries are regular, but there is no room for their plan.
     fn no_stretch(&self) -> Option<Finding> {
         let is_refused = self.lacks_arena() && self.last(Fact::NoStretch) > 0;
-        is_refused.then(|| self.refused(Cause::Short, Fact::NoStretch))
+        is_refused.then(|| self.refused(Cause::NoRoom, Fact::NoStretch))
     }
 
     /// The allocations of so many entries on average.

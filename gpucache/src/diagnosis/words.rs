@@ -1,7 +1,7 @@
 //! The words of each cause: what happens, why it matters, and what to do, as sentences without their ends.
 
 /// In the order of the causes.
-pub(super) const WORDS: [[&str; 3]; 20] = [
+pub(super) const WORDS: [[&str; 3]; 21] = [
     // Escapes
     [
         "arrays outlive their entry",
@@ -92,6 +92,13 @@ pub(super) const WORDS: [[&str; 3]; 20] = [
         "the device runs short of memory",
         "the plan or some allocations find no memory on the device",
         "reserve less memory on the device; the error of a failed allocation lists who reserves it",
+    ],
+    // NoRoom
+    [
+        "the plan finds no room",
+        "the plan needs one stretch of addresses, arrays that stay alive take some of its pages, and gpucache does not reserve much more memory \
+         than was in use at once",
+        "allocate arrays that stay alive outside the scope, and give each kind of work a scope of its own",
     ],
     // Trimmed
     [

@@ -62,7 +62,7 @@ type Inside = (Current, usize);
 #[derive(Default)]
 struct Open {
     entries: Opened<Entry>,
-    /// The place of the outermost entry of a scope, and its cache.
+    /// The place of the outermost entry of a scope, and its cache. The entry of `auto` is none.
     outermost: Option<(usize, &'static Cache)>,
 }
 
@@ -173,6 +173,16 @@ impl ScopeGuard {
     pub(super) fn forget(name: &str) {
         // A thread without a stack is ending, and its caches go anyway.
         let _ = STACK.try_with(|stack| stack.forget(name));
+    }
+
+    /// Takes the only open entry for none in which fetches repeat, since it never ends. The outermost entry inside it is one.
+    pub(super) fn look_inside() {
+        let _ = STACK.try_with(|stack| {
+            let mut open = stack.open.borrow_mut();
+            open.outermost = None;
+            let (top, placement) = (open.innermost(), open.placement());
+            stack.serve_from(open, top, placement);
+        });
     }
 
     /// Whether the thread has any open entry, inside or outside of scopes, or cannot have one because it is ending.

@@ -1,10 +1,10 @@
 //! The beginning and the end of an entry. At the beginning, planning asks the device's range for a block for the plans. At the end
 //! it may give that block back.
 
+use super::arena_bound::Need;
 use super::local::Local;
 use super::owner::Owner;
 use super::supply;
-use crate::base::amounts::total;
 use crate::device::{Stream, softly};
 use crate::home::{Counter, Fact, Shared, Visit};
 use crate::planner::{Begin, Effects, Look, Planner, Refused, Vacated};
@@ -17,20 +17,6 @@ use crate::range::{Carved, Cut, DeviceRange, GatherLimit, Obtained, RangeState, 
 /// A trim needs idle memory of more than this share of a range: two of its handles. Less is not worth device calls that the next
 /// entries may have to undo.
 const WORTH_A_TRIM: u64 = 512;
-
-/// For an arena that no other way finds, the range may reserve more than its peak, by this share or by two pages. A scope that goes
-/// without a plan for good costs more: without a plan, a range reserves a tenth more than is alive.
-const ARENA_SLACK: u64 = 16;
-/// The range may reserve this share more than is known to be needed, and two pages: as much as an order may exceed its largest entry. The
-/// second share is for an arena that is known to be needed, and for sizes that grow from entry to entry. Without these limits, a mixture
-/// of experts, whose sizes change with its data, reserved more memory from step to step.
-const BEYOND: u64 = 32;
-const BEYOND_KNOWN: u64 = 16;
-/// An arena counts as known to be needed up to this share more: other scopes' live memory varies by a little.
-const KNOWN_SLACK: u64 = 64;
-
-/// For an arena of graphs, the range grows up to this share more than the arena and the live memory: a page seldom ends where they do.
-const FOR_A_GRAPH: u64 = 64;
 
 impl Owner {
     /// Begins an entry of the scope. Its plans get their block if the range has one for them. Otherwise the entry goes unplanned.
@@ -136,7 +122,8 @@ impl Owner {
         if !insists {
             state.live = live.saturating_sub(reclaim::replaceable(stream, bytes));
         }
-        let most = self.most_for_arena(&state, bytes, may_grow, insists);
+        let need = self.need(&state, bytes, may_grow);
+        let most = if insists { need.most_for_a_graph() } else { need.most() };
         // With 0 bytes, all arrays of the plan are carried, and the arena needs no block.
         let found = (bytes > 0).then(|| {
             self.make_room(refused);
@@ -155,25 +142,17 @@ impl Owner {
         self.note_holding();
     }
 
-    /// The most bytes that the range may reserve for an arena of `bytes` bytes.
-    fn most_for_arena(&self, state: &RangeState, bytes: u64, may_grow: bool, insists: bool) -> u64 {
-        let RangeState { live, reserved, peak_reserved, granule, .. } = *state;
-        let two_pages = granule.saturating_mul(2);
+    /// The need of an arena of `bytes` bytes.
+    fn need(&self, state: &RangeState, bytes: u64, may_grow: bool) -> Need {
+        let RangeState { live, reserved, peak_reserved, granule: page, .. } = *state;
         let counter = |counter| self.with(|_, shared| shared.counters.get(counter));
         // What this scope had in use at once, and what is in use beside it now, except a ring in which nothing is alive. An arena of entries
         // that vary may need more, and would grow with each of them.
         let own =
             counter(Counter::BusyBytes).saturating_add(self.with(|local, shared| local.planner.idle_ring(shared)));
         let known = counter(Counter::Demand).saturating_add(live.saturating_sub(own));
-        let needed = live.saturating_add(bytes);
         let grows = self.with(|local, _| local.planner.grows());
-        // Blocks that stay keep whole pieces of memory from an arena. They go back once it was found.
-        let is_known = needed <= known.saturating_add(known / KNOWN_SLACK);
-        let share = known / if grows || is_known { BEYOND_KNOWN } else { BEYOND };
-        let slack = if may_grow { (peak_reserved / ARENA_SLACK).max(two_pages) } else { 0 };
-        let known = total([known, share, two_pages]);
-        let most = peak_reserved.saturating_add(slack).max(if is_known { known } else { 0 }).min(known).max(reserved);
-        if insists { most.max(total([needed, needed / FOR_A_GRAPH, two_pages])) } else { most }
+        Need { needed: live.saturating_add(bytes), known, reserved, peak_reserved, page, grows, may_grow }
     }
 
     /// Finds a block for the plans, if the scope's limit allows as many bytes more. Notes the outcome for the diagnosis.

@@ -22,6 +22,7 @@
 //! | `owner` | a cache, and the proof that this thread owns it: hits, supplies, drops |
 //! | `visits` | how a thread enters a scope and leaves it |
 //! | `entry` | the beginning and the end of an entry |
+//! | `arena_bound` | how much the range may reserve for an arena: pure functions |
 //! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
 //! | `captured` | entries whose work is captured into a graph, or done by one |
 //! | `brief` | a cache that a thread holds for a moment |
@@ -48,6 +49,7 @@ mod registry;
 mod access;
 mod addresses;
 mod allowance;
+mod arena_bound;
 mod block;
 mod brief;
 mod caller;

@@ -109,9 +109,7 @@ impl Planner {
     /// notes the allocation.
     pub(crate) fn is_elsewhere(&mut self, shared: &Shared, stream: u64, bytes: u64) -> bool {
         self.entry.supplies = self.entry.supplies.saturating_add(1);
-        if self.entry.supplies.is_power_of_two() {
-            self.search_late(self.entry.supplies);
-        }
+        self.search_late(self.entry.supplies);
         let is_first = std::mem::take(&mut self.entry.may_move) && !self.has_begun();
         if !is_first || !self.is_other_than_planned(stream) {
             return false;

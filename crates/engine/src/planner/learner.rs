@@ -278,8 +278,8 @@ mod tests {
     #[test]
     fn a_partial_plan_gives_way_if_few_orders_come_again() {
         let mut rng = fastrand::Rng::with_seed(1);
-        let mut share = |orders| (0..1000).filter(|_| gives_way(orders, 16, &mut rng).is_some()).count();
-        let shares = [4, 8, 20, 100].map(|orders| share(orders));
+        let share = |orders| (0..1000).filter(|_| gives_way(orders, 16, &mut rng).is_some()).count();
+        let shares = [4, 8, 20, 100].map(share);
         assert!(shares[0] > 900 && shares[1] > 400 && shares[2] < 50 && shares[3] == 0, "{shares:?}");
     }
 

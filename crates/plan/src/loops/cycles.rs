@@ -126,7 +126,7 @@ impl Cycles {
         let ends = Ends::of(&mut water, (0..).step_by(BLOCK as usize).zip(later.iter().copied()));
         if ends.are_alike(later.len() as u32 * BLOCK) {
             let (water, ends) = ends_of(log, (log.len() - self.from) / 2);
-            self.found = Some((water, ends)).filter(|_| ends.are_alike(log.len()) && !self.are_short(ends, log));
+            self.found = Some((water, ends)).filter(|_| ends.are_alike(log.len()) && self.are_wanted(ends, log));
         }
     }
 
@@ -141,18 +141,17 @@ impl Cycles {
         }
         self.spent = spent;
         let (water, ends) = ends_of(log, (log.len() / 2).max(period.saturating_mul(3)));
-        let are_alike = ends.lengths()[0] == Some(period) || ends.are_alike(log.len());
-        let are_cycles = are_alike && !self.are_short(ends, log);
+        let are_cycles = self.are_wanted(ends, log) && ends.suit(period, log.len());
         if are_cycles {
             self.found = Some((water, ends));
         }
         are_cycles
     }
 
-    /// Whether one of these cycles is so short that it is not searched now.
-    fn are_short(&self, ends: Ends, log: &Log) -> bool {
+    /// Whether cycles of these lengths are searched now.
+    fn are_wanted(&self, ends: Ends, log: &Log) -> bool {
         let (least, until) = self.least;
-        log.len() < until && ends.lengths().into_iter().flatten().any(|length| length < least)
+        log.len() >= until || ends.lengths().into_iter().flatten().all(|length| length >= least)
     }
 
     /// The cycle that ends before the next allocation, if one does.
@@ -195,6 +194,11 @@ impl Ends {
         let Ends([last, before, first]) = *self;
         let length = |end: Option<u32>, begin: Option<u32>| Some(end? - begin?);
         [length(last, before), length(before, first)]
+    }
+
+    /// Whether the last cycle was as long as a period that repeats, or the last two are alike.
+    fn suit(&self, period: u32, now: u32) -> bool {
+        self.lengths()[0] == Some(period) || self.are_alike(now)
     }
 
     /// Whether the last two cycles are alike, and ended not long before `now`.

@@ -41,16 +41,22 @@ impl Planner {
     }
 
     /// Searches in an entry that goes on for far longer than its plan, now that so many of its allocations were not planned.
+    #[inline]
     pub(in crate::planner) fn search_late(&mut self, unplanned: u32) {
-        let is_late = unplanned >= LATE && u64::from(unplanned) > LATE_POSITIONS * self.plans.positions();
-        let is_in_none = self.loops.length.is_none() && self.loops.stage == Stage::Off && !self.cycles.are_there();
-        let may_record = !self.loops.whole.is_on() && !self.learning.learner.has_stopped();
-        if is_late && is_in_none && may_record {
+        if unplanned >= LATE && unplanned.is_power_of_two() && self.may_search_late(unplanned) {
             match self.learning.learner.recorded() {
                 Some(_) => self.begin_search(),
                 None => self.search_anew(),
             }
         }
+    }
+
+    #[cold]
+    fn may_search_late(&self, unplanned: u32) -> bool {
+        let is_late = u64::from(unplanned) > LATE_POSITIONS * self.plans.positions();
+        let is_in_none = self.loops.length.is_none() && !self.cycles.are_there();
+        let may_begin = self.loops.stage == Stage::Off && !self.loops.whole.is_on();
+        is_late && is_in_none & may_begin && !self.learning.learner.has_stopped()
     }
 
     /// Whether the entry, which is in no loop, searches for one.
