@@ -55,8 +55,9 @@ impl Planner {
     fn may_search_late(&self, unplanned: u32) -> bool {
         let is_late = u64::from(unplanned) > LATE_POSITIONS * self.plans.positions();
         let is_in_none = self.loops.length.is_none() && !self.cycles.are_there();
-        let may_begin = self.loops.stage == Stage::Off && !self.loops.whole.is_on();
-        is_late && is_in_none & may_begin && !self.learning.learner.has_stopped()
+        // A scope with another policy neither records nor has plans.
+        let may_record = self.is_at_work() & !self.learning.learner.has_stopped() & !self.loops.whole.is_on();
+        is_late & is_in_none & may_record && self.loops.stage == Stage::Off
     }
 
     /// Whether the entry, which is in no loop, searches for one.
