@@ -20,6 +20,10 @@ static SITE: OnceLock<&'static Location<'static>> = OnceLock::new();
 /// the program, and [`uncached!`](crate::uncached), apply inside as before. With the feature `foreign`, the environment variable
 /// `GPUCACHE_AUTO_SCOPE=1` does the same for a program that does not call this function.
 ///
+/// The thread is always inside the scope, so its idle memory returns to the device only in a shortage, by
+/// [`invalidate`](crate::invalidate), or when the thread ends: [`trim`](crate::device::Device::trim) and an idle limit leave it.
+/// Arrays that are [placed](crate::offload) have no schedule of fetches in the scope, but in scopes inside it.
+///
 /// With a scope of your own around the loop's body, gpucache need not search for the loop, and the statistics have a name.
 ///
 /// ```

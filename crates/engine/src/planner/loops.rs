@@ -112,6 +112,11 @@ impl Loops {
         self.length.is_some() || self.ended > 0
     }
 
+    /// Whether the entry is in no loop, searches for none, and is not recorded as a whole.
+    fn are_idle(&self) -> bool {
+        self.length.is_none() && self.stage == Stage::Off && !self.whole.is_on()
+    }
+
     /// Whether the entry before searched, or was in a loop.
     #[inline]
     pub(super) fn is_used(&self) -> bool {

@@ -54,10 +54,9 @@ impl Planner {
     #[cold]
     fn may_search_late(&self, unplanned: u32) -> bool {
         let is_late = u64::from(unplanned) > LATE_POSITIONS * self.plans.positions();
-        let is_in_none = self.loops.length.is_none() && !self.cycles.are_there();
         // A scope with another policy neither records nor has plans.
-        let may_record = self.is_at_work() & !self.learning.learner.has_stopped() & !self.loops.whole.is_on();
-        is_late & is_in_none & may_record && self.loops.stage == Stage::Off
+        let may_record = self.is_at_work() && !self.learning.learner.has_stopped();
+        is_late && may_record && self.loops.are_idle() && !self.cycles.are_there()
     }
 
     /// Whether the entry, which is in no loop, searches for one.
