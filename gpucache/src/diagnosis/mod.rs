@@ -42,9 +42,10 @@ impl Siblings {
 const MANY_NAMES: u64 = 16;
 const FEW_ENTRIES: u64 = 4;
 
-/// Diagnoses a scope from what is known of it on each thread.
-pub(crate) fn examine(scope: Arc<str>, threads: &[ScopeFacts], siblings: Siblings) -> Diagnosis {
-    let cases: Vec<Case<'_>> = threads.iter().map(Case::new).filter(|case| case.entries() > 0).collect();
+/// Diagnoses a scope from what is known of it on each thread, and whether placed arrays are prefetched for it.
+pub(crate) fn examine(scope: Arc<str>, threads: &[ScopeFacts], siblings: Siblings, prefetches: bool) -> Diagnosis {
+    let cases = threads.iter().map(|known| Case::new(known, prefetches));
+    let cases: Vec<Case<'_>> = cases.filter(|case| case.entries() > 0).collect();
     let entries = total(cases.iter().map(Case::entries));
     let mut findings = merged(cases.iter().filter_map(Case::finding));
     if siblings.names >= MANY_NAMES && siblings.entries / FEW_ENTRIES < siblings.names {

@@ -48,13 +48,15 @@ pub(super) struct Case<'a> {
     stats: ScopeStats,
     /// The entries that recent facts cover.
     span: u64,
+    /// Whether placed arrays are prefetched for the scope. Fetches are no allocations, and their schedule needs the scope.
+    prefetches: bool,
 }
 
 impl<'a> Case<'a> {
-    pub(super) fn new(known: &'a ScopeFacts) -> Case<'a> {
+    pub(super) fn new(known: &'a ScopeFacts, prefetches: bool) -> Case<'a> {
         let (clock, stats) = (known.clock, ScopeStats::of(&known.counts));
         let span = clock - (clock / ScopeFacts::WINDOW).saturating_sub(1) * ScopeFacts::WINDOW;
-        Case { known, stats, span: span.max(1) }
+        Case { known, stats, span: span.max(1), prefetches }
     }
 
     /// How often the scope was entered.
@@ -145,8 +147,9 @@ impl<'a> Case<'a> {
     fn misplaced(&self) -> Option<Finding> {
         let (stats, ScopeFacts { clock, repeats, .. }) = (&self.stats, self.known);
         let is_entered = stats.entries >= MANY;
+        let is_empty = is_entered && stats.allocations() < stats.entries.div_ceil(SELDOM);
         let causes = [
-            (Cause::Empty, is_entered && stats.allocations() < stats.entries.div_ceil(SELDOM)),
+            (Cause::Empty, is_empty && !self.prefetches),
             (Cause::Nested, is_entered && (1..EARLY).contains(clock)),
             (Cause::LoopInside, (1..=2).contains(clock) && *repeats >= ROUNDS),
         ];

@@ -50,6 +50,6 @@ fn enter() {
     if let Some(site) = SITE.get().filter(|_| !ScopeGuard::is_any()) {
         // The entry ends with the thread.
         std::mem::forget(ScopeGuard::enter(AUTO, site, (Terms::default(), None), Visit::Entry));
-        ScopeGuard::look_inside();
+        ScopeGuard::leave_out();
     }
 }

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::stack::ScopeGuard;
 use super::unknown;
-use crate::diagnosis::{self, Cause, Diagnosis, Siblings};
+use crate::diagnosis::{self, Diagnosis, Siblings};
 use crate::stats::{Invalidated, ScopeStats, of_scope};
 #[cfg(feature = "tracing")]
 use gpucache_engine::base::subscriber::{self, TARGET};
@@ -198,12 +198,8 @@ pub fn diagnose_all() -> Vec<Diagnosis> {
 
 fn diagnose_scope(scope: &NamedCaches, families: &Families) -> Diagnosis {
     let threads: Vec<ScopeFacts> = scope.caches().into_iter().map(Cache::known).collect();
-    let mut found = diagnosis::examine(scope.name().clone(), &threads, siblings(families, scope.name()));
-    // Fetches of placed arrays are no allocations, and their schedule needs the scope.
-    if of_scope(scope).offload.prefetched > 0 {
-        found.findings.retain(|finding| finding.cause != Cause::Empty);
-    }
-    found
+    let prefetches = of_scope(scope).offload.prefetched > 0;
+    diagnosis::examine(scope.name().clone(), &threads, siblings(families, scope.name()), prefetches)
 }
 
 /// Scopes with a number in their names, by their names without digits.

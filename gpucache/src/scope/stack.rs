@@ -175,8 +175,8 @@ impl ScopeGuard {
         let _ = STACK.try_with(|stack| stack.forget(name));
     }
 
-    /// Takes the only open entry for none in which fetches repeat, since it never ends. The outermost entry inside it is one.
-    pub(super) fn look_inside() {
+    /// Leaves out the only open entry, which never ends, where the outermost one is asked for.
+    pub(super) fn leave_out() {
         let _ = STACK.try_with(|stack| {
             let mut open = stack.open.borrow_mut();
             open.outermost = None;

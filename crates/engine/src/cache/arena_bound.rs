@@ -5,9 +5,9 @@ use crate::base::amounts::total;
 /// For an arena that no other way finds, the range may reserve more than its peak, by this share or by some pages. A scope that goes
 /// without a plan for good costs more: without a plan, a range reserves a tenth more than is alive.
 const SLACK: u64 = 16;
-/// Arrays that stay alive take a page each from an arena that begins or ends beside them. With four pages for an arena that is known to be
-/// needed, made-up programs with a scope around the step were planned for 0.8 points more, but reserved 0.09 points more, and one with a new
-/// ring 1.256 times what the range needs.
+/// Arrays that stay alive take a page each from an arena that begins or ends beside them. Four pages for an arena that is known to be needed had
+/// two effects. Made-up programs with a scope around the step were planned for 0.8 points more, and reserved 0.09 points more. A program with a
+/// new ring reserved 1.256 times as much as the range alone.
 const PAGES: u64 = 2;
 /// The range may reserve this share more than is known to be needed, and some pages: as much as an order may exceed its largest entry. The
 /// second share is for an arena that is known to be needed, and for sizes that grow from entry to entry. Without these limits, a mixture
@@ -48,7 +48,7 @@ impl Need {
         peak.max(if is_known { bound } else { 0 }).min(bound).max(reserved)
     }
 
-    /// The same for an arena of graphs.
+    /// The most bytes that the range may reserve for an arena of graphs.
     pub(super) fn most_for_a_graph(&self) -> u64 {
         self.most().max(total([self.needed, self.needed / FOR_A_GRAPH, self.pages()]))
     }

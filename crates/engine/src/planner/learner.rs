@@ -145,7 +145,8 @@ impl Learner {
     ///
     /// If none has that order, the last entries may have a part in common, which has an envelope if it `may_be_partial`.
     pub(super) fn end(&mut self, scratch: &mut Scratch, may_be_partial: bool) -> Option<Envelope> {
-        if let Some((place, envelope)) = self.resembling(scratch)? {
+        self.recorded()?;
+        if let Some((place, envelope)) = self.resembling(scratch) {
             self.candidates.remove(place);
             self.in_vain = 0;
             return Some(envelope);
@@ -159,18 +160,19 @@ impl Learner {
         partial
     }
 
-    /// The latest kept entry that has the order of this one, and their envelope. The outer `None` is of an entry that is not recorded.
-    fn resembling(&self, scratch: &mut Scratch) -> Option<Option<(usize, Envelope)>> {
-        let log = self.recorded()?;
-        let same = |(place, other): (usize, &Log)| Some((place, Envelope::of(other, log, scratch)?));
-        Some(self.candidates.iter().enumerate().rev().find_map(same))
+    /// The place of the latest kept entry that has the order of this one, and their envelope.
+    fn resembling(&self, scratch: &mut Scratch) -> Option<(usize, Envelope)> {
+        let same = |(place, other): (usize, &Log)| Some((place, Envelope::of(other, &self.log, scratch)?));
+        self.candidates.iter().enumerate().rev().find_map(same)
     }
 
     /// Looks at an entry beside a partial plan. Returns whether so many of these have orders that come again that the plan should go.
     pub(super) fn finds_orders(&mut self, scratch: &mut Scratch) -> bool {
-        let Some(found) = self.resembling(scratch) else { return false };
+        if self.recorded().is_none() {
+            return false;
+        }
         let (looked_at, again) = self.beside_part;
-        self.beside_part = (looked_at + 1, again + u64::from(found.is_some()));
+        self.beside_part = (looked_at + 1, again + u64::from(self.resembling(scratch).is_some()));
         self.has_orders = self.beside_part.1 >= AGAIN;
         if self.has_orders || self.beside_part.0 >= LOOKED_AT {
             self.beside_part = (0, 0);
