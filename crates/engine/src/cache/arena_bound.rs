@@ -24,9 +24,9 @@ const FOR_A_GRAPH: u64 = 64;
 pub(super) struct Need {
     /// The arena, and what is in use beside it.
     pub(super) needed: u64,
-    /// What the scope had in use at once, and what is in use beside the scope.
+    /// The bytes that the scope had in use at once, and those in use beside it.
     pub(super) known: u64,
-    /// What the range reserves now, and the most that it reserved.
+    /// The bytes that the range reserves now, and the most that it ever reserved.
     pub(super) reserved: u64,
     pub(super) peak_reserved: u64,
     /// The size of a page.
