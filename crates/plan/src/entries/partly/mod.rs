@@ -8,6 +8,7 @@
 
 mod align;
 mod chances;
+mod common;
 mod irregular;
 mod rooms;
 mod scale;

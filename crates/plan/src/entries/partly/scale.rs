@@ -35,21 +35,30 @@ pub(super) fn scaled(one: &[Life], other: &[Life]) -> Vec<Life> {
 
 /// The factor that most pairs of neighbours share: both sizes differ by it.
 fn factor(one: &[Life], other: &[Life]) -> f64 {
-    let octaves =
-        |lives: &[Life]| -> Vec<f64> { lives.iter().map(|&(bytes, _)| (bytes.max(1) as f64).log2()).collect() };
-    let (one, other) = (octaves(one), octaves(other));
-    let mut votes = [0u32; 2 * FARTHEST as usize + 1];
-    for pair in one.windows(2).step_by((one.len() / SAMPLES).max(1)) {
-        for like in other.windows(2) {
+    let samples = (one.len() / SAMPLES).max(1);
+    let (pairs, all) = (neighbours(one, samples), neighbours(other, 1));
+    let mut votes = [0; 2 * FARTHEST as usize + 1];
+    for &(pair, times) in &pairs {
+        for &(like, likes) in &all {
             let [first, second] = [0, 1].map(|place| (like[place] - pair[place]) * STEPS);
-            let step = first.round() as i32 + FARTHEST;
-            if let Some(votes) = votes.get_mut(step as usize).filter(|_| (first - second).abs() < 1.0) {
-                *votes += 1;
+            if (first - second).abs() < 1.0
+                && let Some(votes) = votes.get_mut((first.round() as i32 + FARTHEST) as usize)
+            {
+                *votes += times * likes;
             }
         }
     }
     // A ratio on the border of two steps votes for either. Among equals, the one nearest to 1 is the likeliest.
-    let around = |step: i32| (step - 1..=step + 1).filter_map(|step| votes.get(step as usize)).sum::<u32>();
+    let around = |step: i32| (step - 1..=step + 1).filter_map(|step| votes.get(step as usize)).sum::<u64>();
     let best = (0..=2 * FARTHEST).max_by_key(|&step| (around(step), std::cmp::Reverse((step - FARTHEST).abs())));
     best.map_or(1.0, |step| (f64::from(step - FARTHEST) / STEPS).exp2())
+}
+
+/// The sizes of each `stride`th pair of neighbours in octaves, and how often they come: entries have few sizes, so far fewer pairs than
+/// allocations.
+fn neighbours(lives: &[Life], stride: usize) -> Vec<([f64; 2], u64)> {
+    let mut pairs: Vec<[u64; 2]> = lives.windows(2).step_by(stride).map(|pair| [pair[0].0, pair[1].0]).collect();
+    pairs.sort_unstable();
+    let octaves = |pair: [u64; 2]| pair.map(|bytes| (bytes.max(1) as f64).log2());
+    pairs.chunk_by(|one, other| one == other).map(|like| (octaves(like[0]), like.len() as u64)).collect()
 }
