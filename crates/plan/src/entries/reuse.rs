@@ -1,10 +1,8 @@
 //! First reusers: for each position, which position is the next to use its addresses.
 //!
-//! Invariant of the sweep: the positions in the map are disjoint, because each new one removes those that it overlaps.
+//! Invariant of the sweep: the positions that wait for a reuser are disjoint, because each new one removes those that it overlaps.
 
-use std::collections::BTreeMap;
-
-use crate::layout::{Buffer, Layout};
+use crate::layout::{Buffer, Layout, Live};
 
 /// For each position, the positions whose first reuser it is.
 #[derive(Debug, Default)]
@@ -18,10 +16,15 @@ impl FirstReusers {
     /// Computes the first reusers of a layout.
     pub(super) fn of(buffers: &[Buffer], layout: &Layout) -> FirstReusers {
         let reusers = first_reusers(buffers, layout);
-        let mut positions: Vec<u32> = (0..reusers.len() as u32).collect();
-        positions.sort_by_key(|&position| reusers[position as usize]);
-        let begins = |reuser| positions.partition_point(|&position| (reusers[position as usize] as usize) < reuser);
-        FirstReusers { starts: (0..=reusers.len()).map(|reuser| begins(reuser) as u32).collect(), positions }
+        let mut starts = vec![0; reusers.len() + 1];
+        reusers.iter().for_each(|&reuser| starts[reuser as usize + 1] += 1);
+        (0..reusers.len()).for_each(|reuser| starts[reuser + 1] += starts[reuser]);
+        let (mut next, mut positions) = (starts.clone(), vec![0; reusers.len()]);
+        for (position, &reuser) in reusers.iter().enumerate() {
+            positions[next[reuser as usize] as usize] = position as u32;
+            next[reuser as usize] += 1;
+        }
+        FirstReusers { starts, positions }
     }
 
     /// The positions whose first reuser is this one.
@@ -55,27 +58,27 @@ impl FirstReusers {
 /// the next entry, at the latest. A position without size has no reuser, and gets itself.
 fn first_reusers(buffers: &[Buffer], layout: &Layout) -> Vec<u32> {
     let mut reusers: Vec<u32> = (0..buffers.len() as u32).collect();
-    let mut waiting: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
-    let placed = || buffers.iter().zip(&layout.offsets).enumerate().filter(|(_, (buffer, _))| buffer.occupies());
-    for (position, (buffer, &offset)) in placed() {
-        let end = offset + buffer.size;
-        reuse(&mut waiting, &mut reusers, offset, end, position);
-        waiting.insert(offset, (end, position));
-    }
-    for (position, (buffer, &offset)) in placed() {
-        reuse(&mut waiting, &mut reusers, offset, offset + buffer.size, position);
+    let mut waiting = Live::none_of(layout);
+    for is_again in [false, true] {
+        for position in (0..buffers.len()).filter(|&position| buffers[position].occupies()) {
+            while let Some(other) = overlapping(&waiting, buffers, layout, position) {
+                waiting.end(other);
+                reusers[other] = position as u32;
+            }
+            // Whatever waits in the second entry is found by its own position, at the latest.
+            if !is_again {
+                waiting.begin(position);
+            }
+        }
     }
     reusers
 }
 
-/// Notes `position` as the reuser of all positions that wait in `offset..end`.
-fn reuse(waiting: &mut BTreeMap<u64, (u64, usize)>, reusers: &mut [u32], offset: u64, end: u64, position: usize) {
-    while let Some((&start, &(stop, other))) = waiting.range(..end).next_back()
-        && stop > offset
-    {
-        waiting.remove(&start);
-        reusers[other] = position as u32;
-    }
+/// A position that waits and has addresses of this one.
+fn overlapping(waiting: &Live, buffers: &[Buffer], layout: &Layout, position: usize) -> Option<usize> {
+    let ends_above = |lower: usize, upper: usize| layout.offsets[lower] + buffers[lower].size > layout.offsets[upper];
+    let above = waiting.from(position).filter(|&above| ends_above(position, above));
+    above.or_else(|| waiting.before(position).filter(|&below| ends_above(below, position)))
 }
 
 #[cfg(test)]

@@ -3,9 +3,7 @@
 //! While no two live buffers overlap, a new one can only overlap the live neighbour below or above it, so each start costs
 //! two look-ups: O(n log n) in all.
 
-use std::collections::BTreeMap;
-
-use crate::layout::{Buffer, Layout, LayoutError};
+use crate::layout::{Buffer, Layout, LayoutError, Live, sort};
 
 /// Proves that `layout` is valid for `buffers` and that its height is the true one.
 ///
@@ -26,42 +24,38 @@ pub fn check(buffers: &[Buffer], layout: &Layout) -> Result<(), LayoutError> {
     if buffers.len() != layout.offsets.len() {
         return Err(LayoutError::Length { buffers: buffers.len(), offsets: layout.offsets.len() });
     }
-    let occupying = (0..buffers.len()).filter(|&i| buffers[i].occupies());
     let mut highest = 0;
-    let mut events: Vec<(u32, bool, usize)> = Vec::new();
-    for i in occupying {
-        let end = layout.offsets[i].checked_add(buffers[i].size).ok_or(LayoutError::PastEnd { buffer: i })?;
-        highest = highest.max(end);
-        events.push((buffers[i].lower, true, i));
-        events.push((buffers[i].upper, false, i));
+    let (mut times, mut events) = (Vec::new(), Vec::new());
+    for buffer in (0..buffers.len()).filter(|&buffer| buffers[buffer].occupies()) {
+        let end = layout.offsets[buffer].checked_add(buffers[buffer].size);
+        highest = highest.max(end.ok_or(LayoutError::PastEnd { buffer })?);
+        // At equal times, ends sort before starts, because lifetimes are half-open.
+        times.extend([u64::from(buffers[buffer].lower) << 1 | 1, u64::from(buffers[buffer].upper) << 1]);
+        events.extend([(buffer, true), (buffer, false)]);
     }
     if highest != layout.height {
         return Err(LayoutError::Height { stated: layout.height, found: highest });
     }
-    // At equal times, ends sort before starts, because lifetimes are half-open.
-    events.sort_unstable();
-    sweep(buffers, &layout.offsets, &events)
+    let in_time = sort::ascending(&times);
+    sweep(buffers, layout, in_time.into_iter().map(|event| events[event as usize]))
 }
 
-fn sweep(buffers: &[Buffer], offsets: &[u64], events: &[(u32, bool, usize)]) -> Result<(), LayoutError> {
-    let mut live: BTreeMap<u64, usize> = BTreeMap::new();
-    for &(_, starts, i) in events {
-        let offset = offsets[i];
+/// Begins and ends the lives of the buffers in the order of time.
+fn sweep(buffers: &[Buffer], layout: &Layout, events: impl Iterator<Item = (usize, bool)>) -> Result<(), LayoutError> {
+    let offsets = &layout.offsets;
+    let mut live = Live::none_of(layout);
+    for (buffer, starts) in events {
         if !starts {
-            live.remove(&offset);
+            live.end(buffer);
             continue;
         }
-        if let Some((_, &above)) = live.range(offset..).next()
-            && offsets[above] < offset + buffers[i].size
-        {
-            return Err(LayoutError::Overlap { first: i.min(above), second: i.max(above) });
+        let ends_above = |lower: usize, upper: usize| offsets[lower] + buffers[lower].size > offsets[upper];
+        let above = live.from(buffer).filter(|&above| ends_above(buffer, above));
+        let overlaps = above.or_else(|| live.before(buffer).filter(|&below| ends_above(below, buffer)));
+        if let Some(other) = overlaps {
+            return Err(LayoutError::Overlap { first: buffer.min(other), second: buffer.max(other) });
         }
-        if let Some((&start, &below)) = live.range(..offset).next_back()
-            && start + buffers[below].size > offset
-        {
-            return Err(LayoutError::Overlap { first: i.min(below), second: i.max(below) });
-        }
-        live.insert(offset, i);
+        live.begin(buffer);
     }
     Ok(())
 }

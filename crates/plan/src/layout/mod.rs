@@ -13,6 +13,7 @@ mod aim;
 mod backward;
 mod check;
 mod index;
+mod live;
 mod portfolio;
 mod problem;
 mod random;
@@ -25,6 +26,7 @@ mod sort;
 mod types;
 
 pub use check::{check, lower_bound};
+pub(crate) use live::Live;
 pub use solver::Solver;
 pub use types::{Buffer, Layout, LayoutError, TooLarge};
 
