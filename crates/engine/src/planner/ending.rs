@@ -259,7 +259,7 @@ impl Planner {
         Some(self.plans.add(envelope, stream, self.entry.number))
     }
 
-    /// Whether an entry that goes on is planned in parts. A partial plan of a part takes up to 1/48 more than was ever in use, and many parts lose
+    /// Whether an entry that goes on is planned in parts. A partial plan of a part takes up to 1/20 more than was ever in use, and many parts lose
     /// its arena: a recorded mixture of experts reserved 1.064 instead of 1.021 times its live memory.
     fn is_divided(&self) -> bool {
         self.loops.is_inside() || self.cycles.are_there()
