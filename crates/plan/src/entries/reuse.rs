@@ -58,10 +58,10 @@ impl FirstReusers {
 /// the next entry, at the latest. A position without size has no reuser, and gets itself.
 fn first_reusers(buffers: &[Buffer], layout: &Layout) -> Vec<u32> {
     let mut reusers: Vec<u32> = (0..buffers.len() as u32).collect();
-    let mut waiting = Live::none_of(layout);
+    let mut waiting = Live::none_of(buffers, layout);
     for is_again in [false, true] {
         for position in (0..buffers.len()).filter(|&position| buffers[position].occupies()) {
-            while let Some(other) = overlapping(&waiting, buffers, layout, position) {
+            while let Some(other) = waiting.overlapping(position) {
                 waiting.end(other);
                 reusers[other] = position as u32;
             }
@@ -72,13 +72,6 @@ fn first_reusers(buffers: &[Buffer], layout: &Layout) -> Vec<u32> {
         }
     }
     reusers
-}
-
-/// A position that waits and has addresses of this one.
-fn overlapping(waiting: &Live, buffers: &[Buffer], layout: &Layout, position: usize) -> Option<usize> {
-    let ends_above = |lower: usize, upper: usize| layout.offsets[lower] + buffers[lower].size > layout.offsets[upper];
-    let above = waiting.from(position).filter(|&above| ends_above(position, above));
-    above.or_else(|| waiting.before(position).filter(|&below| ends_above(below, position)))
 }
 
 #[cfg(test)]

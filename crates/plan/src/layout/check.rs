@@ -42,17 +42,13 @@ pub fn check(buffers: &[Buffer], layout: &Layout) -> Result<(), LayoutError> {
 
 /// Begins and ends the lives of the buffers in the order of time.
 fn sweep(buffers: &[Buffer], layout: &Layout, events: impl Iterator<Item = (usize, bool)>) -> Result<(), LayoutError> {
-    let offsets = &layout.offsets;
-    let mut live = Live::none_of(layout);
+    let mut live = Live::none_of(buffers, layout);
     for (buffer, starts) in events {
         if !starts {
             live.end(buffer);
             continue;
         }
-        let ends_above = |lower: usize, upper: usize| offsets[lower] + buffers[lower].size > offsets[upper];
-        let above = live.from(buffer).filter(|&above| ends_above(buffer, above));
-        let overlaps = above.or_else(|| live.before(buffer).filter(|&below| ends_above(below, buffer)));
-        if let Some(other) = overlaps {
+        if let Some(other) = live.overlapping(buffer) {
             return Err(LayoutError::Overlap { first: buffer.min(other), second: buffer.max(other) });
         }
         live.begin(buffer);

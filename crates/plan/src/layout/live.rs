@@ -3,10 +3,14 @@
 //! Each buffer has a bit, and each 64 bits have a bit one level up. So the neighbours of an offset are some shifts away, where a balanced tree
 //! takes a walk through memory. The proof of a layout of 3,300 buffers takes 0.20 instead of 0.77 ms, and its first reusers 0.14 instead of 0.82.
 
-use crate::layout::{Layout, sort};
+use crate::layout::{Buffer, Layout, sort};
 
 /// Buffers in the order of their offsets, some of which are alive.
-pub(crate) struct Live {
+pub(crate) struct Live<'l> {
+    /// Each buffer, for its size.
+    sizes: &'l [Buffer],
+    /// The offset of each buffer.
+    offsets: &'l [u64],
     /// The buffers by rank: in the order of their offsets.
     buffers: Vec<u32>,
     /// The rank of each buffer.
@@ -15,9 +19,9 @@ pub(crate) struct Live {
     levels: Vec<Vec<u64>>,
 }
 
-impl Live {
+impl<'l> Live<'l> {
     /// None is alive.
-    pub(crate) fn none_of(layout: &Layout) -> Live {
+    pub(crate) fn none_of(sizes: &'l [Buffer], layout: &'l Layout) -> Live<'l> {
         let buffers = sort::ascending(&layout.offsets);
         let mut ranks = vec![0; buffers.len()];
         for (rank, &buffer) in buffers.iter().enumerate() {
@@ -30,7 +34,14 @@ impl Live {
             levels.push(vec![0; words]);
             length = if words > 1 { words } else { 0 };
         }
-        Live { buffers, ranks, levels }
+        Live { sizes, offsets: &layout.offsets, buffers, ranks, levels }
+    }
+
+    /// A buffer that is alive and has addresses of this one. Those that are alive are disjoint, so it is a neighbour if there is one.
+    pub(crate) fn overlapping(&self, buffer: usize) -> Option<usize> {
+        let reaches = |lower: usize, upper: usize| self.offsets[lower] + self.sizes[lower].size > self.offsets[upper];
+        let above = self.from(buffer).filter(|&above| reaches(buffer, above));
+        above.or_else(|| self.before(buffer).filter(|&below| reaches(below, buffer)))
     }
 
     pub(crate) fn begin(&mut self, buffer: usize) {
@@ -53,7 +64,7 @@ impl Live {
     }
 
     /// The next buffer that is alive, from this one on.
-    pub(crate) fn from(&self, buffer: usize) -> Option<usize> {
+    fn from(&self, buffer: usize) -> Option<usize> {
         let mut place = self.ranks[buffer] as usize;
         for (height, level) in self.levels.iter().enumerate() {
             let above = level.get(place / 64)? & (u64::MAX << (place % 64));
@@ -67,7 +78,7 @@ impl Live {
     }
 
     /// The last buffer that is alive, before this one.
-    pub(crate) fn before(&self, buffer: usize) -> Option<usize> {
+    fn before(&self, buffer: usize) -> Option<usize> {
         let mut place = self.ranks[buffer] as usize;
         for (height, level) in self.levels.iter().enumerate() {
             let below = level[place / 64] & !(u64::MAX << (place % 64));
@@ -103,7 +114,7 @@ mod tests {
             steps in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 1..200),
         ) {
             let layout = Layout { offsets: offsets.clone(), height: 0 };
-            let (mut live, mut model) = (Live::none_of(&layout), BTreeSet::new());
+            let (mut live, mut model) = (Live::none_of(&[], &layout), BTreeSet::new());
             // Equal offsets come in the order of the buffers.
             let key = |buffer: usize| (offsets[buffer], buffer);
             for (buffer, begins) in steps {

@@ -17,8 +17,8 @@ pub(super) fn common<T: Ord>(one: &[T], other: &[T]) -> Vec<(u32, u32)> {
     pairs.into_iter().map(|(column, row)| (column as u32, row as u32)).collect()
 }
 
-/// The same for sequences that begin and end differently, last pairs first. Keeps one row of the table in each square root of all rows, and
-/// computes the others once more: the rows of two entries of 16,384 allocations would take 32 MiB.
+/// The pairs of sequences that begin and end differently, last pairs first. All rows of two entries of 16,384 allocations would take 32 MiB. So
+/// this keeps the first row of each block, and computes the others once more. A block has as many rows as there are blocks.
 fn longest<T: Ord>(one: &[T], other: &[T]) -> Vec<(usize, usize)> {
     let places = Places::of(one);
     let rows: Vec<&[Word]> = other.iter().map(|element| places.of_element(element)).collect();
@@ -103,7 +103,7 @@ fn advance(state: &mut [u64], places: &[Word]) {
 }
 
 fn is_set(state: &[u64], place: usize) -> bool {
-    state[place / 64] >> (place % 64) & 1 == 1
+    state[place / 64] & (1 << (place % 64)) != 0
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! lives, are *regular*. They give an envelope, as those of a usual entry do. All that lies between two regular allocations in some log is a
 //! *gap*. The arrays of a gap are served from a *room*: a position of the envelope that is as large as the arrays of its gap need together
 //! (`rooms`). Neighbouring gaps share a room if that takes less memory. While the gap lasts, the cursor serves parts of the room
-//! (`cursor/partly`).
+//! (`cursor/partly`). Later entries are compared with the envelope by their longest common order (`common`), which widens its sizes.
 
 mod align;
 mod chances;

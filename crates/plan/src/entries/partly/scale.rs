@@ -35,8 +35,8 @@ pub(super) fn scaled(one: &[Life], other: &[Life]) -> Vec<Life> {
 
 /// The factor that most pairs of neighbours share: both sizes differ by it.
 fn factor(one: &[Life], other: &[Life]) -> f64 {
-    let samples = (one.len() / SAMPLES).max(1);
-    let (pairs, all) = (neighbours(one, samples), neighbours(other, 1));
+    let stride = (one.len() / SAMPLES).max(1);
+    let (pairs, all) = (neighbours(one, stride), neighbours(other, 1));
     let mut votes = [0; 2 * FARTHEST as usize + 1];
     for &(pair, times) in &pairs {
         for &(like, likes) in &all {
