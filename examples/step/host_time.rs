@@ -14,37 +14,54 @@ const BATCHES: usize = 200;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostTime {
     /// One `run` of the captured scope.
-    pub(crate) run_ns: f64,
+    pub(crate) run: Launch,
     /// One launch of the graph that was captured by hand, if the device has one.
-    pub(crate) launch_ns: Option<f64>,
+    pub(crate) launch: Option<Launch>,
+}
+
+/// The time of one launch. After a wait, other work has displaced code and data of both from the processor's caches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Launch {
+    /// Directly after a wait for all work.
+    pub(crate) first_ns: f64,
+    /// After other launches.
+    pub(crate) next_ns: f64,
 }
 
 /// `None` without a captured scope. The batches of the two graphs alternate.
 pub(crate) fn measure<M: Machine>(lanes: &mut [Lane<'_, M>]) -> Result<Option<HostTime>> {
-    let mut times = [Vec::with_capacity(BATCHES), Vec::with_capacity(BATCHES)];
+    let mut batches = [Vec::with_capacity(BATCHES), Vec::with_capacity(BATCHES)];
     for _ in 0..BATCHES {
-        for (mode, times) in [Mode::Captured, Mode::HandGraph].into_iter().zip(&mut times) {
+        for (mode, batches) in [Mode::Captured, Mode::HandGraph].into_iter().zip(&mut batches) {
             if let Some(lane) = lanes.iter_mut().find(|lane| lane.mode == mode) {
-                times.push(batch(lane)?);
+                batches.push(batch(lane)?);
             }
         }
     }
-    let [captured, hand] = times.map(median);
-    Ok(captured.map(|run_ns| HostTime { run_ns, launch_ns: hand }))
+    let [captured, hand] = batches.map(|batches| Launch::median(&batches));
+    Ok(captured.map(|run| HostTime { run, launch: hand }))
 }
 
-fn batch<M: Machine>(lane: &mut Lane<'_, M>) -> Result<f64> {
+fn batch<M: Machine>(lane: &mut Lane<'_, M>) -> Result<Launch> {
     lane.synchronize()?;
     let start = Instant::now();
+    lane.launch()?;
+    let first = Instant::now();
     for _ in 0..LAUNCHES {
         lane.launch()?;
     }
-    let time = start.elapsed() / LAUNCHES;
+    let next = first.elapsed() / LAUNCHES;
     lane.synchronize()?;
-    Ok(time.as_nanos() as f64)
+    Ok(Launch { first_ns: (first - start).as_nanos() as f64, next_ns: next.as_nanos() as f64 })
 }
 
-fn median(mut times: Vec<f64>) -> Option<f64> {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied()
+impl Launch {
+    fn median(batches: &[Launch]) -> Option<Launch> {
+        let median = |time: fn(&Launch) -> f64| {
+            let mut times: Vec<f64> = batches.iter().map(time).collect();
+            times.sort_by(f64::total_cmp);
+            times.get(times.len() / 2).copied()
+        };
+        Some(Launch { first_ns: median(|batch| batch.first_ns)?, next_ns: median(|batch| batch.next_ns)? })
+    }
 }

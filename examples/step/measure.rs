@@ -60,6 +60,9 @@ struct GraphReport {
     run_host_ns: f64,
     hand_graph_host_ns: Option<f64>,
     host_ns_beyond_launch: Option<f64>,
+    /// The same for the first one after a wait for all work.
+    first_run_host_ns: f64,
+    first_hand_graph_host_ns: Option<f64>,
     launches: u64,
     captures: u64,
     /// Runs without a graph.
@@ -137,9 +140,11 @@ impl GraphReport {
             captured_over_hand: captured_us / hand_us,
             hand_graph_us,
             captured_over_hand_graph: hand_graph_us.map(|us| captured_us / us),
-            run_host_ns: time.run_ns,
-            hand_graph_host_ns: time.launch_ns,
-            host_ns_beyond_launch: time.launch_ns.map(|ns| time.run_ns - ns),
+            run_host_ns: time.run.next_ns,
+            hand_graph_host_ns: time.launch.map(|launch| launch.next_ns),
+            host_ns_beyond_launch: time.launch.map(|launch| time.run.next_ns - launch.next_ns),
+            first_run_host_ns: time.run.first_ns,
+            first_hand_graph_host_ns: time.launch.map(|launch| launch.first_ns),
             launches: stats.launches,
             captures: stats.captures,
             direct: stats.direct,
@@ -180,6 +185,10 @@ impl fmt::Display for GraphReport {
         write!(f, "  calling thread        {run_host_ns:>10.0} ns for each run")?;
         if let Some(beyond) = self.host_ns_beyond_launch {
             write!(f, ", {beyond:.0} ns more than for a launch of the graph made by hand")?;
+        }
+        write!(f, "\n  .. after a wait       {:>10.0} ns for the first run", self.first_run_host_ns)?;
+        if let Some(first) = self.first_hand_graph_host_ns {
+            write!(f, ", {first:.0} ns for a first launch of the graph made by hand")?;
         }
         let bytes = self.executable_bytes;
         write!(f, "\n  {captures} captures, {launches} launches, {direct} direct runs; {bytes} bytes of executables")?;

@@ -1,63 +1,80 @@
-//! Finds blocks by their addresses: a table with a place for each address at which a block may begin.
+//! Finds blocks by their addresses: two tables with a place for each address at which a block may begin. Two loads, no hash, no lock.
 //!
-//! The upper bits of an address select a part of the table, the lower ones a place in that part: two loads, no hash, no lock. A part is
-//! reserved when the first address in it is noted. It takes host memory only for pages that are written: one page for each
-//! 128 KiB of the device in which large blocks begin, so at most 1/32 of the device's memory.
+//! - `LARGE` has a place for each window of 16 KiB, since only one block of so many bytes begins there. The place says where.
+//! - `SMALL` has a place for each unit of 256 bytes, for smaller blocks.
+//!
+//! The upper bits of an address select a part of the table, the lower ones a place in that part. A part is reserved when the first address in
+//! it is noted. It takes host memory only for pages that are written: one page for each 8 MiB of the device in which large blocks begin,
+//! and one for each 128 KiB in which small ones do. Without `LARGE`, a step of T5 with new sizes wrote some thousand new pages, and its
+//! allocations took twice as long.
 //!
 //! A front end whose clients know addresses alone keeps its blocks here, and finds a block again when its address is freed.
 //!
-//! Invariant: each entry of the table is a block that was put there, and nobody else has that block.
+//! Invariant: each entry of the tables is a block that was put there, and nobody else has that block.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::{NonNull, null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use super::Block;
 use crate::record::Record;
 
-/// The lowest bit of an address that selects the part of the table. A part covers 2^30 bytes of addresses.
-const PART: u32 = 30;
 /// Bits of the addresses that a process can use on current machines. Larger addresses have no place.
 const ADDRESSES: u32 = 48;
-const PARTS: usize = 1 << (ADDRESSES - PART);
-const PLACES: usize = (1 << PART) / Block::ALIGNMENT as usize;
+/// Places of a part, as a power of two: 32 MiB of addresses of the host.
+const PART: u32 = 22;
+
+/// A block of so many bytes, as a power of two, has its place in `LARGE`. With 64 KiB, more blocks would be in `SMALL`, which takes more pages.
+const LARGE_BYTES: u32 = 14;
+const SMALL_BYTES: u32 = Block::ALIGNMENT.trailing_zeros();
 
 /// Stands at the place of a block that a thread is using. No record has this address, since records are aligned.
-const IN_USE: *mut Record = std::ptr::without_provenance_mut(1);
+const IN_USE: *mut Record = without_provenance_mut(1);
+/// The upper bits of an entry say where in its window the block begins. Pointers of a process do not use them.
+const OFFSET: u32 = 48;
 
-type Part = [AtomicPtr<Record>; PLACES];
+type Part = [AtomicPtr<Record>; 1 << PART];
 
-static TABLE: [AtomicPtr<Part>; PARTS] = [const { AtomicPtr::new(null_mut()) }; PARTS];
+/// A table with a place for each window of 2^`WINDOW` bytes.
+struct Table<const WINDOW: u32, const PARTS: usize>([AtomicPtr<Part>; PARTS]);
+
+static LARGE: Table<LARGE_BYTES, { 1 << (ADDRESSES - PART - LARGE_BYTES) }> = Table::new();
+static SMALL: Table<SMALL_BYTES, { 1 << (ADDRESSES - PART - SMALL_BYTES) }> = Table::new();
+
+/// The place of a window, and where in this window a block begins.
+struct Place {
+    entry: &'static AtomicPtr<Record>,
+    offset: usize,
+    /// Whether blocks may begin elsewhere in the window, so that entries have an offset.
+    has_offsets: bool,
+}
 
 /// Blocks by their addresses, for front ends whose clients know nothing else.
 impl Block {
-    /// Puts the block into the table, and returns its address. Returns the block if its address has no place, or another block has it.
+    /// Puts the block into a table, and returns its address. Returns the block if its address has no place, or another block of about its size
+    /// has it, as blocks without bytes and those of devices that simulate memory may.
     pub fn keep_by_address(self) -> Result<u64, Block> {
-        let address = self.address();
-        let Some(place) = part_of(address).and_then(made).map(|part| place(part, address)) else {
-            return Err(self);
-        };
-        // Blocks without bytes, and those of devices that simulate memory, may have the address of another live block.
-        if !place.load(Relaxed).is_null() {
-            return Err(self);
+        let (address, is_large) = (self.address(), self.bytes() >= 1 << LARGE_BYTES);
+        let record = Box::into_raw(self.into_record());
+        let large = if is_large { LARGE.made(address).filter(|place| place.may_have(record)) } else { None };
+        if large.or_else(|| SMALL.made(address)).is_some_and(|place| place.put(record)) {
+            return Ok(address);
         }
-        place.store(Box::into_raw(self.into_record()), Release);
-        Ok(address)
+        // SAFETY: the record comes from its box just now, and no table has it.
+        Err(Block::of(unsafe { Box::from_raw(record) }))
     }
 
-    /// Takes the block that begins at this address out of the table, if there is one.
+    /// Takes the block that begins at this address out of its table, if there is one.
     #[inline]
     pub fn take_at(address: u64) -> Option<Block> {
         if !address.is_multiple_of(Block::ALIGNMENT) {
             return None;
         }
-        let part = part_of(address)?.load(Acquire);
-        // SAFETY: once a part is in the table it lives as long as the process, and it was zeroed before.
-        let part: &'static Part = unsafe { part.as_ref() }?;
-        let record = take_from(place(part, address), null_mut())?;
-        // SAFETY: each entry of the table is the box of a block that was put there, and the exchange gave it to this thread alone.
+        let take = |place: Place| place.exchange(null_mut());
+        let record = LARGE.find(address).and_then(take).or_else(|| SMALL.find(address).and_then(take))?;
+        // SAFETY: each entry of a table is the box of a block that was put there, and the exchange gave it to this thread alone.
         Some(Block::of(unsafe { Box::from_raw(record.as_ptr()) }))
     }
 
@@ -67,65 +84,138 @@ impl Block {
         if !address.is_multiple_of(Block::ALIGNMENT) {
             return None;
         }
-        let place = place(made(part_of(address)?)?, address);
-        let record = take_from(place, IN_USE)?;
+        let hold = |place: Place| place.exchange(place.entry_of(IN_USE)).map(|record| (place, record));
+        let (place, record) = LARGE.find(address).and_then(hold).or_else(|| SMALL.find(address).and_then(hold))?;
         // SAFETY: as in `take_at`. The block is not dropped, and its box goes back to its place below.
         let block = ManuallyDrop::new(Block::of(unsafe { Box::from_raw(record.as_ptr()) }));
         let answer = act(&block);
-        place.store(record.as_ptr(), Release);
+        place.entry.store(place.entry_of(record.as_ptr()), Release);
         Some(answer)
     }
 
     /// The address and the bytes of the block in which this address lies, if there is one. It looks at all places before the address, down to
-    /// the nearest block.
+    /// the nearest large block.
     pub fn around(address: u64) -> Option<(u64, usize)> {
-        let mut at = address - address % Block::ALIGNMENT;
+        let unit = address - address % Block::ALIGNMENT;
+        let near = (0..1 << (LARGE_BYTES - SMALL_BYTES)).map_while(|units| unit.checked_sub(units * Block::ALIGNMENT));
+        let within = |begin| {
+            let bytes = Block::with_at(begin, Block::bytes)?;
+            (address - begin < bytes as u64).then_some((begin, bytes))
+        };
+        near.into_iter().find_map(within).or_else(|| LARGE.nearest(address).and_then(within))
+    }
+}
+
+impl<const WINDOW: u32, const PARTS: usize> Table<WINDOW, PARTS> {
+    const fn new() -> Self {
+        Table([const { AtomicPtr::new(null_mut()) }; PARTS])
+    }
+
+    /// The place for a block that begins at this address, if its part was made.
+    #[inline]
+    fn find(&'static self, address: u64) -> Option<Place> {
+        let part = self.part(address)?.load(Acquire);
+        // SAFETY: once a part is in the table it lives as long as the process, and it was zeroed before.
+        let part: &'static Part = unsafe { part.as_ref() }?;
+        Some(Self::place(part, address))
+    }
+
+    /// The place for a block that begins at this address. Makes its part.
+    #[inline]
+    fn made(&'static self, address: u64) -> Option<Place> {
+        let part = self.part(address)?;
+        // SAFETY: once a part is in the table it lives as long as the process. It was zeroed, which is a part without blocks.
+        let made = unsafe { part.load(Acquire).as_ref() }.or_else(|| make(part))?;
+        Some(Self::place(made, address))
+    }
+
+    #[inline]
+    fn part(&'static self, address: u64) -> Option<&'static AtomicPtr<Part>> {
+        self.0.get((address >> (WINDOW + PART)) as usize)
+    }
+
+    #[inline]
+    fn place(part: &'static Part, address: u64) -> Place {
+        let entry = &part[(address >> WINDOW) as usize % part.len()];
+        let offset = (address % (1 << WINDOW) / Block::ALIGNMENT) as usize;
+        Place { entry, offset, has_offsets: WINDOW > SMALL_BYTES }
+    }
+
+    /// Where the nearest block begins that has a place here, and begins at this address or before.
+    fn nearest(&'static self, address: u64) -> Option<u64> {
+        let mut window = self.part(address).map(|_| address >> WINDOW)?;
         loop {
-            match part_of(at)?.load(Acquire).is_null() {
-                true => at -= at % (1 << PART),
-                false => {
-                    if let Some(bytes) = Block::with_at(at, Block::bytes) {
-                        return (address - at < bytes as u64).then_some((at, bytes));
+            match self.find(window << WINDOW) {
+                Some(place) => {
+                    let begin = place.begin(window << WINDOW).filter(|&begin| begin <= address);
+                    if begin.is_some() {
+                        return begin;
                     }
                 }
+                // Goes to the end of the part before.
+                None => window -= window % (1 << PART),
             }
-            at = at.checked_sub(Block::ALIGNMENT)?;
+            window = window.checked_sub(1)?;
         }
     }
 }
 
-/// Exchanges the record at a place for another value. Waits while another thread has the record in use. `None` if there is no record.
-#[inline]
-fn take_from(place: &AtomicPtr<Record>, other: *mut Record) -> Option<NonNull<Record>> {
-    loop {
-        let found = place.load(Acquire);
-        if found != IN_USE {
-            let record = NonNull::new(found)?;
-            if place.compare_exchange(found, other, AcqRel, Acquire).is_ok() {
-                return Some(record);
-            }
+impl Place {
+    /// Whether the entry can say where the record's block begins, and no block that begins elsewhere has the place. On devices that simulate
+    /// memory, such a block may overlap this one.
+    #[inline]
+    fn may_have(&self, record: *mut Record) -> bool {
+        let found = self.entry.load(Relaxed);
+        self.record_of(self.entry_of(record)) == Some(record) && (found.is_null() || self.record_of(found).is_some())
+    }
+
+    /// Puts a record here, unless another one is here.
+    #[inline]
+    fn put(&self, record: *mut Record) -> bool {
+        let is_free = self.entry.load(Relaxed).is_null();
+        if is_free {
+            self.entry.store(self.entry_of(record), Release);
         }
-        std::hint::spin_loop();
+        is_free
+    }
+
+    /// Exchanges the record of the block that begins here for another entry. Waits while another thread has the record in use. `None` if
+    /// there is no such record.
+    #[inline]
+    fn exchange(&self, other: *mut Record) -> Option<NonNull<Record>> {
+        loop {
+            let found = self.entry.load(Acquire);
+            let record = self.record_of(found)?;
+            if record != IN_USE {
+                let record = NonNull::new(record)?;
+                if self.entry.compare_exchange(found, other, AcqRel, Acquire).is_ok() {
+                    return Some(record);
+                }
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The record of an entry, if its block begins where this place says.
+    #[inline]
+    fn record_of(&self, entry: *mut Record) -> Option<*mut Record> {
+        let record = entry.map_addr(|address| address ^ self.offset << OFFSET);
+        (!self.has_offsets || record.addr() >> OFFSET == 0).then_some(record)
+    }
+
+    #[inline]
+    fn entry_of(&self, record: *mut Record) -> *mut Record {
+        record.map_addr(|address| address | self.offset << OFFSET)
+    }
+
+    /// The address at which the block of this window begins, if there is one. The window begins at `window`.
+    fn begin(&self, window: u64) -> Option<u64> {
+        let entry = self.entry.load(Relaxed);
+        (!entry.is_null()).then(|| window + (entry.addr() >> OFFSET) as u64 * Block::ALIGNMENT)
     }
 }
 
-#[inline]
-fn part_of(address: u64) -> Option<&'static AtomicPtr<Part>> {
-    TABLE.get((address >> PART) as usize)
-}
-
-#[inline]
-fn place(part: &'static Part, address: u64) -> &'static AtomicPtr<Record> {
-    &part[(address % (1 << PART) / Block::ALIGNMENT) as usize]
-}
-
-#[inline]
-fn made(part: &'static AtomicPtr<Part>) -> Option<&'static Part> {
-    // SAFETY: once a part is in the table it lives as long as the process. It was zeroed, which is a part without blocks.
-    unsafe { part.load(Acquire).as_ref() }.or_else(|| make(part))
-}
-
-/// Reserves a part of the table. The allocator maps such a large piece, so the system zeroes each page when it is first written.
+/// Reserves a part of a table. The allocator maps such a large piece, so the system zeroes each page when it is first written.
 #[cold]
 fn make(part: &'static AtomicPtr<Part>) -> Option<&'static Part> {
     let layout = Layout::new::<Part>();
