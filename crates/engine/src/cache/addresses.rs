@@ -57,13 +57,12 @@ impl Block {
     /// has it, as blocks without bytes and those of devices that simulate memory may.
     pub fn keep_by_address(self) -> Result<u64, Block> {
         let (address, is_large) = (self.address(), self.bytes() >= 1 << LARGE_BYTES);
-        let record = Box::into_raw(self.into_record());
-        let large = if is_large { LARGE.made(address).filter(|place| place.may_have(record)) } else { None };
-        if large.or_else(|| SMALL.made(address)).is_some_and(|place| place.put(record)) {
-            return Ok(address);
+        let record = self.into_record();
+        let large = if is_large { LARGE.made(address).filter(|place| place.may_have(&record)) } else { None };
+        match large.or_else(|| SMALL.made(address)) {
+            Some(place) => place.put(record).map(|()| address).map_err(Block::of),
+            None => Err(Block::of(record)),
         }
-        // SAFETY: the record comes from its box just now, and no table has it.
-        Err(Block::of(unsafe { Box::from_raw(record) }))
     }
 
     /// Takes the block that begins at this address out of its table, if there is one.
@@ -164,19 +163,19 @@ impl Place {
     /// Whether the entry can say where the record's block begins, and no block that begins elsewhere has the place. On devices that simulate
     /// memory, such a block may overlap this one.
     #[inline]
-    fn may_have(&self, record: *mut Record) -> bool {
+    fn may_have(&self, record: &Record) -> bool {
         let found = self.entry.load(Relaxed);
-        self.record_of(self.entry_of(record)) == Some(record) && (found.is_null() || self.record_of(found).is_some())
+        std::ptr::from_ref(record).addr() >> OFFSET == 0 && (found.is_null() || self.record_of(found).is_some())
     }
 
-    /// Puts a record here, unless another one is here.
+    /// Puts a record here, or returns it if another one is here.
     #[inline]
-    fn put(&self, record: *mut Record) -> bool {
-        let is_free = self.entry.load(Relaxed).is_null();
-        if is_free {
-            self.entry.store(self.entry_of(record), Release);
+    fn put(&self, record: Box<Record>) -> Result<(), Box<Record>> {
+        if !self.entry.load(Relaxed).is_null() {
+            return Err(record);
         }
-        is_free
+        self.entry.store(self.entry_of(Box::into_raw(record)), Release);
+        Ok(())
     }
 
     /// Exchanges the record of the block that begins here for another entry. Waits while another thread has the record in use. `None` if
