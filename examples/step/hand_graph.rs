@@ -1,4 +1,5 @@
-//! The chain as a graph that a program captures by itself, over two arrays of cudarc.
+//! The chain as a graph that a program captures by itself, over three arrays of cudarc. It has an input of its own: if other code had the
+//! address of the array that all modes read, gpucache would order each use of it with that code's work.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -15,13 +16,13 @@ pub(crate) struct CudarcGraph {
     // Dropped before the arrays whose addresses it contains.
     graph: CudaGraph,
     stream: Arc<CudaStream>,
-    buffers: [CudaSlice<f32>; 2],
+    /// The input is the last one.
+    buffers: [CudaSlice<f32>; 3],
     /// The buffer that the last layer writes.
     last: usize,
 }
 
 impl CudarcGraph {
-    /// The graph reads `input`, which must outlive its launches.
     pub(crate) fn capture(
         stream: &Arc<CudaStream>,
         layer: &CudaFunction,
@@ -29,10 +30,11 @@ impl CudarcGraph {
         layers: usize,
     ) -> Result<Self> {
         let count = input.len();
-        let buffers = [stream.alloc_zeros::<f32>(count)?, stream.alloc_zeros::<f32>(count)?];
-        let addresses = [0, 1].map(|index: usize| buffers[index].device_ptr(stream).0);
+        let input = stream.clone_htod(&input.to_vec()?)?;
+        let buffers = [stream.alloc_zeros::<f32>(count)?, stream.alloc_zeros::<f32>(count)?, input];
+        let addresses = [0, 1, 2].map(|index: usize| buffers[index].device_ptr(stream).0);
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        let mut x = input.address();
+        let mut x = addresses[2];
         stream.begin_capture(mode)?;
         let launched = (0..layers).try_for_each(|index| {
             let (y, a, b) = (addresses[index % 2], 1.0f32, 1.0f32);
