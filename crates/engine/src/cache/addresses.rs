@@ -55,14 +55,18 @@ struct Place {
 impl Block {
     /// Puts the block into a table, and returns its address. Returns the block if its address has no place, or another block of about its size
     /// has it, as blocks without bytes and those of devices that simulate memory may.
+    #[inline]
     pub fn keep_by_address(self) -> Result<u64, Block> {
-        let (address, is_large) = (self.address(), self.bytes() >= 1 << LARGE_BYTES);
+        let address = self.address();
+        let is_large = self.bytes() >= 1 << LARGE_BYTES;
         let record = self.into_record();
         let large = if is_large { LARGE.made(address).filter(|place| place.may_have(&record)) } else { None };
-        match large.or_else(|| SMALL.made(address)) {
-            Some(place) => place.put(record).map(|()| address).map_err(Block::of),
-            None => Err(Block::of(record)),
+        let place = large.or_else(|| SMALL.made(address));
+        match place {
+            Some(place) if place.is_free() => place.put(record),
+            _ => return Err(Block::of(record)),
         }
+        Ok(address)
     }
 
     /// Takes the block that begins at this address out of its table, if there is one.
@@ -168,14 +172,14 @@ impl Place {
         std::ptr::from_ref(record).addr() >> OFFSET == 0 && (found.is_null() || self.record_of(found).is_some())
     }
 
-    /// Puts a record here, or returns it if another one is here.
     #[inline]
-    fn put(&self, record: Box<Record>) -> Result<(), Box<Record>> {
-        if !self.entry.load(Relaxed).is_null() {
-            return Err(record);
-        }
+    fn is_free(&self) -> bool {
+        self.entry.load(Relaxed).is_null()
+    }
+
+    #[inline]
+    fn put(&self, record: Box<Record>) {
         self.entry.store(self.entry_of(Box::into_raw(record)), Release);
-        Ok(())
     }
 
     /// Exchanges the record of the block that begins here for another entry. Waits while another thread has the record in use. `None` if
