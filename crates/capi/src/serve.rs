@@ -87,7 +87,11 @@ fn noted(block: Block) -> Result<u64> {
     Usage::allocated(&block);
     block.keep_by_address().map_err(|block| {
         Usage::freed(&block);
-        Error::unavailable("memory of the device", "other memory in use has its address", "use another device")
+        Error::unavailable(
+            "memory of the device",
+            "its address has more than 48 bits, or other memory has it",
+            "use another device",
+        )
     })
 }
 
