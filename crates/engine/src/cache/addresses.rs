@@ -32,8 +32,9 @@ const SMALL_BYTES: u32 = Block::ALIGNMENT.trailing_zeros();
 
 /// Stands at the place of a block that a thread is using. No record has this address, since records are aligned.
 const IN_USE: *mut Record = without_provenance_mut(1);
-/// The upper bits of an entry say where in its window the block begins. Pointers of a process do not use them.
-const OFFSET: u32 = 48;
+/// The upper 16 bits of an entry say where in its window the block begins. Pointers of 64 bits do not use them. A block whose pointer does
+/// has its place in `SMALL`.
+const OFFSET: u32 = usize::BITS - 16;
 
 type Part = [AtomicPtr<Record>; 1 << PART];
 
