@@ -16,7 +16,6 @@ pub mod finally;
 pub mod held;
 pub mod limit;
 pub mod opened;
-#[cfg(any(unix, windows))]
 pub mod output;
 pub(crate) mod panics;
 pub(crate) mod per_thread;

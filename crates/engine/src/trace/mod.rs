@@ -12,7 +12,6 @@
 //! | `csv`, `environment` | the file, and the environment variable that asks for it |
 
 mod csv;
-#[cfg(any(unix, windows))]
 mod environment;
 mod event;
 mod merge;
@@ -24,7 +23,6 @@ mod stack;
 mod whole;
 mod writer;
 
-#[cfg(any(unix, windows))]
 pub(crate) use environment::{start_from_environment, write_at_exit};
 pub use event::{Action, ServedBy, TraceDevice, TraceEvent};
 pub use whole::Trace;
