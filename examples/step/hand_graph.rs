@@ -1,5 +1,5 @@
-//! The chain as a graph that a program captures by itself, over three arrays of cudarc. It has an input of its own: if other code had the
-//! address of the array that all modes read, gpucache would order each use of it with that code's work.
+//! The chain as a graph that a program captures by itself, over three arrays of cudarc. It has an input of its own. If it used the address of the
+//! array that all modes read, gpucache would order each use of that array with other code's work.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;

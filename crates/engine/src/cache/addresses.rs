@@ -62,8 +62,7 @@ impl Block {
         let is_large = self.bytes() >= 1 << LARGE_BYTES;
         let record = self.into_record();
         let large = if is_large { LARGE.made(address).filter(|place| place.may_have(&record)) } else { None };
-        let place = large.or_else(|| SMALL.made(address));
-        match place {
+        match large.or_else(|| SMALL.made(address)) {
             Some(place) if place.is_free() => place.put(record),
             _ => return Err(Block::of(record)),
         }
@@ -73,11 +72,7 @@ impl Block {
     /// Takes the block that begins at this address out of its table, if there is one.
     #[inline]
     pub fn take_at(address: u64) -> Option<Block> {
-        if !address.is_multiple_of(Block::ALIGNMENT) {
-            return None;
-        }
-        let take = |place: Place| place.exchange(null_mut());
-        let record = LARGE.find(address).and_then(take).or_else(|| SMALL.find(address).and_then(take))?;
+        let (_, record) = exchange_at(address, |_| null_mut())?;
         // SAFETY: each entry of a table is the box of a block that was put there, and the exchange gave it to this thread alone.
         Some(Block::of(unsafe { Box::from_raw(record.as_ptr()) }))
     }
@@ -85,11 +80,7 @@ impl Block {
     /// Runs `act` on the block that begins at this address, if there is one. Other threads that ask for the block wait meanwhile, so `act` is
     /// short, and does not panic.
     pub fn with_at<R>(address: u64, act: impl FnOnce(&Block) -> R) -> Option<R> {
-        if !address.is_multiple_of(Block::ALIGNMENT) {
-            return None;
-        }
-        let hold = |place: Place| place.exchange(place.entry_of(IN_USE)).map(|record| (place, record));
-        let (place, record) = LARGE.find(address).and_then(hold).or_else(|| SMALL.find(address).and_then(hold))?;
+        let (place, record) = exchange_at(address, |place| place.entry_of(IN_USE))?;
         // SAFETY: as in `take_at`. The block is not dropped, and its box goes back to its place below.
         let block = ManuallyDrop::new(Block::of(unsafe { Box::from_raw(record.as_ptr()) }));
         let answer = act(&block);
@@ -108,6 +99,16 @@ impl Block {
         };
         near.into_iter().find_map(within).or_else(|| LARGE.nearest(address).and_then(within))
     }
+}
+
+/// Exchanges the record of the block that begins at this address for another entry, in the table that has it. Returns its place too.
+#[inline]
+fn exchange_at(address: u64, entry: impl Fn(&Place) -> *mut Record) -> Option<(Place, NonNull<Record>)> {
+    if !address.is_multiple_of(Block::ALIGNMENT) {
+        return None;
+    }
+    let exchange = |place: Place| place.exchange(entry(&place)).map(|record| (place, record));
+    LARGE.find(address).and_then(exchange).or_else(|| SMALL.find(address).and_then(exchange))
 }
 
 impl<const WINDOW: u32, const PARTS: usize> Table<WINDOW, PARTS> {

@@ -1,4 +1,5 @@
-//! Proof of a layout: a sweep over time that keeps the live buffers sorted by offset and compares neighbours. Also the lower bound: no layout is lower than the largest sum of sizes alive at one time.
+//! Proof of a layout: a sweep over time that keeps the live buffers sorted by offset and compares neighbours. Also the lower bound: no
+//! layout is lower than the largest sum of sizes alive at one time.
 //!
 //! While no two live buffers overlap, a new one can only overlap the live neighbour below or above it, so each start costs
 //! two look-ups: O(n log n) in all.

@@ -37,7 +37,7 @@ impl<'l> Live<'l> {
         Live { sizes, offsets: &layout.offsets, buffers, ranks, levels }
     }
 
-    /// A buffer that is alive and has addresses of this one. Those that are alive are disjoint, so it is a neighbour if there is one.
+    /// A buffer that is alive and has addresses of this one. Live buffers are disjoint, so only a neighbour can have them.
     pub(crate) fn overlapping(&self, buffer: usize) -> Option<usize> {
         let reaches = |lower: usize, upper: usize| self.offsets[lower] + self.sizes[lower].size > self.offsets[upper];
         let above = self.from(buffer).filter(|&above| reaches(buffer, above));
