@@ -13,6 +13,7 @@ use super::token::token;
 use crate::base::finally::finally;
 use crate::device::Stream;
 use crate::home::Visit;
+use crate::pressure::reclaim;
 use crate::record::Record;
 use crate::trace;
 
@@ -57,6 +58,7 @@ impl Cache {
             if is_alone && owner.with(|local, shared| local.planner.hold_for_launch(shared, stream, place)) {
                 let _held = place.map(|_| finally(|| self.shared.lease.lower(0)));
                 self.shared.counters.visited(Visit::Uncaptured);
+                self.shared.note_entered(reclaim::now());
                 launched = Some(launch());
             }
         });
