@@ -50,6 +50,8 @@ pub(super) struct Carry {
 pub(super) struct CarryPlan {
     /// The largest of their sizes; 0 if the plan carries nothing.
     pub(super) largest: u64,
+    /// Whether all of them have this size.
+    pub(super) are_alike: bool,
     /// The size up to which the ring grows before it starts over; 0 if that is unknown.
     pub(super) target: u64,
     pub(super) turns: Turns,
@@ -62,12 +64,13 @@ impl CarryPlan {
     pub(super) fn of(envelope: &Envelope) -> CarryPlan {
         let (sizes, reach) = envelope.carried();
         let largest = sizes.iter().copied().max().unwrap_or(0);
+        let are_alike = sizes.iter().all(|&size| size == largest);
         match reach {
             Some(reach) if largest > 0 => {
                 let (turns, target) = Turns::of(&sizes, reach);
-                CarryPlan { largest, target, turns }
+                CarryPlan { largest, are_alike, target, turns }
             }
-            _ => CarryPlan { largest, ..CarryPlan::default() },
+            _ => CarryPlan { largest, are_alike, ..CarryPlan::default() },
         }
     }
 }
@@ -90,7 +93,7 @@ impl Carry {
         if plan.largest == 0 {
             self.entries = 0;
         }
-        self.ring.follow(plan.turns.clone(), plan.target);
+        self.ring.follow(plan.turns.clone(), plan.target, plan.are_alike);
         self.ring.look_ahead(grows);
         self.plan = plan;
     }

@@ -140,11 +140,13 @@ impl Plans {
 
     /// The arrays that the plans carry. Plans that take turns have no common turns of the ring.
     pub(super) fn carry(&self) -> CarryPlan {
-        let largest = self.plans.iter().map(|plan| plan.carry.largest).max().unwrap_or(0);
-        match self.plans.as_slice() {
-            [only] => only.carry.clone(),
-            _ => CarryPlan { largest, ..CarryPlan::default() },
+        if let [only] = self.plans.as_slice() {
+            return only.carry.clone();
         }
+        let carry = || self.plans.iter().map(|plan| &plan.carry).filter(|carry| carry.largest > 0);
+        let largest = carry().map(|carry| carry.largest).max().unwrap_or(0);
+        let are_alike = carry().all(|carry| carry.are_alike && carry.largest == largest);
+        CarryPlan { largest, are_alike, ..CarryPlan::default() }
     }
 
     /// The number of positions of the longest plan.

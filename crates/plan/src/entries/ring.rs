@@ -33,6 +33,7 @@ pub struct Ring {
     /// Births before this entry.
     before_entry: u64,
     turns: Turns,
+    are_alike: bool,
     /// Whether it has one region of fewer bytes than `target`.
     grows: bool,
     /// The ring grows up to this many bytes before the hand returns to the beginning.
@@ -89,6 +90,7 @@ impl Default for Ring {
             passed: 0,
             before_entry: 0,
             turns: Turns::default(),
+            are_alike: false,
             grows: false,
             target: 0,
             regions: Vec::new(),
@@ -119,8 +121,9 @@ impl Ring {
         self.births - self.passed
     }
 
-    /// Uses these turns from the next turn on. The ring grows up to `target` bytes for them.
-    pub fn follow(&mut self, turns: Turns, target: u64) {
+    /// Uses these turns from the next turn on. The ring grows up to `target` bytes for them. `are_alike` says whether all sizes are equal.
+    pub fn follow(&mut self, turns: Turns, target: u64, are_alike: bool) {
+        self.are_alike = are_alike;
         self.turn_end = if turns.are_planned() { self.births } else { NEVER };
         (self.turns, self.target) = (turns, target);
         self.note_growth();
@@ -167,12 +170,12 @@ impl Ring {
         Some(served)
     }
 
-    /// Serves the slot that was returned last, if it has exactly these bytes. If arrays are dropped in an unknown order, this slot fits best and
-    /// needs no search. A ring that knows its `target` lays arrays side by side in the order of their births instead. There the hand left a
-    /// gap for each slot that was served so: a training that replaces its moments reserved 1.15 times what was alive, and now 1.02.
+    /// Serves the slot that was returned last, if all arrays are alike. It needs no search. Arrays of other sizes are laid side by side in the
+    /// order of their births instead: each slot that was served so left a gap at the hand, and a training that replaces its moments reserved
+    /// 1.15 times what was alive, and now 1.02.
     #[inline(always)]
     fn serve_freed(&mut self, bytes: u64) -> Option<(u32, u64)> {
-        if self.target == 0 { self.circle.serve_slot(self.freed, bytes) } else { None }
+        if self.are_alike { self.circle.serve_slot(self.freed, bytes) } else { None }
     }
 
     /// Like [`serve_here`](Ring::serve_here), but steps over a few slots.

@@ -104,7 +104,7 @@ proptest! {
                 Step::Follow(units) => {
                     let sizes: Vec<u64> = units.into_iter().map(|units| units * ALIGN).collect();
                     let (turns, target) = Turns::of(&sizes, sizes.iter().sum::<u64>() + 8 * ALIGN);
-                    ring.follow(turns, target);
+                    ring.follow(turns, target, target % 2 > 0);
                     ring.look_ahead(target % 3 > 0);
                 }
                 Step::Pass => ring.pass(),
@@ -163,7 +163,7 @@ fn what_is_all_dropped_between_entries_needs_no_more_than_itself() {
     for turns in [Turns::default(), Turns::of(&SIZES, SIZES.iter().sum()).0] {
         let mut ring = Ring::default();
         let all: u64 = SIZES.iter().sum();
-        ring.follow(turns, 0);
+        ring.follow(turns, 0, false);
         ring.add_region(1 << 20, all);
         for _ in 0..10 {
             ring.begin();
@@ -224,7 +224,7 @@ fn turns_that_are_planned_need_what_is_planned() {
     let sizes: Vec<u64> = (1..=20).map(|size| size * 100 * ALIGN).collect();
     let (turns, target) = Turns::of(&sizes, sizes.iter().sum::<u64>() + sizes[19]);
     let mut ring = Ring::default();
-    ring.follow(turns, target);
+    ring.follow(turns, target, false);
     assert!(replaced_in(ring, |_| sizes.clone(), 500) <= target);
 }
 
@@ -236,7 +236,7 @@ fn pairs_that_are_replaced_in_order_need_what_is_planned() {
     let sizes: Vec<u64> = layer.repeat(12).into_iter().flat_map(|bytes| [bytes; 2]).collect();
     let (turns, target) = Turns::of(&sizes, sizes.iter().sum::<u64>() + 2 * 128 * ALIGN);
     let (mut ring, mut slots): (_, Vec<[u32; 2]>) = (Ring::default(), Vec::new());
-    ring.follow(turns, target);
+    ring.follow(turns, target, false);
     ring.add_region(0, target);
     for step in 0..50 {
         ring.begin();
