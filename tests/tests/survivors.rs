@@ -40,7 +40,7 @@ fn plans_reserve_hardly_more_than_the_range() {
         worst.mean,
         worst.seed
     );
-    // The worst of 10,000 programs reserves 1.276.
+    // The worst of 6,000 programs reserves 1.326.
     assert!(worst.mean <= 1.3, "SEED={} reserves {:.3} of what the range does", worst.seed, worst.mean);
     assert!(ratios.len() == 1 || whole <= 1.05, "the mean program reserves {whole:.3} of what the range does");
     assert!(ratios.len() == 1 || peak <= 1.1, "at its peak it reserves {peak:.3} of what the range does");
@@ -57,11 +57,11 @@ fn a_random_quarter_replaced_is_not_carried_by_a_fat_ring() {
 }
 
 /// A new ring took pages while arrays that were served before lay elsewhere. The range kept their pages, and reserved 1.29 to 1.39
-/// times what it needs without plans.
+/// times what it needs without plans. Where rings served each slot again at once, programs 1846 and 4332 reserved 1.36 and 1.38 times as much.
 #[test]
 fn a_new_ring_leaves_no_pages_of_older_arrays() {
     let _turn = turn();
-    for seed in [371, 895, 2922, 4316, 4925, 5400] {
+    for seed in [371, 895, 1846, 4316, 4332, 4925, 5400] {
         let Ratio { mean, .. } = ratio(seed, &Program::random(seed));
         assert!(mean <= 1.25, "seed {seed}: {mean:.3} of what the range reserves");
     }

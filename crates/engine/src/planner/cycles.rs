@@ -24,12 +24,30 @@ pub(super) struct Cycles {
     longest: u32,
     /// The allocations of all cycles so far, or more.
     covered: u32,
+    /// The allocations of the scope at the end of the last cycle.
+    ended_at: u64,
+    /// How many short cycles have ended, and how many longer ones.
+    short: u32,
+    longer: u32,
+    /// How often cycles turned out to be short.
+    tries: u32,
     /// Whether the entry may have cycles.
     is_wanted: bool,
 }
 
 /// A cycle that is so many times as long as any before is none. The number was chosen, not measured.
 const LONGEST: u32 = 4;
+/// The search finds no cycles with fewer allocations than this (`gpucache-plan`). If many of them end between any two longer ones, they are a loop
+/// inside of longer cycles, such as the update of each parameter in a step.
+const SHORT: u64 = 32;
+/// So many short cycles in all, and so many for each longer one. The first step of a model of 25 layers has 256: their plan lays its state side by
+/// side, and with 16 of them, two of 24 small programs found no room for the plan of their steps. The second number was chosen, not measured.
+const MOST_SHORT: u32 = 256;
+const SHORT_FOR_A_LONGER: u32 = 16;
+/// So many longer cycles show that they come again.
+const LEAST_LONGER: u32 = 3;
+/// Each search for longer cycles takes twice as many short ones as the one before, up to 2^16 times as many, since it goes without plans for a while.
+const MOST_TRIES: u32 = 16;
 /// If cycles were those of a loop inside of a longer one, only longer ones are searched for so many times their allocations: three long ones
 /// show that they are alike.
 const AROUND: u32 = 4;
@@ -54,7 +72,7 @@ impl Cycles {
 
     /// Forgets the cycles. The entry may have others.
     pub(super) fn forget(&mut self) {
-        *self = Cycles { is_wanted: self.is_wanted, ..Cycles::default() };
+        *self = Cycles { is_wanted: self.is_wanted, tries: self.tries, ..Cycles::default() };
     }
 
     /// Notes the end of a cycle of so many allocations, if that is known.
@@ -62,6 +80,20 @@ impl Cycles {
         self.longest = self.longest.max(length);
         self.covered = self.covered.saturating_add(self.longest);
         self.since = 0;
+    }
+
+    /// Whether the cycles are those of a loop inside of longer ones, now that one ends after so many allocations of the scope.
+    fn are_short(&mut self, made: u64) -> bool {
+        let length = made.saturating_sub(std::mem::replace(&mut self.ended_at, made));
+        if length < SHORT {
+            self.short = self.short.saturating_add(1);
+            return false;
+        }
+        self.longer += 1;
+        let most = (MOST_SHORT << self.tries).max(self.longer.saturating_mul(SHORT_FOR_A_LONGER));
+        let are_short = self.longer >= LEAST_LONGER && self.short >= most;
+        self.tries = (self.tries + u32::from(are_short)).min(MOST_TRIES);
+        are_short
     }
 }
 
@@ -119,13 +151,19 @@ impl Planner {
         self.cycles.water = Some(water);
         self.cycles.since += 1;
         let longer = self.cycles.longest.saturating_mul(LONGEST);
-        if !is_over && self.cycles.since > longer {
+        let is_inside = match is_over {
+            true => self.cycles.are_short(shared.counters.allocations()),
+            false => self.cycles.since > longer,
+        };
+        if is_inside {
             // They were those of a loop inside of a longer one, which has more allocations than all of them.
             let around = self.cycles.covered.saturating_add(self.cycles.since).saturating_mul(AROUND).min(LONG);
             self.leave_cycles(false);
             self.loops.longer = Some((longer, around));
+            self.forget_plans(shared);
+            self.trimming.forget_needs();
         }
-        is_over
+        is_over && !is_inside
     }
 
     /// Notes what the plan served in the cycle, while nobody saw the bytes rise.
