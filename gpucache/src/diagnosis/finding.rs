@@ -73,7 +73,7 @@ pub struct Finding {
     pub cause: Cause,
     /// Entries in which the problem occurred, of [`of_entries`](Finding::of_entries).
     pub entries: u64,
-    /// Entries that the diagnosis covers.
+    /// Entries that the diagnosis covers. Each iteration of a loop within an entry counts as one.
     pub of_entries: u64,
     /// Affected allocations in those entries. For [`Cause::Escapes`] these are the arrays that outlived their entry. For other causes
     /// they are allocations that no plan served.
@@ -141,14 +141,19 @@ impl fmt::Display for Diagnosis {
             (0, false) => self.write_no_problem(f),
             (several, _) => write!(f, "{}", Count(several as u64, "finding", "findings")),
         }?;
-        self.findings.iter().try_for_each(|finding| write!(f, "\n- {finding}"))
+        self.findings.iter().try_for_each(|finding| {
+            // An entry around a whole program has iterations of loops instead.
+            let parts = if finding.of_entries > self.entries { "iterations" } else { "entries" };
+            f.write_str("\n- ")?;
+            finding.write(f, parts)
+        })
     }
 }
 
-/// The description and its frequency, the reason why it matters, examples with their source lines, and the remedy, each on a line.
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n  in {} of {} entries", self.cause.meaning(), self.entries, self.of_entries)?;
+impl Finding {
+    /// The description and its frequency, the reason why it matters, examples with their source lines, and the remedy, each on a line.
+    fn write(&self, f: &mut fmt::Formatter<'_>, parts: &str) -> fmt::Result {
+        write!(f, "{}\n  in {} of {} {parts}", self.cause.meaning(), self.entries, self.of_entries)?;
         if self.allocations > 0 {
             let allocations = Count(self.allocations, "allocation", "allocations");
             write!(f, ": {allocations} ({:.0}%)", 100.0 * self.share)?;
@@ -159,6 +164,12 @@ impl fmt::Display for Finding {
         write!(f, "\n  why: {}", self.cause.reason())?;
         self.details.iter().try_for_each(|detail| write!(f, "\n  {detail}"))?;
         write!(f, "\n  remedy: {}", self.cause.remedy())
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "entries")
     }
 }
 
@@ -176,4 +187,42 @@ pub(super) fn told(sample: &Sample) -> String {
     };
     let site = sample.site.map_or_else(String::new, |site| format!(", at {site}"));
     format!("{which} was {array}{expected}{site}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iterations_within_one_entry_are_not_called_entries() {
+        let finding = Finding {
+            cause: Cause::Escapes,
+            entries: 20,
+            of_entries: 22,
+            allocations: 3,
+            share: 0.1,
+            bytes: 0,
+            sites: Vec::new(),
+            details: Vec::new(),
+        };
+        let diagnosis = |entries| Diagnosis {
+            scope: "train".into(),
+            alike: Vec::new(),
+            scope_site: None,
+            entries,
+            is_early: false,
+            still_alive: 0,
+            findings: vec![finding.clone()],
+        };
+        assert!(
+            diagnosis(1)
+                .to_string()
+                .contains("1 entry: 1 finding\n- arrays outlive their entry\n  in 20 of 22 iterations: 3")
+        );
+        assert!(
+            diagnosis(22)
+                .to_string()
+                .contains("22 entries: 1 finding\n- arrays outlive their entry\n  in 20 of 22 entries: 3")
+        );
+    }
 }
