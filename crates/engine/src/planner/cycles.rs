@@ -162,6 +162,7 @@ impl Planner {
             self.loops.longer = Some((longer, around));
             self.forget_plans(shared);
             self.trimming.forget_needs();
+            self.entry.has_departed = true;
         }
         is_over && !is_inside
     }
