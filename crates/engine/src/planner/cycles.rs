@@ -45,7 +45,7 @@ const SHORT: u64 = 32;
 const MOST_SHORT: u32 = 256;
 const SHORT_FOR_A_LONGER: u32 = 16;
 /// So many longer cycles show that they come again.
-const LEAST_LONGER: u32 = 3;
+const LEAST_LONGER: u32 = 2;
 /// Each search for longer cycles takes twice as many short ones as the one before, up to 2^16 times as many, since it goes without plans for a while.
 const MOST_TRIES: u32 = 16;
 /// If cycles were those of a loop inside of a longer one, only longer ones are searched for so many times their allocations: three long ones
@@ -210,6 +210,7 @@ impl Planner {
     fn end_first_cycle(&mut self, shared: &Shared, Cycle { length, is_again, water }: Cycle) -> Option<Effects> {
         shared.counters.add(Counter::Loops, 1);
         self.cycles.end_cycle(length);
+        self.cycles.ended_at = shared.counters.allocations();
         // Plans of loops inside the cycles are of no more use, and say nothing about how long to wait for another one, or about page moves.
         self.forget_plans(shared);
         self.learning.learner.wake();

@@ -33,6 +33,7 @@ pub struct Ring {
     /// Births before this entry.
     before_entry: u64,
     turns: Turns,
+    /// Whether all arrays have one size.
     are_alike: bool,
     /// Whether it has one region of fewer bytes than `target`.
     grows: bool,
