@@ -40,8 +40,9 @@ const LONGEST: u32 = 4;
 /// The search finds no cycles with fewer allocations than this (`gpucache-plan`). If many of them end between any two longer ones, they are a loop
 /// inside of longer cycles, such as the update of each parameter in a step.
 const SHORT: u64 = 32;
-/// So many short cycles in all, and so many for each longer one. The first step of a model of 25 layers has 256: their plan lays its state side by
-/// side, and with 16 of them, two of 24 small programs found no room for the plan of their steps. The second number was chosen, not measured.
+/// So many short cycles in all, and so many for each longer one. The first step of a model of 25 layers has about 256, whose plan lays its state
+/// side by side. Where 16 in a row sufficed, one of ten small trainings found no room for the plan of its step. The second number was
+/// chosen, not measured.
 const MOST_SHORT: u32 = 256;
 const SHORT_FOR_A_LONGER: u32 = 16;
 /// So many longer cycles show that they come again.
@@ -89,7 +90,7 @@ impl Cycles {
             self.short = self.short.saturating_add(1);
             return false;
         }
-        self.longer += 1;
+        self.longer = self.longer.saturating_add(1);
         let most = (MOST_SHORT << self.tries).max(self.longer.saturating_mul(SHORT_FOR_A_LONGER));
         let are_short = self.longer >= LEAST_LONGER && self.short >= most;
         self.tries = (self.tries + u32::from(are_short)).min(MOST_TRIES);

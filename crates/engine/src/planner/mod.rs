@@ -202,7 +202,7 @@ struct EntryState {
     overlapping: Option<usize>,
     /// The bytes by which the range had to grow.
     grown: u64,
-    /// Whether the entry left a loop for the one around it, so that its arena is to go back. Each request looks at this one flag.
+    /// Whether the entry left a loop or cycles for the loop around them, so that their arena is to go back. Each request looks at this one flag.
     has_departed: bool,
 }
 

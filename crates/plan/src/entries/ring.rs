@@ -171,9 +171,9 @@ impl Ring {
         Some(served)
     }
 
-    /// Serves the slot that was returned last, if all arrays are alike. It needs no search. Arrays of other sizes are laid side by side in the
-    /// order of their births instead: each slot that was served so left a gap at the hand, and a training that replaces its moments reserved
-    /// 1.15 times what was alive, and now 1.02.
+    /// Serves the slot that was returned last, without a search, if all arrays are alike. Arrays of several sizes lie in the order of their
+    /// births instead. A slot that was served again at once left a gap at the hand: a training that replaces its moments reserved 1.15 times
+    /// what was alive, and 1.01 to 1.02 now.
     #[inline(always)]
     fn serve_freed(&mut self, bytes: u64) -> Option<(u32, u64)> {
         if self.are_alike { self.circle.serve_slot(self.freed, bytes) } else { None }

@@ -104,7 +104,7 @@ proptest! {
                 Step::Follow(units) => {
                     let sizes: Vec<u64> = units.into_iter().map(|units| units * ALIGN).collect();
                     let (turns, target) = Turns::of(&sizes, sizes.iter().sum::<u64>() + 8 * ALIGN);
-                    ring.follow(turns, target, target % 2 > 0);
+                    ring.follow(turns, target, (target / ALIGN).is_multiple_of(2));
                     ring.look_ahead(target % 3 > 0);
                 }
                 Step::Pass => ring.pass(),
@@ -179,7 +179,11 @@ const SIZES: [u64; 5] = [5 * ALIGN, 3 * ALIGN, 17 * ALIGN, ALIGN, 11 * ALIGN];
 
 #[test]
 fn like_arrays_need_one_place_more() {
-    assert_eq!(replaced(|_| vec![1024; 24], 100), 25 * 1024);
+    for are_alike in [false, true] {
+        let mut ring = Ring::default();
+        ring.follow(Turns::default(), 0, are_alike);
+        assert_eq!(replaced_in(ring, |_| vec![1024; 24], 100), 25 * 1024);
+    }
 }
 
 #[test]
