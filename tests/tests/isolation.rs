@@ -12,10 +12,20 @@ use quote::ToTokens;
 use syn::visit::{self, Visit};
 
 /// Calls that change state which other tests of the process use, or that other tests disturb.
-const PROCESS_WIDE: [&str; 7] =
-    ["trace :: start", "limit_process", "invalidate_all", "stats :: process", "set_hook", "set_var", "remove_var"];
+const PROCESS_WIDE: [&str; 9] = [
+    "trace :: start",
+    "limit_process",
+    "invalidate_all",
+    "stats :: process",
+    "set_default_placement",
+    "set_hook",
+    "set_var",
+    "remove_var",
+    // Of `gpucache_tests::meanwhile`: it invalidates all scopes and starts traces.
+    "disturb",
+];
 /// Calls by which a test gets the process for itself: until the test ends, or because it runs in a child process.
-const ALONE: [&str; 3] = ["turn", "alone", "gpu"];
+const ALONE: [&str; 5] = ["turn", "alone", "gpu", "Gpu :: get", "LateGpu :: get"];
 
 /// The functions of a file: name, whether it is a test, and text.
 #[derive(Default)]

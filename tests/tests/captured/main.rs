@@ -1,0 +1,14 @@
+//! Captured scopes on streams of the host. The tests take turns, since all streams of the host share one memory.
+//!
+//! | file | content |
+//! |---|---|
+//! | `runs` | which runs launch a graph, on one or several streams |
+//! | `attack` | misuse by safe code |
+//! | `keys` | many keys |
+//! | `programs` | random programs, compared with a model |
+#![allow(clippy::unwrap_used)]
+
+mod attack;
+mod keys;
+mod programs;
+mod runs;

@@ -1,0 +1,14 @@
+//! Threads, and arrays that they pass to each other.
+//!
+//! | file | content |
+//! |---|---|
+//! | `adoption` | threads that come and go |
+//! | `invalidated_meanwhile` | invalidations while a plan gets a block |
+//! | `pools` | thread pools |
+//! | `revocation_storm` | threads that take blocks away from each other |
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod adoption;
+mod invalidated_meanwhile;
+mod pools;
+mod revocation_storm;
