@@ -3,6 +3,7 @@
 // A test helper reports by panicking.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod alike;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 pub mod alone;
 pub mod captured;

@@ -13,6 +13,8 @@ use crate::{driver, front_end};
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const LENGTH: usize = 100_000;
+/// The rounds of `first_use`, unless the variable `ROUNDS` of the environment says another number.
+const ROUNDS: u32 = 2000;
 const BYTES: usize = LENGTH * 4;
 
 /// The contents of memory once the stream reaches this point.
@@ -34,15 +36,15 @@ fn fill(stream: &CudaStream, address: u64, seed: u32) -> Outcome<()> {
 /// goes to nobody else while its work goes on.
 pub(crate) fn first_use() -> Outcome {
     const THREADS: usize = 4;
-    const ROUNDS: u32 = 4000;
     const MOST: u32 = 3;
+    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS);
     let context = CudaContext::new(0)?;
     let (known, other) = (context.new_stream()?, context.new_stream()?);
     // SAFETY: nobody else has this memory, which is never freed.
     let copy = unsafe { result::malloc_sync(BYTES)? };
     let (turn, freed) = (Arc::new(Mutex::new(())), Arc::new(AtomicU64::new(0)));
     let mut raced = 0;
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let stream = context.new_stream()?;
         let (barrier, places) = (Arc::new(Barrier::new(THREADS)), Arc::new([const { AtomicU64::new(0) }; THREADS]));
         let before = freed.load(SeqCst);
@@ -99,7 +101,7 @@ pub(crate) fn first_use() -> Outcome {
         }
     }
     ensure(raced == 0, || format!("{raced} times a stream was two"))?;
-    front_end::add_to(Report::default().number("rounds", u64::from(ROUNDS)))
+    front_end::add_to(Report::default().number("rounds", u64::from(rounds)))
 }
 
 /// A thread without a context frees memory without a stream. A free that the driver would refuse is refused, or it waits.

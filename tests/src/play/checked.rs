@@ -4,6 +4,7 @@ use gpucache::device::{Device, Host, Virtual};
 use gpucache::{Array, Result};
 
 use crate::Faulty;
+use crate::alike::are_all;
 use crate::paged::Paged;
 
 /// A device whose arrays can be marked, if it has contents.
@@ -32,8 +33,7 @@ pub trait Checked: Device {
 
 /// Compares as fast as a debug build can.
 fn assert_all(bytes: &[u8], mark: u8) {
-    let is_marked = bytes.first().is_none_or(|&first| first == mark && bytes[1..] == bytes[..bytes.len() - 1]);
-    assert!(is_marked, "an array of {} bytes with the mark {mark} contains something else", bytes.len());
+    assert!(are_all(bytes, mark), "an array of {} bytes with the mark {mark} contains something else", bytes.len());
 }
 
 impl Checked for Host {

@@ -11,6 +11,7 @@ use cudarc::driver::sys::{self, CUgraphInstantiate_flags, CUgraphNodeType};
 use cudarc::driver::{CudaGraph, DriverError};
 use gpucache::prelude::*;
 use gpucache::{Element, Result, graph::Graph, uncached};
+use gpucache_tests::alike::are_all;
 use gpucache_tests::alone::alone;
 use gpucache_tests::conformance::pattern;
 use gpucache_tests::gpu::Gpu;
@@ -282,7 +283,7 @@ fn a_replay_overwrites_nothing() {
             let new = |i: usize| service.enter(&other, || Array::full(&stream, 20_000 + i, 5u32).unwrap());
             let alive: Vec<_> = (0..40).map(new).collect();
             graph.launch().unwrap();
-            let is_overwritten = |array: &&Array<u32, Cuda>| array.to_vec().unwrap().iter().any(|value| *value != 5);
+            let is_overwritten = |array: &&Array<u32, Cuda>| !are_all(&array.to_vec().unwrap(), 5);
             let overwritten = alive.iter().filter(is_overwritten).count();
             if overwritten > 0 {
                 found.push(format!("{service:?}: of 40 live arrays a replay overwrote {overwritten}"));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
 use gpucache::prelude::*;
+use gpucache_tests::alike::are_all;
 use gpucache_tests::alone::alone;
 use gpucache_tests::gpu::{Gpu, Kernels};
 
@@ -17,7 +18,7 @@ const BYTES: usize = 4 * LEN;
 const WHILE: u64 = 3000;
 
 fn wrong(values: &[u32], expected: u32) -> bool {
-    values.iter().any(|value| *value != expected)
+    !are_all(values, expected)
 }
 
 fn full(stream: &Cuda, value: u32) -> Array<u32, Cuda> {

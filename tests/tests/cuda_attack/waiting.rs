@@ -156,7 +156,7 @@ impl Gate {
 fn entry(service: Service, stream: &Cuda) -> Duration {
     let start = Instant::now();
     service.enter("six arrays", || {
-        let new = |i: usize| Array::<u32, _>::zeros(stream, (1 << 20) + 50_000 * i).unwrap();
+        let new = |i: usize| Array::<u32, _>::zeros(stream, (1 << 18) + 12_500 * i).unwrap();
         drop((0..6).map(new).collect::<Vec<_>>());
     });
     start.elapsed()
@@ -173,7 +173,7 @@ fn a_stream_that_waits_for_the_host_holds_nobody_up() {
             let on_b = |len| service.enter("on the other stream", || drop(Array::<u32, _>::zeros(&b, len).unwrap()));
             (0..50).for_each(|_| _ = entry(service, &a));
             // A miss elsewhere takes the block of the six arrays.
-            on_b(3 << 20);
+            on_b(3 << 18);
             gpu.cuda.stream().context().synchronize().unwrap();
             let watchdog = Watchdog::over("a scope beside a stream that waits for the host");
             gate.shut(b.stream());
@@ -198,7 +198,7 @@ fn giving_back_does_not_wait_for_the_host() {
         let _ = entry(Service::Ranged, &a);
         let watchdog = Watchdog::over("giving memory back beside a stream that waits for the host");
         gate.shut(b.stream());
-        Service::Ranged.enter("on the other stream", || drop(Array::<u32, _>::zeros(&b, 3 << 20).unwrap()));
+        Service::Ranged.enter("on the other stream", || drop(Array::<u32, _>::zeros(&b, 3 << 18).unwrap()));
         let _ = (invalidate("six arrays"), invalidate("on the other stream"));
         a.trim();
         let _ = entry(Service::Ranged, &a);
@@ -229,7 +229,7 @@ fn entries_do_not_wait_for_kernels_elsewhere() {
             (0..50).for_each(|_| _ = entry(service, &a));
             for round in 0..12 {
                 // In the first rounds the other stream takes memory that the six arrays had.
-                let len = if round < 4 { (3 + round) << 20 } else { 3 << 20 };
+                let len = if round < 4 { (3 + round) << 18 } else { 3 << 18 };
                 let on_b = || Array::<u32, _>::zeros(&b, len).unwrap();
                 service.enter("on the other stream", || drop(on_b()));
                 gpu.cuda.stream().context().synchronize().unwrap();

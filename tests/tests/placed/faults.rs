@@ -9,6 +9,7 @@ use gpucache::{
     offload::{Placed, Placement},
     prelude::*,
 };
+use gpucache_tests::alike::{all, are_all};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::{Faulty, turn};
 
@@ -27,13 +28,13 @@ struct Known {
 impl Known {
     /// The elements are zeros before the first write.
     fn write(&mut self, seed: u32) -> Result<()> {
-        self.array.fetch_mut()?.copy_from_slice(&vec![seed; LEN])?;
+        self.array.fetch_mut()?.copy_from_slice(&all(seed, LEN))?;
         self.seed = seed;
         Ok(())
     }
 
     fn check(&self) -> Result<()> {
-        assert!(self.array.to_vec()? == vec![self.seed; LEN], "the contents of {}", self.seed);
+        assert!(are_all(&self.array.to_vec()?, self.seed), "the contents of {}", self.seed);
         Ok(())
     }
 }
@@ -271,8 +272,8 @@ fn an_array_that_is_dropped_while_it_is_copied_leaves_others_alone() {
         let third = Placed::<u32, _>::zeros(&host, LEN).unwrap();
         third.set_placement(Placement::Host).unwrap();
         go.send(()).unwrap();
-        assert!(second.to_vec().unwrap().iter().all(|&value| value == 2), "{round}");
-        assert!(third.to_vec().unwrap().iter().all(|&value| value == 0), "{round}");
+        assert!(are_all(&second.to_vec().unwrap(), 2), "{round}");
+        assert!(are_all(&third.to_vec().unwrap(), 0), "{round}");
     }
 }
 

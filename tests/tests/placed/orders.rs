@@ -6,7 +6,11 @@
 
 use fastrand::Rng;
 use gpucache::{Scope, device::Device, offload::Placed, prelude::*};
-use gpucache_tests::{process::number, turn};
+use gpucache_tests::{
+    alike::{are_all, fill},
+    process::number,
+    turn,
+};
 
 const UNIT: usize = 16 << 10;
 const ENTRIES: u32 = 14;
@@ -31,13 +35,13 @@ struct Program {
 
 fn filled(host: &Host, units: usize, value: u32) -> Placed<u32, Host> {
     let mut array = Placed::zeros(host, units * UNIT / 4).unwrap();
-    array.fetch_mut().unwrap().fill(value);
+    fill(&mut array.fetch_mut().unwrap(), value);
     array
 }
 
 fn check(array: &Placed<u32, Host>, value: u32) {
     let values = array.fetch().unwrap().to_vec().unwrap();
-    assert!(values.iter().all(|&found| found == value), "{value}, found {:?}", &values[..4]);
+    assert!(are_all(&values, value), "{value}, found {:?}", &values[..4]);
 }
 
 fn random_step(rng: &mut Rng, arrays: usize) -> Step {
@@ -73,7 +77,7 @@ impl Program {
                         check(array, *value);
                         if writes {
                             *value += 100;
-                            array.fetch_mut().unwrap().fill(*value);
+                            fill(&mut array.fetch_mut().unwrap(), *value);
                         }
                     }
                     Step::Born { units } => born.push((filled(&self.host, units, place as u32 + 7), place as u32 + 7)),

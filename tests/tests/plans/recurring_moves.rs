@@ -3,8 +3,6 @@
 //!
 //! `PROGRAMS` sets how many random programs run of each kind, and `SEED=n` runs only the n-th.
 
-use std::collections::HashMap;
-
 use fastrand::Rng;
 use gpucache::device::{Device, Virtual};
 use gpucache::stats::Unplanned;
@@ -12,6 +10,8 @@ use gpucache::{Allocate, Array, Recycle, Scope, ScopeGuard, invalidate, stats};
 use gpucache_tests::play::{Op, entries::Style};
 use gpucache_tests::{seeds, turn};
 
+/// More than the arrays of an order.
+const SLOTS: usize = 64;
 /// Entries until a program counts as warm, and entries that are counted then. In these, plans are tried again once or twice.
 const WARM: usize = 1_000;
 const COUNTED: usize = 4_000;
@@ -31,7 +31,8 @@ enum Turns {
     Nested,
 }
 
-type Kept = HashMap<u32, Array<u8, Virtual>>;
+/// By slot. The orders have slots of their own.
+type Kept = [Option<Array<u8, Virtual>>; 2 * SLOTS];
 
 /// A program of two random orders. One in `escapes` arrays outlives its entry, until the same order drops it in its next turn.
 struct Program {
@@ -57,11 +58,11 @@ impl Program {
         let style = Style { allocations: (20, 40), bytes: (64 << 10, 64 << 20), escapes: (escapes, 1) };
         Program {
             turns,
-            orders: [0, 1000].map(|first| style.entry(rng, first)),
+            orders: [0, SLOTS as u32].map(|first| style.entry(rng, first)),
             device: Virtual::new(1 << 48),
             names: [0, 1].map(|scope| format!("{turns:?} {seed} {escapes} {recycle:?} {scope}")),
             recycle,
-            kept: HashMap::new(),
+            kept: [const { None }; 2 * SLOTS],
         }
     }
 
@@ -72,9 +73,9 @@ impl Program {
     fn play(&mut self, ops: &[Op], now: &mut Kept) {
         for op in ops {
             match *op {
-                Op::Allocate { slot, bytes } => drop(now.insert(slot, self.device.zeros(bytes).expect("memory"))),
-                Op::Drop(slot) => drop(now.remove(&slot)),
-                Op::DropOld(slot) => drop(self.kept.remove(&slot)),
+                Op::Allocate { slot, bytes } => now[slot as usize] = Some(self.device.zeros(bytes).expect("memory")),
+                Op::Drop(slot) => now[slot as usize] = None,
+                Op::DropOld(slot) => self.kept[slot as usize] = None,
                 _ => {}
             }
         }
@@ -82,7 +83,7 @@ impl Program {
 
     fn entry(&mut self, number: usize) {
         let [first, second] = self.orders.clone();
-        let mut now = HashMap::new();
+        let mut now = [const { None }; 2 * SLOTS];
         match self.turns {
             Turns::Orders | Turns::Scopes => {
                 let scope = if matches!(self.turns, Turns::Scopes) { number % 2 } else { 0 };
@@ -99,7 +100,7 @@ impl Program {
                 self.play(after, &mut now);
             }
         }
-        self.kept.extend(now);
+        now.into_iter().zip(&mut self.kept).filter(|(new, _)| new.is_some()).for_each(|(new, kept)| *kept = new);
     }
 
     fn is_pausing(&self) -> bool {
@@ -121,7 +122,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        self.kept.clear();
+        self.kept.fill_with(|| None);
         for name in &self.names {
             invalidate(name);
         }

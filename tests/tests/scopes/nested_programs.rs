@@ -1,5 +1,5 @@
-//! Random programs whose scopes are nested in each other and in themselves, with arrays that outlive their entries. After each step
-//! a scope reports as many live bytes as a naive account.
+//! Random programs whose scopes are nested in each other and in themselves, with arrays that outlive their entries. A scope reports as many
+//! live bytes as a naive account: after each step of the first entries and of each third one behind them.
 //!
 //! `PROGRAMS=10000 cargo test --release -p gpucache-tests --test scopes nested_programs` runs that many programs.
 #![allow(missing_docs)]
@@ -13,6 +13,8 @@ use gpucache_tests::seeds;
 
 const SCOPES: usize = 4;
 const ENTRIES: usize = 60;
+/// In these entries a scope makes and tries its plans.
+const FIRST: usize = 24;
 /// The number of arrays that outlive their entries; a further one replaces the oldest.
 const KEPT: usize = 5;
 
@@ -49,6 +51,8 @@ struct Program {
     kept: VecDeque<Owned>,
     /// Live bytes by scope.
     busy: [u64; SCOPES],
+    /// Whether each step of this entry is checked.
+    is_checked: bool,
 }
 
 impl Program {
@@ -59,6 +63,9 @@ impl Program {
     }
 
     fn verify(&self) {
+        if !self.is_checked {
+            return;
+        }
         for (name, busy) in self.names.iter().zip(self.busy) {
             assert_eq!(gpucache::stats(name).map_or(0, |stats| stats.busy_bytes), busy, "{name}");
         }
@@ -98,8 +105,12 @@ fn what_is_in_use_is_what_is_alive() {
         let orders = [steps(&mut rng, 0), steps(&mut rng, 0)];
         let turns = rng.usize(1..=orders.len());
         let device = Virtual::unchecked(1 << 40);
-        let mut program = Program { device, names, kept: VecDeque::new(), busy: [0; SCOPES] };
-        (0..ENTRIES).for_each(|entry| program.run(Some(entry % turns), &orders[entry % turns]));
+        let mut program = Program { device, names, kept: VecDeque::new(), busy: [0; SCOPES], is_checked: true };
+        for entry in 0..ENTRIES {
+            program.is_checked = entry < FIRST || entry % 3 == 0;
+            program.run(Some(entry % turns), &orders[entry % turns]);
+        }
+        program.is_checked = true;
         std::mem::take(&mut program.kept).into_iter().for_each(|array| program.free(array));
         program.names.iter().for_each(|name| _ = gpucache::invalidate(name));
         assert_eq!(program.device.memory().bytes, 0, "something is left");
