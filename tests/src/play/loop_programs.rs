@@ -89,6 +89,32 @@ pub fn program(rng: &mut Rng, kind: &Kind, is_disturbed: bool) -> Vec<Entry> {
     (0..4).map(entry).collect()
 }
 
+/// Two entries of programs one behind the other. Nothing of a program stays, and some come again.
+pub fn sweep(rng: &mut Rng, kind: &Kind, is_disturbed: bool) -> Vec<Entry> {
+    let loops = loops(rng, kind);
+    let entry = |_| {
+        let mut own = Rng::with_seed(rng.u64(..));
+        let mut writer = Writer::new(&mut own);
+        let weights: Vec<usize> = loops.iter().map(|_| rng.usize(1..40)).collect();
+        let (mut model, mut count) = (0, 2);
+        for _ in 0..rng.usize(2..12) {
+            if rng.bool() {
+                model = rng.usize(0..loops.len());
+                count = rng.usize(1..=MOST).div_ceil(loops[model].allocations()).max(2);
+            }
+            writer.hold(kind, weights[model]);
+            writer.iterate(&loops[model], count);
+            writer.drop_all(kind);
+        }
+        let mut ops = writer.ops;
+        if is_disturbed {
+            disturb(rng, kind.has_threads, &mut ops);
+        }
+        Entry { recycle: Recycle::Auto, ops, drops_kept: false, invalidates: is_disturbed && rng.usize(0..8) == 0 }
+    };
+    (0..2).map(entry).collect()
+}
+
 /// Changes an entry at a few random places.
 pub(super) fn disturb(rng: &mut Rng, has_threads: bool, ops: &mut Vec<Op>) {
     for _ in 0..rng.usize(0..6) {

@@ -1,6 +1,6 @@
 //! Random entries with loops: stretches of operations that repeat, whose sizes change, and whose arrays may live for several iterations.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use fastrand::Rng;
 use gpucache::Recycle;
@@ -186,6 +186,29 @@ impl<'a> Writer<'a> {
         }
         if self.rng.bool() {
             self.ops.extend(slots.into_iter().flatten().flatten().map(Op::Drop));
+        }
+    }
+
+    /// Allocates arrays that stay, such as weights.
+    pub fn hold(&mut self, kind: &Kind, allocations: usize) {
+        for _ in 0..allocations {
+            let (slot, bytes) = (self.slot(), kind.style.size(self.rng));
+            self.ops.push(Op::Allocate { slot, bytes });
+        }
+    }
+
+    /// Drops all arrays that are alive, some on another thread if the loops do that.
+    pub fn drop_all(&mut self, kind: &Kind) {
+        let mut alive = BTreeSet::new();
+        for op in &self.ops {
+            match op {
+                Op::Drop(slot) | Op::DropElsewhere(slot) => _ = alive.remove(slot),
+                op => alive.extend(op.allocated()),
+            }
+        }
+        for slot in alive {
+            let is_elsewhere = kind.has_threads && self.rng.usize(0..kind.rare) == 0;
+            self.ops.push(if is_elsewhere { Op::DropElsewhere(slot) } else { Op::Drop(slot) });
         }
     }
 

@@ -102,8 +102,9 @@ fn reserved(width: usize, seed: u64) -> f64 {
 fn answers_of_any_length_reserve_hardly_more_than_is_live() {
     const SEEDS: u64 = 10;
     let mean = (0..SEEDS).map(|seed| reserved(3072, seed)).sum::<f64>() / SEEDS as f64;
-    // Measured: 1.0145. Where a sequence a little longer than all before loses its places: 1.0231.
-    assert!(mean <= 1.018, "{mean:.4} of live");
+    // Measured: 1.0181, since each answer is a program of its own; 1.0145 if none is. Where a sequence a little longer than all before loses its
+    // places: 1.0231 (without programs).
+    assert!(mean <= 1.021, "{mean:.4} of live");
 }
 
 #[test]

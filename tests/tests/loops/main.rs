@@ -14,3 +14,4 @@ mod cycles;
 mod endless;
 mod one_entry;
 mod programs;
+mod sweeps;

@@ -11,7 +11,7 @@ use gpucache_tests::Faulty;
 use gpucache_tests::faulty::{Failure, Fault};
 use gpucache_tests::paged::Paged;
 use gpucache_tests::play::entries::bound;
-use gpucache_tests::play::loop_programs::{kind, play, program};
+use gpucache_tests::play::loop_programs::{kind, play, program, sweep};
 use gpucache_tests::play::{Checked, Player};
 use gpucache_tests::seeds;
 
@@ -59,6 +59,21 @@ fn loops_are_disturbed() {
     });
 }
 
+/// Programs one behind the other, of which nothing stays.
+#[test]
+fn programs_are_disturbed() {
+    seeds::each(PROGRAMS, 1, |seed| {
+        let rng = &mut Rng::with_seed(seed);
+        let kind = kind(rng, [(1, 4 << 10), (64 << 10, 64 << 20)][rng.clone().usize(0..2)]);
+        let entries = sweep(rng, &kind, rng.clone().bool());
+        let mut player = player(Virtual::new(1 << 46), "programs");
+        player.beside = rng.bool().then(|| Virtual::new(1 << 46));
+        play(&mut player, &entries, |_, _| ());
+        assert!(player.skipped.is_empty(), "{:?}", player.skipped);
+        player.finish();
+    });
+}
+
 #[test]
 fn loops_with_little_memory() {
     seeds::each(PROGRAMS, 1, |seed| {
@@ -83,7 +98,8 @@ fn loops_on_the_host() {
     seeds::each(PROGRAMS, 4, |seed| {
         let rng = &mut Rng::with_seed(seed);
         let kind = kind(rng, (1, 8 << 10));
-        let entries = program(rng, &kind, rng.clone().bool());
+        let entries =
+            if seed % 4 == 0 { sweep(rng, &kind, seed % 8 == 0) } else { program(rng, &kind, rng.clone().bool()) };
         // Each array of these streams costs a switch of threads.
         let [device, beside] = if rng.usize(0..8) > 0 { [Host::new(), Host::new()] } else { streams.clone() };
         let mut player = player(device, "host");

@@ -54,6 +54,12 @@ impl Owner {
         self.begin_part(stream, Planner::end_cycle, Planner::begin_cycle);
     }
 
+    /// Ends a program of an endless entry, and begins the next one.
+    #[cold]
+    pub(super) fn begin_program(&self, stream: &Stream) {
+        self.begin_part(stream, Planner::end_program, Planner::begin_program);
+    }
+
     /// Ends a part of an entry, and begins the next one.
     fn begin_part(
         &self,

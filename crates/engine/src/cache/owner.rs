@@ -274,7 +274,9 @@ impl Owner {
         if self.with(|local, shared| local.planner.is_cycle_due(shared, stream.id(), bytes)) {
             self.begin_cycle(stream);
         }
-        if self.with(|local, shared| local.planner.is_boundary_due(shared, stream.id(), bytes)) {
+        if self.with(|local, shared| local.planner.begins_program(shared)) {
+            self.begin_program(stream);
+        } else if self.with(|local, shared| local.planner.is_boundary_due(shared, stream.id(), bytes)) {
             self.begin_iteration(stream);
         }
         if self.with(|local, shared| local.planner.is_elsewhere(shared, stream.id(), bytes)) {

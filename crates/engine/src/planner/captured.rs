@@ -61,7 +61,7 @@ impl Planner {
         shared.note_graphs();
         self.learning.curiosity.record_next();
         self.end_pause();
-        (self.is_captured, self.learning.learner.is_for_graphs) = (true, true);
+        (self.is_captured, self.learning.learner.has_turns) = (true, true);
     }
 
     /// Whether the arena stays although a request of `need` bytes makes the range grow, because graphs use it. They would have to be

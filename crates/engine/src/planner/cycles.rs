@@ -33,6 +33,8 @@ pub(super) struct Cycles {
     tries: u32,
     /// Whether the entry may have cycles.
     is_wanted: bool,
+    /// Whether it may go on for ever.
+    is_endless: bool,
 }
 
 /// A cycle that is so many times as long as any before is none. The number was chosen, not measured.
@@ -66,6 +68,11 @@ impl Cycles {
         self.water.is_some()
     }
 
+    /// Whether the entry may go on for ever.
+    pub(super) fn is_endless(&self) -> bool {
+        self.is_endless
+    }
+
     /// Whether the entry may have cycles.
     pub(super) fn are_wanted(&self) -> bool {
         self.is_wanted
@@ -73,7 +80,8 @@ impl Cycles {
 
     /// Forgets the cycles. The entry may have others.
     pub(super) fn forget(&mut self) {
-        *self = Cycles { is_wanted: self.is_wanted, tries: self.tries, ..Cycles::default() };
+        let Cycles { tries, is_wanted, is_endless, .. } = *self;
+        *self = Cycles { tries, is_wanted, is_endless, ..Cycles::default() };
     }
 
     /// Notes the end of a cycle of so many allocations, if that is known.
@@ -102,17 +110,19 @@ impl Planner {
     /// Begins an entry of the scope. Returns what the caller has to do first.
     #[inline]
     pub(crate) fn begin_entry(&mut self, shared: &Shared) -> Begin {
-        if self.cycles.is_wanted || self.entry.number == 0 {
+        if self.cycles.is_endless || self.entry.number == 0 {
             self.begin_with_cycles(shared);
         }
         self.begin_cycle(shared)
     }
 
-    /// Begins an entry that may have cycles, or is behind one that might have had them.
+    /// Begins an entry that may be endless, or is behind one that might have been.
     #[cold]
     fn begin_with_cycles(&mut self, shared: &Shared) {
+        self.forget_programs(shared);
         let had_cycles = self.cycles.are_there();
-        self.cycles.is_wanted = self.entry.number == 0 || self.cycles.covered > LONG;
+        self.cycles.is_endless = self.entry.number == 0 || self.cycles.covered > LONG;
+        self.cycles.is_wanted = self.cycles.is_endless;
         self.cycles.forget();
         if had_cycles && !self.cycles.is_wanted {
             self.forget_plans(shared);
@@ -120,10 +130,10 @@ impl Planner {
         }
     }
 
-    /// Whether a request has to ask if it begins a cycle, or an iteration of a loop.
+    /// Whether a request has to ask if it begins a program, a cycle, or an iteration of a loop.
     #[inline]
     pub(crate) fn awaits_part(&self) -> bool {
-        self.cycles.are_there() || self.loops.awaits_cycle() || self.has_boundary()
+        self.cycles.are_there() || self.loops.awaits_cycle() || self.has_boundary() || self.awaits_program()
     }
 
     /// Whether the next allocation, of so many bytes on this stream, begins a cycle.
@@ -145,6 +155,7 @@ impl Planner {
         if water.is_too_high(live) {
             // Cycles that lasted for long were cycles, and an older array was dropped.
             self.leave_cycles(self.cycles.covered <= LONG);
+            self.note_cycles_left(live);
             return false;
         }
         self.note_served(shared, &mut water, live);
@@ -233,7 +244,7 @@ impl Planner {
 }
 
 /// The bytes of the scope that are alive. Arrays that other threads dropped are not, even if this thread has not taken them back yet.
-fn live_bytes(shared: &Shared) -> u64 {
+pub(super) fn live_bytes(shared: &Shared) -> u64 {
     let busy = shared.counters.get(Counter::BusyBytes).saturating_add(shared.planned_bytes());
     busy.saturating_sub(shared.returns.bytes())
 }

@@ -35,15 +35,17 @@ pub(super) struct Learner {
     beside_part: (u64, u64),
     /// Whether so many had that no partial plan is made until recording pauses.
     has_orders: bool,
-    /// Whether graphs use the plans. Each of their keys may have an order of its own.
-    pub(super) is_for_graphs: bool,
+    /// Whether the entry is known to come again, so that its recording alone makes a plan.
+    pub(super) trusts_one: bool,
+    /// Whether several orders are known to take turns: those of the keys of graphs, or of programs.
+    pub(super) has_turns: bool,
 }
 
 /// Each recorded entry is compared with this many before. With 5, orders that come at random are found sooner. But detectors whose entries are
 /// alike now and then had no plan at all, since a chance order keeps partial plans away.
 const ORDERS: usize = 3;
-/// The same number if graphs use the plans: a server has about as many kinds of work.
-const ORDERS_OF_GRAPHS: usize = 16;
+/// The same number if orders take turns: a server whose graphs use the plans has about as many kinds of work.
+const ORDERS_IN_TURN: usize = 16;
 /// Entries without a common order are compared for a common part once in so many recordings: as many as are compared. With
 /// fewer, allocations would look regular that came again by chance.
 const PARTIAL: u64 = 4;
@@ -151,6 +153,10 @@ impl Learner {
             self.in_vain = 0;
             return Some(envelope);
         }
+        if let Some(envelope) = self.trusts_one.then(|| Envelope::of(&self.log, &self.log, scratch)).flatten() {
+            self.in_vain = 0;
+            return Some(envelope);
+        }
         let is_due = may_be_partial && !self.has_orders && self.in_vain % PARTIAL == PARTIAL - 1;
         let partial = is_due.then(|| self.regular_part(scratch)).flatten();
         if partial.is_none() {
@@ -198,7 +204,7 @@ impl Learner {
     }
 
     fn orders(&self) -> usize {
-        if self.is_for_graphs { ORDERS_OF_GRAPHS } else { ORDERS }
+        if self.has_turns { ORDERS_IN_TURN } else { ORDERS }
     }
 
     /// Keeps the log for later entries, in place of the oldest log.

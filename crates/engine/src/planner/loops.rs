@@ -8,8 +8,11 @@
 //! If many allocations in a row do not fit, the program has left the loop, and the search begins anew. It knows the loops that have plans,
 //! and at which positions the program may be in them.
 
+mod astray;
 mod behind;
+mod entries;
 mod outer;
+mod programs;
 mod searching;
 mod whole;
 
@@ -19,8 +22,10 @@ use gpucache_plan::entries::Log;
 use gpucache_plan::loops::{Cycle, Known, Search};
 
 use super::effects::Effects;
+use astray::Astray;
 use behind::Behind;
 use outer::Outer;
+use programs::Programs;
 use whole::Whole;
 
 /// The loop that the entry is in, and the search for one.
@@ -42,6 +47,7 @@ pub(super) struct Loops {
     /// The position at which the iteration that begins goes on.
     start: u32,
     behind: Behind,
+    programs: Programs,
     /// Allocations of the iteration that are left, if it goes without a plan.
     left: u32,
     /// How many iterations of the entry have ended.
@@ -63,6 +69,7 @@ pub(super) struct Loops {
     /// After how many of them, but at least [`UNPLANNED`], another plan is searched for.
     most_unplanned: u32,
     outer: Outer,
+    astray: Astray,
     whole: Whole,
     /// Shorter periods and cycles are not searched for the first allocations of the next search.
     pub(super) longer: Option<(u32, u32)>,
@@ -97,24 +104,14 @@ const STEP: u32 = 512;
 const UNPLANNED: u32 = 2;
 
 impl Loops {
-    /// Begins an entry, which is in no loop yet. Returns whether the entry before began with something else than its loop.
-    pub(super) fn begin_entry(&mut self) -> bool {
-        (self.length, self.due, self.start, self.left, self.ended, self.next) = (None, None, 0, 0, 0, None);
-        (self.unplanned, self.most_unplanned, self.is_used) = (0, 0, false);
-        (self.may_resume, self.has_resumed, self.longer) = (false, false, None);
-        self.behind = Behind::default();
-        self.outer.begin();
-        std::mem::take(&mut self.is_astray)
-    }
-
     /// Whether an iteration of a loop ends or has ended in this entry.
     pub(super) fn is_inside(&self) -> bool {
         self.length.is_some() || self.ended > 0
     }
 
-    /// Whether the entry is in no loop, searches for none, and is not recorded as a whole.
-    fn are_idle(&self) -> bool {
-        self.length.is_none() && self.stage == Stage::Off && !self.whole.is_on()
+    /// Whether the entry is in no loop, searches for none, and is not recorded as a whole, or has too many allocations for that.
+    fn are_idle(&mut self, allocations: u32) -> bool {
+        self.length.is_none() && self.stage == Stage::Off && !self.whole.goes_on(u64::from(allocations))
     }
 
     /// Whether the entry before searched, or was in a loop.
@@ -132,13 +129,6 @@ impl Loops {
             (self.unplanned, self.most_unplanned) = (0, most.saturating_mul(2));
         }
         bears
-    }
-
-    /// Whether the entry that begins is recorded as a whole, without the plans that there are and without a search for loops in it.
-    pub(super) fn begin_whole(&mut self, has_plans: bool) -> bool {
-        let is_afresh = self.whole.begin(has_plans);
-        self.is_used |= self.whole.is_on();
-        is_afresh
     }
 
     /// Whether the next allocation may begin another iteration of a loop.
@@ -364,30 +354,4 @@ impl Planner {
         self.tidy_ring(shared);
         self.effects.is_any().then(|| self.take_effects())
     }
-
-    /// Ends an entry.
-    #[inline]
-    pub(crate) fn end_entry(&mut self, shared: &Shared) -> Option<Effects> {
-        if (self.loops.ended > 0) | self.loops.is_astray { self.end_after_loops(shared) } else { self.end(shared) }
-    }
-
-    /// As [`end_entry`](Planner::end_entry), if iterations of a loop have ended, or if the entry only searched for the loop. If entries
-    /// search in vain, the scope has perhaps left the loop behind.
-    #[cold]
-    fn end_after_loops(&mut self, shared: &Shared) -> Option<Effects> {
-        let teaches = self.loops.ended == 0 || self.hot.cursor.is_complete();
-        let effects = if teaches { self.end_part(shared) } else { self.abandon(shared) };
-        let (made, served) = made_and_served(shared);
-        // The loops of the first entries may be the layers of a step that is planned as a whole from then on. The page moves for them do not
-        // count against its plan.
-        let length = self.loops.whole.count_entry(made, served);
-        self.recurring.begin_loop(length as u32);
-        effects
-    }
-}
-
-/// The allocations of the scope so far, and those of them that plans served.
-fn made_and_served(shared: &Shared) -> (u64, u64) {
-    let served = shared.counters.get(Counter::PlanServed) + shared.counters.get(Counter::Carried);
-    (shared.counters.allocations(), served)
 }

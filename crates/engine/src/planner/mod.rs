@@ -213,29 +213,6 @@ impl Planner {
         if self.loops.is_used() { self.begin_after_loops(shared) } else { self.begin(shared, None) }
     }
 
-    /// As [`begin_cycle`](Planner::begin_cycle), after an entry with loops.
-    #[cold]
-    fn begin_after_loops(&mut self, shared: &Shared) -> Begin {
-        let was_astray = self.loops.begin_entry();
-        if self.loops.begin_whole(!self.plans.is_empty()) {
-            self.forget_plans(shared);
-            // Plans of loops that were forgotten lately say nothing about the entry.
-            self.learning.learner.wake();
-        } else if !was_astray || !self.plans.begins_with_loop() {
-            return self.begin_iteration(shared);
-        }
-        self.begin_astray(shared)
-    }
-
-    /// Begins an entry that is recorded as a whole, or begins with something else than its loop. The range gets the memory of the plans.
-    fn begin_astray(&mut self, shared: &Shared) -> Begin {
-        self.entry = EntryState { number: self.entry.number + 1, ..EntryState::default() };
-        self.learning.begin(true);
-        self.vacate(shared);
-        self.vacate_ring(shared);
-        Begin::Clear
-    }
-
     /// Begins an iteration of a loop, as an entry does.
     #[cold]
     pub(crate) fn begin_iteration(&mut self, shared: &Shared) -> Begin {

@@ -1,6 +1,7 @@
 //! The search for a loop while an entry is recorded: for a new one, or for the place in a known one where the program continues.
 
-use super::{Boundary, Planner, Stage, made_and_served};
+use super::entries::made_and_served;
+use super::{Boundary, Planner, Stage};
 use crate::home::Shared;
 use crate::planner::elsewhere::ELSEWHERE;
 use gpucache_plan::loops::Found;
@@ -43,20 +44,28 @@ impl Planner {
     /// Searches in an entry that goes on for far longer than its plan, now that so many of its allocations were not planned.
     #[inline]
     pub(in crate::planner) fn search_late(&mut self, unplanned: u32) {
-        if unplanned >= LATE && unplanned.is_power_of_two() && self.may_search_late(unplanned) {
-            match self.learning.learner.recorded() {
-                Some(_) => self.begin_search(),
-                None => self.search_anew(),
-            }
+        if unplanned >= LATE && unplanned.is_power_of_two() {
+            self.search_at(unplanned);
         }
     }
 
     #[cold]
-    fn may_search_late(&self, unplanned: u32) -> bool {
+    fn search_at(&mut self, unplanned: u32) {
+        let was_whole = self.loops.whole.is_on();
+        if self.may_search_late(unplanned) {
+            match self.learning.learner.recorded() {
+                Some(_) if !was_whole => self.begin_search(),
+                // A loop has to last for as long as all that the record has.
+                _ => self.search_anew(),
+            }
+        }
+    }
+
+    fn may_search_late(&mut self, unplanned: u32) -> bool {
         let is_late = u64::from(unplanned) > LATE_POSITIONS * self.plans.positions();
         // A scope with another policy neither records nor has plans.
         let may_record = self.is_at_work() && !self.learning.learner.has_stopped();
-        is_late && may_record && self.loops.are_idle() && !self.cycles.are_there()
+        is_late && may_record && !self.cycles.are_there() && self.loops.are_idle(unplanned)
     }
 
     /// Whether the entry, which is in no loop, searches for one.
@@ -77,10 +86,13 @@ impl Planner {
             if self.departs(shared, bytes) {
                 return;
             }
+            let is_astray = self.was_led_astray(shared);
             let loops = &mut self.loops;
             loops.may_resume |= may_resume;
             (loops.length, loops.left) = (None, 0);
-            if loops.stage == Stage::Off {
+            if is_astray {
+                self.search_afresh();
+            } else if loops.stage == Stage::Off {
                 self.search_anew();
             }
         }
