@@ -5,7 +5,6 @@
 //! | `planned` | orders that alternate, sizes that vary, scopes that never settle |
 //! | `deviations` | entries that deviate, in every way at every position |
 //! | `several_orders` | entries of several orders, known by their first allocation |
-//! | `survivors` | the memory for arrays that outlive their entry by chance |
 //! | `recorded` | the memory for recorded programs |
 //! | `recurring_moves` | programs that repeat themselves, whose device calls end |
 //! | `replaced_state` | optimizers that replace their state |
@@ -19,4 +18,3 @@ mod recorded;
 mod recurring_moves;
 mod replaced_state;
 mod several_orders;
-mod survivors;

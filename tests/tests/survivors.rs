@@ -2,6 +2,7 @@
 //!
 //! `PROGRAMS` sets how many random programs run, 60 by default. A release build runs 10,000 of them in some minutes. `SEED=n` runs
 //! only the n-th.
+#![allow(clippy::unwrap_used)]
 
 use gpucache::Recycle;
 use gpucache_tests::survivors::{Outcome, Program};
