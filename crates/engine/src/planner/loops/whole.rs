@@ -162,9 +162,9 @@ mod tests {
         let (mut chance, mut other) = (Whole::default(), 0);
         let mut length = || {
             other += 1;
-            [500 + 300 * (other % 7), 700 * other]
+            [500 + 300 * (other % 3), 701 * other]
         };
-        assert!((0..40).all(|_| !after(&mut chance, &length(), 80)), "not all of them come again");
+        assert!((0..40).all(|_| !after(&mut chance, &length(), 80)), "each second one is as long as one a turn before");
     }
 
     #[test]
