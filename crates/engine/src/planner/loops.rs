@@ -64,6 +64,8 @@ pub(super) struct Loops {
     learned: Option<usize>,
     /// Whether the entry began with something else than the loop.
     is_astray: bool,
+    /// Whether the entry is recorded as a whole.
+    is_recorded_whole: bool,
     /// Iterations in a row for which the plan found no arena.
     unplanned: u32,
     /// After how many of them, but at least [`UNPLANNED`], another plan is searched for.

@@ -11,7 +11,7 @@ impl Loops {
         (self.length, self.due, self.start, self.left, self.ended, self.next) = (None, None, 0, 0, 0, None);
         (self.unplanned, self.most_unplanned, self.is_used) = (0, 0, false);
         (self.may_resume, self.has_resumed, self.longer) = (false, false, None);
-        self.behind = Behind::default();
+        (self.is_recorded_whole, self.behind) = (false, Behind::default());
         self.outer.begin();
         std::mem::take(&mut self.is_astray)
     }
@@ -50,6 +50,7 @@ impl Planner {
         } else if has_plan {
             return self.begin_iteration(shared);
         }
+        self.loops.is_recorded_whole = self.loops.whole.is_on();
         self.begin_astray(shared)
     }
 
@@ -65,11 +66,13 @@ impl Planner {
     /// Ends an entry.
     #[inline]
     pub(crate) fn end_entry(&mut self, shared: &Shared) -> Option<Effects> {
-        if (self.loops.ended > 0) | self.loops.is_astray { self.end_after_loops(shared) } else { self.end(shared) }
+        let loops = &self.loops;
+        let has_more = (loops.ended > 0) | loops.is_astray | loops.is_recorded_whole;
+        if has_more { self.end_after_loops(shared) } else { self.end(shared) }
     }
 
-    /// As [`end_entry`](Planner::end_entry), if iterations of a loop have ended, or if the entry only searched for the loop. If entries
-    /// search in vain, the scope has perhaps left the loop behind.
+    /// As [`end_entry`](Planner::end_entry), if iterations of a loop have ended, or if the entry only searched for the loop, or was recorded as a
+    /// whole. If entries search in vain, the scope has perhaps left the loop behind.
     #[cold]
     pub(super) fn end_after_loops(&mut self, shared: &Shared) -> Option<Effects> {
         self.publish(shared);
