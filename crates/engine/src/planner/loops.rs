@@ -8,9 +8,9 @@
 //! If many allocations in a row do not fit, the program has left the loop, and the search begins anew. It knows the loops that have plans,
 //! and at which positions the program may be in them.
 
-mod astray;
 mod behind;
 mod entries;
+mod misleading;
 mod outer;
 mod programs;
 mod searching;
@@ -22,8 +22,8 @@ use gpucache_plan::entries::Log;
 use gpucache_plan::loops::{Cycle, Known, Search};
 
 use super::effects::Effects;
-use astray::Astray;
 use behind::Behind;
+use misleading::Misleading;
 use outer::Outer;
 use programs::Programs;
 use whole::Whole;
@@ -71,7 +71,7 @@ pub(super) struct Loops {
     /// After how many of them, but at least [`UNPLANNED`], another plan is searched for.
     most_unplanned: u32,
     outer: Outer,
-    astray: Astray,
+    misleading: Misleading,
     whole: Whole,
     /// Shorter periods and cycles are not searched for the first allocations of the next search.
     pub(super) longer: Option<(u32, u32)>,

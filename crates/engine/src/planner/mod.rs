@@ -20,7 +20,7 @@
 //! | `serve` | one allocation and one drop |
 //! | `learner` | which entries are recorded, and which of them have the same order |
 //! | `loops` | loops inside an entry, whose iterations are planned like entries; `loops/searching` finds them |
-//! | `loops/behind`, `loops/outer`, `loops/astray` | where an iteration ends; whether to search for a loop around the known one, or for one without the known ones |
+//! | `loops/behind`, `loops/outer`, `loops/misleading` | where an iteration ends; whether to search for a loop around the known one, or for one without the known ones |
 //! | `loops/entries`, `loops/whole`, `loops/programs` | how entries with loops begin and end; whether to plan them as a whole; programs one behind the other in an entry |
 //! | `cycles` | parts of an endless entry that end where few bytes are alive |
 //! | `plans/repeats`, `plans/partial` | the plans of loops, and of the regular part of entries |

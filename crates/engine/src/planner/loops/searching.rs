@@ -86,11 +86,11 @@ impl Planner {
             if self.departs(shared, bytes) {
                 return;
             }
-            let is_astray = self.was_led_astray(shared);
+            let was_misled = self.was_misled(shared);
             let loops = &mut self.loops;
             loops.may_resume |= may_resume;
             (loops.length, loops.left) = (None, 0);
-            if is_astray {
+            if was_misled {
                 self.search_afresh();
             } else if loops.stage == Stage::Off {
                 self.search_anew();

@@ -1,5 +1,6 @@
-//! Known loops that lead astray. The program does other work now, of which a part looks like a part of a known loop: a larger model has more layers of
-//! the same kind. The search finds a place in that loop again and again, and each time its plan soon ends. Then the known loops are left out.
+//! Known loops that mislead the search. The program does other work now, of which a part looks like a part of a known loop: a larger model has
+//! more layers of the same kind. The search finds a place in that loop again and again, and each time its plan soon ends. Then the known loops
+//! are left out.
 
 use super::entries::made_and_served;
 use crate::home::Shared;
@@ -7,7 +8,7 @@ use crate::planner::Planner;
 
 /// How often in a row loops were left while plans served little.
 #[derive(Default)]
-pub(super) struct Astray {
+pub(super) struct Misleading {
     leaves: u32,
     /// How often loops were searched without the known ones.
     tries: u32,
@@ -24,25 +25,25 @@ const SERVED: u64 = 2;
 const LEAVES: u32 = 4;
 const MOST_TRIES: u32 = 16;
 
-impl Astray {
+impl Misleading {
     /// Notes that a loop is left. Returns whether to search for another one without those that are known.
     fn leaves(&mut self, (made, served): (u64, u64)) -> bool {
         let new = made.saturating_sub(std::mem::replace(&mut self.made, made));
         let planned = served.saturating_sub(std::mem::replace(&mut self.served, served));
         self.leaves = if planned.saturating_mul(SERVED) < new { self.leaves + 1 } else { 0 };
-        let is_astray = self.leaves >= LEAVES << self.tries;
-        if is_astray {
+        let misleads = self.leaves >= LEAVES << self.tries;
+        if misleads {
             (self.leaves, self.tries) = (0, (self.tries + 1).min(MOST_TRIES));
         }
-        is_astray
+        misleads
     }
 }
 
 impl Planner {
-    /// Whether the loop that is left, and those before, led astray.
-    pub(super) fn was_led_astray(&mut self, shared: &Shared) -> bool {
+    /// Whether the loop that is left, and those before, misled the search.
+    pub(super) fn was_misled(&mut self, shared: &Shared) -> bool {
         self.publish(shared);
-        self.loops.length.is_some() && self.loops.astray.leaves(made_and_served(shared))
+        self.loops.length.is_some() && self.loops.misleading.leaves(made_and_served(shared))
     }
 }
 
@@ -53,8 +54,8 @@ mod tests {
     /// How often loops are searched without the known ones, if one is left so many times, each 100 allocations after the time before, of which
     /// plans served so many.
     fn searched(leaves: u64, served: u64) -> usize {
-        let mut astray = Astray::default();
-        (1..=leaves).filter(|&time| astray.leaves((100 * time, served * time))).count()
+        let mut misleading = Misleading::default();
+        (1..=leaves).filter(|&time| misleading.leaves((100 * time, served * time))).count()
     }
 
     #[test]
