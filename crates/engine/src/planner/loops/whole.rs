@@ -105,7 +105,7 @@ impl Whole {
         made
     }
 
-    /// Notes the length of an entry. Returns how many entries ago one was equally long, if that was the last one, or if entries take turns; otherwise 0.
+    /// Notes the length of an entry. Returns how many entries ago one was equally long, if that was the last one or if entries take turns. Otherwise 0.
     fn note_length(&mut self, made: u64) -> usize {
         let again = (1..=REMEMBERED).find(|back| self.lengths[REMEMBERED - back] == made).unwrap_or(0);
         self.lengths.rotate_left(1);
