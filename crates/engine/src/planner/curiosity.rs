@@ -56,6 +56,16 @@ impl Curiosity {
         *self = Curiosity { left: SPELL, ..Curiosity::default() };
     }
 
+    /// Takes what is left of the spell, so that the entry which begins is not recorded.
+    pub(super) fn suspend(&mut self) -> u64 {
+        std::mem::take(&mut self.left)
+    }
+
+    /// Goes on with a spell.
+    pub(super) fn resume(&mut self, left: u64) {
+        self.left = left;
+    }
+
     /// Makes the planner record the next entry.
     pub(super) fn record_next(&mut self) {
         self.left = self.left.max(1);

@@ -30,6 +30,8 @@ pub(super) struct Learning {
     /// Whether the current entry is recorded or watched.
     pub(super) notes: bool,
     pub(super) curiosity: Curiosity,
+    /// Whether the last entry that was looked at went by its plan in all.
+    pub(super) was_plain: bool,
     /// The stream that is recorded.
     pub(super) stream: Option<Stream>,
     /// The stream that has most allocations, if that is not the stream of the first one.
@@ -184,7 +186,8 @@ impl Planner {
 
     /// Learns from the entry, and returns the findings about it.
     fn findings(&mut self, shared: &Shared, course: Course) -> Findings {
-        if course.is_plain() {
+        self.learning.was_plain = course.is_plain();
+        if self.learning.was_plain {
             self.learning.learner.went_well();
         }
         let recorded = self.learn_order(shared, course);

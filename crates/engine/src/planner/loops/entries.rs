@@ -37,7 +37,12 @@ impl Planner {
     #[cold]
     pub(crate) fn begin_program(&mut self, shared: &Shared) -> Begin {
         self.loops.begin_entry();
-        self.begin_whole_or(self.loops.whole.is_on(), shared)
+        let is_whole = self.loops.whole.is_on();
+        // A program that went by its plan as a whole comes again, and a recorded operation takes three times as long.
+        let spell = (is_whole && self.learning.was_plain).then(|| self.learning.curiosity.suspend());
+        let begin = self.begin_whole_or(is_whole, shared);
+        spell.into_iter().for_each(|left| self.learning.curiosity.resume(left));
+        begin
     }
 
     /// Begins an entry that is recorded as a whole, has a plan, or begins with something else than its loop.
