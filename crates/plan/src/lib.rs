@@ -29,7 +29,7 @@ mod layout;
 pub mod loops;
 pub mod offload;
 
-pub use layout::{Buffer, Layout, LayoutError, Solver, TooLarge, check, improve, layout, lower_bound};
+pub use layout::{Buffer, Layout, LayoutError, Solver, TooLarge, check, extend, improve, layout, lower_bound};
 
 /// Compiles the program in the README.
 #[cfg(doctest)]

@@ -27,9 +27,10 @@ def models():
     """All models by name. Their modules import torch, which `common` must precede."""
     from further import FURTHER
     from mixed import MIXED
+    from unseen import UNSEEN
     from workloads import MODELS
 
-    return MODELS | FURTHER | MIXED
+    return MODELS | FURTHER | MIXED | UNSEEN
 
 
 def options_of(arguments=None):

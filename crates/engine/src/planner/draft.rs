@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gpucache_plan::entries::Envelope;
-use gpucache_plan::{Buffer, Layout, Solver, check};
+use gpucache_plan::{Buffer, Layout, Solver, check, extend, lower_bound};
 
 /// A layout of the buffers that an envelope needs. [`check`] has proved that the layout is valid.
 pub(super) struct Draft {
@@ -45,8 +45,24 @@ impl Draft {
         let holds = check(&buffers, &layout).is_ok();
         let bound = solver.bound();
         let solver = (layout.height > bound).then_some(solver);
-        let positions = buffers.iter().filter(|buffer| buffer.occupies()).count() as u64;
+        let positions = Draft::positions_of(&buffers);
         holds.then(|| Draft { buffers, layout, positions, bound, solver, slices: MOST_SLICES, paused: Instant::now() })
+    }
+
+    /// A layout that has the first `count` places of another one, and is at most so high. The rest is laid out around them.
+    pub(super) fn around(envelope: &Envelope, other: &Draft, count: usize, most: u64) -> Option<Draft> {
+        let buffers = envelope.buffers();
+        let are_same = |(one, other): (&Buffer, &Buffer)| one.size == other.size;
+        if buffers.len() < count || !buffers.iter().zip(&other.buffers).take(count).all(are_same) {
+            return None;
+        }
+        let layout = extend(&buffers, other.layout.offsets.get(..count)?).filter(|layout| layout.height <= most)?;
+        let (bound, positions) = (lower_bound(&buffers), Draft::positions_of(&buffers));
+        Some(Draft { buffers, layout, positions, bound, solver: None, slices: 0, paused: Instant::now() })
+    }
+
+    fn positions_of(buffers: &[Buffer]) -> u64 {
+        buffers.iter().filter(|buffer| buffer.occupies()).count() as u64
     }
 
     /// Works on the layout for a moment, now and then. Returns whether the layout has become sufficiently lower.

@@ -8,7 +8,9 @@
 //! - Nothing is alive in a plan that is not active.
 //! - A plan that is not active has a cursor only together with its draft, since only then the arena is large enough for it.
 
+mod branches;
 mod firsts;
+mod layouts;
 mod partial;
 mod predict;
 mod repeats;
@@ -49,6 +51,8 @@ struct Plan {
     firsts: Firsts,
     /// For each plan, how often an entry followed it right after an entry of this plan.
     next: [u32; PLANS],
+    /// For each plan, how many of the first positions have the same places in it and in this one.
+    alike: [u32; PLANS],
     /// Below 0, the plan serves nothing well.
     score: i32,
     /// The number of positions that have been too small since the layout.
@@ -293,30 +297,9 @@ impl Plans {
         }
         let others = (0..PLANS).filter(|&place| place != self.active);
         let place = others.min_by_key(|&place| self.plans[place].used).unwrap_or(0);
-        self.plans.iter_mut().for_each(|plan| plan.next[place] = 0);
+        self.plans.iter_mut().for_each(|plan| (plan.next[place], plan.alike[place]) = (0, 0));
         self.plans[place] = plan;
         place
-    }
-
-    /// Makes the layouts that are missing, too small, or can become lower. Nothing may be alive. Returns whether any layout has
-    /// changed. Where sizes grow, the layouts may have `ahead` more bytes in use at once than so far.
-    pub(super) fn relayout(&mut self, active: &mut Cursor, ahead: u64) -> bool {
-        let mut has_changed = false;
-        for (place, plan) in self.plans.iter_mut().enumerate() {
-            if !plan.lay_out(ahead) {
-                continue;
-            }
-            has_changed = true;
-            let laid_out = |draft: &Draft| Cursor::new(&plan.envelope, &draft.buffers, &draft.layout);
-            let mut cursor = plan.draft.as_ref().map(laid_out).unwrap_or_default();
-            if place == self.active {
-                cursor.count_on(active);
-                *active = cursor;
-            } else {
-                plan.cursor = Some(cursor);
-            }
-        }
-        has_changed
     }
 
     /// Whether there is a layout to make or improve, now or later.
@@ -329,9 +312,8 @@ impl Plans {
         if self.is_empty() {
             return;
         }
-        self.plans.swap_remove(self.active);
+        self.remove(self.active);
         (self.active, self.last) = (0, 0);
-        self.plans.iter_mut().for_each(|plan| plan.next = [0; PLANS]);
         let mut new = self.plans.first_mut().and_then(|plan| plan.cursor.take()).unwrap_or_default();
         new.count_on(cursor);
         *cursor = new;
@@ -367,22 +349,5 @@ impl Plan {
     fn is_outgrown(&self) -> bool {
         let is_wider = self.widened * WIDENED > self.envelope.len() as u64;
         self.draft.is_none() || is_wider || self.seen.is_overtaken()
-    }
-
-    /// Makes a layout, or a lower one, if that is due. Returns whether the plan has changed.
-    fn lay_out(&mut self, ahead: u64) -> bool {
-        if !self.is_outgrown() {
-            return self.draft.as_mut().is_some_and(Draft::improve);
-        }
-        self.seen.go_ahead(ahead);
-        // Requests may have widened the plan beyond any possible layout.
-        let source = self.scaled.as_ref().unwrap_or(&self.seen);
-        let arranged = source.is_plannable().then(|| source.arranged());
-        self.draft = arranged.as_ref().and_then(Draft::new);
-        // Without a layout, the plan expects nothing. Its score falls until it is forgotten.
-        self.envelope = arranged.filter(|_| self.draft.is_some()).unwrap_or_default();
-        (self.widened, self.need) = (0, self.envelope.bound());
-        self.carry = CarryPlan::of(&self.envelope);
-        true
     }
 }

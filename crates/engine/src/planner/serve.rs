@@ -119,6 +119,7 @@ impl Planner {
         }
         if is_settled {
             self.choose_plan(shared, bytes, false);
+            self.plans.branch_off(&mut self.hot.cursor, bytes);
             if self.hot.cursor.carries(bytes) {
                 self.hot.cursor.step_aside();
                 return self.carry(shared, request, stream);

@@ -29,6 +29,7 @@
 //!
 //! When the plan's block is given up (`evict`), all positions become idle.
 
+mod branch;
 mod extents;
 mod off_order;
 mod partly;

@@ -12,6 +12,7 @@ mod arranged;
 mod beginning;
 mod partial;
 mod scaled;
+mod shared;
 #[cfg(test)]
 mod tests;
 

@@ -7,11 +7,12 @@
 //! `portfolio` walks over the `skyline` and places buffers on its valleys; `index` finds the best buffer that fits. `backward` places
 //! buffers by best fit, from the last to die to the first. `restart` repeats skyline passes in orders weighted by earlier failures.
 //! `search` (feature `exact`) searches exactly for a layout of at most a target height, for small and tight problems. `aim` chooses
-//! the target heights. `check` proves that a layout is valid; `live` has the buffers that are alive, for its sweep over time.
+//! the target heights. `extend` places buffers around some that have their places. `check` proves that a layout is valid; `live` has the buffers that are alive, for its sweep over time.
 
 mod aim;
 mod backward;
 mod check;
+mod extend;
 mod index;
 mod live;
 mod portfolio;
@@ -26,6 +27,7 @@ mod sort;
 mod types;
 
 pub use check::{check, lower_bound};
+pub use extend::extend;
 pub(crate) use live::Live;
 pub use solver::Solver;
 pub use types::{Buffer, Layout, LayoutError, TooLarge};

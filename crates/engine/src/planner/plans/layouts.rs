@@ -1,0 +1,150 @@
+//! The layouts of plans. Plans that begin alike get the same places for their first positions, so that an entry can leave one plan for another
+//! ([`branches`](super::branches)).
+//!
+//! The plan that needs most memory is laid out first, as if it were alone. The arena is as large as that in any case. The other plans find room
+//! around the places that they have in common with a plan before them. A plan that does not find enough gets a layout of its own.
+
+use super::{PLANS, Plan, Plans};
+use crate::planner::carry::CarryPlan;
+use crate::planner::draft::Draft;
+use gpucache_plan::entries::{Cursor, Envelope};
+
+/// Plans have at least so many positions in common, or share nothing: their entries part so soon that the first size mostly tells them apart.
+const FEWEST: usize = 8;
+/// Common sizes and lives may raise the bound of the largest plan by this share, 1/64: about as much as a layout may exceed its bound.
+const RAISED: u64 = 64;
+/// A plan around common places may exceed the highest plan by this share, 1/128. The arena grows as much.
+const HIGHER: u64 = 128;
+
+/// What a plan is laid out from: its envelope, and the plan whose first places it has, with their number.
+struct Source {
+    envelope: Envelope,
+    /// The bound of the envelope without what is in common.
+    need: u64,
+    like: Option<(usize, usize)>,
+}
+
+impl Plans {
+    /// Makes the layouts that are missing, too small, or can become lower. Nothing may be alive. Returns whether any layout has
+    /// changed. Where sizes grow, the layouts may have `ahead` more bytes in use at once than so far.
+    pub(in crate::planner) fn relayout(&mut self, active: &mut Cursor, ahead: u64) -> bool {
+        let is_due = self.plans.iter().any(Plan::is_outgrown);
+        let changed = if is_due { self.lay_out(ahead) } else { self.improve() };
+        for (place, plan) in self.plans.iter_mut().enumerate().filter(|&(place, _)| changed[place]) {
+            let laid_out = |draft: &Draft| Cursor::new(&plan.envelope, &draft.buffers, &draft.layout);
+            let mut cursor = plan.draft.as_ref().map(laid_out).unwrap_or_default();
+            if place == self.active {
+                cursor.count_on(active);
+                *active = cursor;
+            } else {
+                plan.cursor = Some(cursor);
+            }
+        }
+        changed.contains(&true)
+    }
+
+    /// Lowers layouts of which nothing is in common with others. Returns which plans have changed.
+    fn improve(&mut self) -> [bool; PLANS] {
+        let mut changed = [false; PLANS];
+        for (plan, has_changed) in self.plans.iter_mut().zip(&mut changed) {
+            let is_alone = plan.alike == [0; PLANS];
+            *has_changed = is_alone && plan.draft.as_mut().is_some_and(Draft::improve);
+        }
+        changed
+    }
+
+    /// Makes the layouts that are missing or too small, and those that depend on them. Returns which plans have changed.
+    fn lay_out(&mut self, ahead: u64) -> [bool; PLANS] {
+        let outgrown = self.plans.iter_mut().filter(|plan| plan.is_outgrown());
+        outgrown.for_each(|plan| plan.seen.go_ahead(ahead));
+        let mut sources: Vec<Source> = self.plans.iter().map(Source::of).collect();
+        let order = in_common(&mut sources);
+        let mut changed = [false; PLANS];
+        for (rank, &place) in order.iter().enumerate() {
+            let like = sources[place].like;
+            let is_kept = !like.is_some_and(|(other, _)| changed[other])
+                && self.plans[place].is_laid_out_from(&sources[place], like);
+            if !is_kept {
+                let most = if rank == 0 { u64::MAX } else { self.bytes() };
+                changed[place] = true;
+                self.lay_out_plan(place, &sources[place], most);
+            }
+        }
+        changed
+    }
+
+    fn lay_out_plan(&mut self, place: usize, source: &Source, most: u64) {
+        self.forget_alike(place);
+        let around = |(other, count): (usize, usize)| {
+            let draft = self.plans[other].draft.as_ref()?;
+            Draft::around(&source.envelope, draft, count, most.saturating_add(most / HIGHER))
+        };
+        let shared = source.like.and_then(|like| Some((like, around(like)?)));
+        let is_shared = shared.is_some();
+        let draft = match shared {
+            Some((_, draft)) => Some(draft),
+            None => source.envelope.is_plannable().then(|| Draft::new(&source.envelope)).flatten(),
+        };
+        if let Some(plan) = self.plans.get_mut(place) {
+            // Without a layout, the plan expects nothing. Its score falls until it is forgotten.
+            plan.envelope = if draft.is_some() { source.envelope.clone() } else { Envelope::default() };
+            (plan.draft, plan.widened, plan.need) = (draft, 0, source.need);
+            plan.carry = CarryPlan::of(&plan.envelope);
+        }
+        if let Some((other, count)) = source.like.filter(|_| is_shared) {
+            self.note_alike(place, other, count as u32);
+        }
+    }
+}
+
+impl Plan {
+    /// Whether the layout is one of this envelope, with these places in common.
+    fn is_laid_out_from(&self, source: &Source, like: Option<(usize, usize)>) -> bool {
+        let shares = like.is_none_or(|(other, count)| self.alike[other] as usize == count);
+        shares && self.draft.is_some() && !self.seen.is_overtaken() && self.envelope.is_same_as(&source.envelope)
+    }
+}
+
+impl Source {
+    fn of(plan: &Plan) -> Source {
+        let seen = plan.scaled.as_ref().unwrap_or(&plan.seen);
+        // Requests may have widened the plan beyond any possible layout.
+        let envelope = if seen.is_plannable() { seen.arranged() } else { Envelope::default() };
+        Source { need: envelope.bound(), envelope, like: None }
+    }
+}
+
+/// Finds for each plan the larger one with which it has most in common, and gives both the same sizes and lives there. Returns the order in
+/// which the plans are to be laid out.
+fn in_common(sources: &mut [Source]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sources.len()).collect();
+    order.sort_by_key(|&place| std::cmp::Reverse(sources[place].need));
+    let alone: Vec<Envelope> = sources.iter().map(|source| source.envelope.clone()).collect();
+    for (rank, &place) in order.iter().enumerate() {
+        let shares = |&other: &usize| (alone[place].shares(&alone[other]), other);
+        let most = order[..rank].iter().map(shares).max_by_key(|&(count, other)| (count, std::cmp::Reverse(other)));
+        sources[place].like = most.filter(|&(count, _)| count >= FEWEST).map(|(count, other)| (other, count));
+    }
+    // What two plans have in common may be in common with a third one, so the second round reaches all of them.
+    for _ in 0..2 {
+        for &place in &order {
+            if let Some((other, count)) = sources[place].like
+                && let Ok([one, other]) = sources.get_disjoint_mut([place, other])
+            {
+                one.envelope.share(&mut other.envelope, count);
+            }
+        }
+    }
+    if order.first().is_some_and(|&largest| sources[largest].is_raised_too_much()) {
+        for (source, alone) in sources.iter_mut().zip(alone) {
+            (source.envelope, source.like) = (alone, None);
+        }
+    }
+    order
+}
+
+impl Source {
+    fn is_raised_too_much(&self) -> bool {
+        !self.envelope.is_plannable() || self.envelope.bound() > self.need.saturating_add(self.need / RAISED)
+    }
+}

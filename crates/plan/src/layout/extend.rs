@@ -1,0 +1,146 @@
+//! Layouts of which the first offsets are given: the rest is placed around them.
+//!
+//! Each buffer goes into the smallest gap, in the stretch of addresses that is free for its whole life. The largest buffers come first. Where
+//! that is not as low as possible, those with the most bytes times life come first.
+
+use crate::layout::{Buffer, Layout, check, lower_bound};
+
+/// More buffers are not placed one by one, since each is compared with all before: 8192 take about 40 ms.
+const MOST: usize = 1 << 13;
+
+/// A buffer that has its place.
+#[derive(Clone, Copy)]
+struct Placed {
+    start: u64,
+    end: u64,
+    lower: u32,
+    upper: u32,
+}
+
+/// Lays out buffers of which the first ones have these offsets, in the order of their lives. `None` if these buffers overlap each other, or if
+/// there are more than 8192 other ones.
+///
+/// ```
+/// use gpucache_plan::{Buffer, check, extend};
+///
+/// // The first two lie at 4 and 0. The third one is alive together with the second one.
+/// let buffers = [
+///     Buffer { lower: 0, upper: 2, size: 4 },
+///     Buffer { lower: 1, upper: 4, size: 4 },
+///     Buffer { lower: 2, upper: 4, size: 3 },
+/// ];
+/// let found = extend(&buffers, &[4, 0]).unwrap();
+/// assert_eq!((found.offsets, found.height), (vec![4, 0, 4], 8));
+/// assert_eq!(extend(&buffers, &[0, 0]), None); // both are alive at time 1
+/// ```
+pub fn extend(buffers: &[Buffer], offsets: &[u64]) -> Option<Layout> {
+    let given = offsets.len();
+    let others: Vec<usize> = (given..buffers.len()).filter(|&other| buffers[other].occupies()).collect();
+    if others.len() > MOST {
+        return None;
+    }
+    let start: Vec<Placed> =
+        buffers.iter().zip(offsets).filter_map(|(buffer, &offset)| Placed::at(buffer, offset)).collect();
+    let first = start.iter().map(|placed| placed.end).max().unwrap_or(0);
+    let bound = lower_bound(buffers).max(first);
+    let size = |buffer: &Buffer| u128::from(buffer.size);
+    let area = |buffer: &Buffer| size(buffer) * u128::from(buffer.upper - buffer.lower);
+    let mut best: Option<Layout> = None;
+    for weigh in [&size as &dyn Fn(&Buffer) -> u128, &area] {
+        let mut order = others.clone();
+        order.sort_by_key(|&other| (std::cmp::Reverse(weigh(&buffers[other])), other));
+        let found = place(buffers, offsets, &order, start.clone())?;
+        if best.as_ref().is_none_or(|best| found.height < best.height) {
+            best = Some(found);
+        }
+        if best.as_ref().is_some_and(|best| best.height <= bound) {
+            break;
+        }
+    }
+    best.filter(|best| check(buffers, best).is_ok())
+}
+
+/// Places buffers in this order. `None` if an offset would pass 2^64.
+fn place(buffers: &[Buffer], offsets: &[u64], order: &[usize], mut placed: Vec<Placed>) -> Option<Layout> {
+    let mut all = offsets.to_vec();
+    all.resize(buffers.len(), 0);
+    // Those that are alive in the rest alone can be in the way.
+    let rest = order.iter().map(|&other| buffers[other].lower).min().unwrap_or(u32::MAX);
+    let mut height = placed.iter().map(|placed| placed.end).max().unwrap_or(0);
+    placed.retain(|placed| placed.upper > rest);
+    placed.sort_unstable_by_key(|placed| placed.start);
+    for &other in order {
+        let buffer = &buffers[other];
+        let offset = smallest_gap(&placed, buffer);
+        let new =
+            Placed { end: offset.checked_add(buffer.size)?, start: offset, lower: buffer.lower, upper: buffer.upper };
+        all[other] = offset;
+        height = height.max(new.end);
+        let behind = placed.partition_point(|placed| placed.start < new.start);
+        placed.insert(behind, new);
+    }
+    Some(Layout { offsets: all, height })
+}
+
+/// The offset of the smallest gap that is large enough, between those that are alive at the same time as the buffer; above them if there is none.
+fn smallest_gap(placed: &[Placed], buffer: &Buffer) -> u64 {
+    let (mut end, mut smallest) = (0, None);
+    for other in placed.iter().filter(|other| other.lower < buffer.upper && buffer.lower < other.upper) {
+        let gap = other.start.saturating_sub(end);
+        if gap >= buffer.size && smallest.is_none_or(|(smallest, _)| gap < smallest) {
+            smallest = Some((gap, end));
+        }
+        end = end.max(other.end);
+    }
+    smallest.map_or(end, |(_, offset)| offset)
+}
+
+impl Placed {
+    fn at(buffer: &Buffer, offset: u64) -> Option<Placed> {
+        let end = offset.checked_add(buffer.size)?;
+        buffer.occupies().then_some(Placed { start: offset, end, lower: buffer.lower, upper: buffer.upper })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::layout::layout;
+
+    fn problem() -> impl Strategy<Value = Vec<Buffer>> {
+        prop::collection::vec((1..20u32, 0..9u64), 1..40).prop_map(|lives| {
+            let last = lives.len() as u32;
+            (0..)
+                .zip(lives)
+                .map(|(lower, (length, size))| Buffer { lower, upper: last.min(lower + length), size })
+                .collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_given_offsets_stay(buffers in problem(), given in 0..40usize) {
+            let given = given.min(buffers.len());
+            let whole = layout(&buffers).unwrap();
+            let found = extend(&buffers, &whole.offsets[..given]).unwrap();
+            prop_assert_eq!(&found.offsets[..given], &whole.offsets[..given]);
+            prop_assert_eq!(check(&buffers, &found), Ok(()));
+            prop_assert!(found.height <= buffers.iter().map(|buffer| buffer.size).sum());
+        }
+
+        #[test]
+        fn without_given_offsets_it_is_hardly_higher_than_the_solver(buffers in problem()) {
+            let (whole, found) = (layout(&buffers).unwrap(), extend(&buffers, &[]).unwrap());
+            prop_assert!(found.height <= whole.height * 2, "{} {}", found.height, whole.height);
+        }
+    }
+
+    #[test]
+    fn offsets_at_the_end_of_the_addresses_are_refused() {
+        let buffers = [Buffer { lower: 0, upper: 2, size: 1 << 40 }, Buffer { lower: 1, upper: 2, size: 1 << 40 }];
+        assert_eq!(extend(&buffers, &[u64::MAX - 5]), None);
+        assert_eq!(extend(&buffers, &[u64::MAX - (1 << 40)]).map(|found| found.offsets[1]), Some(0));
+    }
+}
