@@ -255,7 +255,7 @@ impl Owner {
                 return local.planner.take_effects();
             }
             if !is_entered || local.planner.is_in_the_way(shared, need) {
-                local.planner.give_way(shared);
+                local.planner.give_way_to(shared, need);
             }
             match is_short {
                 true => local.planner.lose_ring(shared),

@@ -136,8 +136,16 @@ impl Planner {
         self.entry.is_planned = false;
     }
 
+    /// Gives the arena up within an entry for a range that must grow by so many bytes. If that happens again and again after the same number of
+    /// iterations of a loop, leaves it for the loop around it.
+    pub(crate) fn give_way_to(&mut self, shared: &Shared, bytes: u64) {
+        if self.arena.is_none() || !self.departs(shared, bytes, true) {
+            self.give_way(shared);
+        }
+    }
+
     /// Gives the arena up within an entry. An iteration of a loop is recorded from here on, so that its end is noticed.
-    pub(crate) fn give_way(&mut self, shared: &Shared) {
+    fn give_way(&mut self, shared: &Shared) {
         let left = self.hot.cursor.left();
         self.vacate(shared);
         self.go_unplanned(left as u32);

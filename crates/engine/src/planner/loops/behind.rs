@@ -105,7 +105,7 @@ impl Planner {
 
     /// Leaves the loop, since no iteration begins.
     fn leave_behind(&mut self, shared: &Shared, bytes: u64) {
-        if !self.departs(shared, bytes) {
+        if !self.departs(shared, bytes, false) {
             self.loops.leave();
             self.search_anew();
         }

@@ -83,7 +83,7 @@ impl Planner {
         let loops = &mut self.loops;
         loops.stray = if loops.stray.0 == next { (next, loops.stray.1.saturating_add(1)) } else { (next, 1) };
         if loops.stray.1 >= most {
-            if self.departs(shared, bytes) {
+            if self.departs(shared, bytes, false) {
                 return;
             }
             let was_misled = self.was_misled(shared);
@@ -100,12 +100,12 @@ impl Planner {
 
     /// Leaves the loop for one around it, if the program leaves it again and again in the same way. Returns whether it does.
     #[cold]
-    pub(super) fn departs(&mut self, shared: &Shared, bytes: u64) -> bool {
+    pub(in crate::planner) fn departs(&mut self, shared: &Shared, bytes: u64, costs_arena: bool) -> bool {
         if self.loops.length.is_none() {
             return false;
         }
         self.publish(shared);
-        if !self.loops.outer.departs(self.loops.ended, bytes, made_and_served(shared)) {
+        if !self.loops.outer.departs(self.loops.ended, (bytes, costs_arena), made_and_served(shared)) {
             return false;
         }
         self.loops.leave();

@@ -4,6 +4,8 @@
 //! The plan that needs most memory is laid out first, as if it were alone. The arena is as large as that in any case. The other plans find room
 //! around the places that they have in common with a plan before them. A plan that does not find enough gets a layout of its own.
 
+use std::cmp::Reverse;
+
 use super::{PLANS, Plan, Plans};
 use crate::planner::carry::CarryPlan;
 use crate::planner::draft::Draft;
@@ -11,10 +13,8 @@ use gpucache_plan::entries::{Cursor, Envelope};
 
 /// Plans have at least so many positions in common, or share nothing: their entries part so soon that the first size mostly tells them apart.
 const FEWEST: usize = 8;
-/// Common sizes and lives may raise the bound of the largest plan by this share, 1/64: about as much as a layout may exceed its bound.
-const RAISED: u64 = 64;
-/// A plan around common places may exceed the highest plan by this share, 1/128. The arena grows as much.
-const HIGHER: u64 = 128;
+/// Common sizes and lives may raise the bound of a plan to this share, 1/128, above that of the largest one.
+const RAISED: u64 = 128;
 
 /// What a plan is laid out from: its envelope, and the plan whose first places it has, with their number.
 struct Source {
@@ -77,7 +77,7 @@ impl Plans {
         self.forget_alike(place);
         let around = |(other, count): (usize, usize)| {
             let draft = self.plans[other].draft.as_ref()?;
-            Draft::around(&source.envelope, draft, count, most.saturating_add(most / HIGHER))
+            Draft::around(&source.envelope, draft, count, most)
         };
         let shared = source.like.and_then(|like| Some((like, around(like)?)));
         let is_shared = shared.is_some();
@@ -118,12 +118,17 @@ impl Source {
 /// which the plans are to be laid out.
 fn in_common(sources: &mut [Source]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sources.len()).collect();
-    order.sort_by_key(|&place| std::cmp::Reverse(sources[place].need));
+    order.sort_by_key(|&place| Reverse(sources[place].need));
     let alone: Vec<Envelope> = sources.iter().map(|source| source.envelope.clone()).collect();
+    let largest = order.first().map_or(0, |&largest| sources[largest].need);
+    let most = largest.saturating_add(largest / RAISED);
     for (rank, &place) in order.iter().enumerate() {
-        let shares = |&other: &usize| (alone[place].shares(&alone[other]), other);
-        let most = order[..rank].iter().map(shares).max_by_key(|&(count, other)| (count, std::cmp::Reverse(other)));
-        sources[place].like = most.filter(|&(count, _)| count >= FEWEST).map(|(count, other)| (other, count));
+        let shares = |&other: &usize| (alone[place].shares(&alone[other]), Reverse(other));
+        let found = order[..rank].iter().map(shares).max().filter(|&(count, _)| count >= FEWEST);
+        let like = found.and_then(|(count, Reverse(other))| {
+            Some((other, affordable([&alone[place], &alone[other]], count, most)?))
+        });
+        sources[place].like = like;
     }
     // What two plans have in common may be in common with a third one, so the second round reaches all of them.
     for _ in 0..2 {
@@ -135,7 +140,7 @@ fn in_common(sources: &mut [Source]) -> Vec<usize> {
             }
         }
     }
-    if order.first().is_some_and(|&largest| sources[largest].is_raised_too_much()) {
+    if sources.iter().any(|source| !source.envelope.is_plannable() || source.envelope.bound() > most) {
         for (source, alone) in sources.iter_mut().zip(alone) {
             (source.envelope, source.like) = (alone, None);
         }
@@ -143,8 +148,24 @@ fn in_common(sources: &mut [Source]) -> Vec<usize> {
     order
 }
 
-impl Source {
-    fn is_raised_too_much(&self) -> bool {
-        !self.envelope.is_plannable() || self.envelope.bound() > self.need.saturating_add(self.need / RAISED)
+/// How many of the first `count` positions two plans can share if neither may then have more than `most` bytes in use at once. `None` if there
+/// are too few of them.
+fn affordable([one, other]: [&Envelope; 2], count: usize, most: u64) -> Option<usize> {
+    let fits = |count: usize| {
+        let (mut one, mut other) = (one.clone(), other.clone());
+        one.share(&mut other, count);
+        one.bound() <= most && other.bound() <= most
+    };
+    if fits(count) {
+        return Some(count);
     }
+    let (mut enough, mut short) = (FEWEST, count);
+    if enough >= short || !fits(enough) {
+        return None;
+    }
+    while short - enough > 1 {
+        let middle = enough + (short - enough) / 2;
+        (enough, short) = if fits(middle) { (middle, short) } else { (enough, middle) };
+    }
+    Some(enough)
 }
