@@ -108,7 +108,7 @@ impl Plans {
 
     /// Whether a first allocation of so many bytes on another stream tells that the entry is on that stream.
     pub(super) fn may_follow_first(&self, bytes: u64) -> bool {
-        let is_first = |plan: &Plan| plan.draft.is_some() && plan.envelope.begins_with(bytes);
+        let is_first = |plan: &Plan| plan.draft.is_some() && plan.known().begins_with(bytes);
         !self.begin_elsewhere && self.plans.iter().any(is_first)
     }
 
@@ -170,8 +170,13 @@ impl Plans {
 
     /// Whether the first allocation of an entry tells that the sizes of the active plan are too small.
     pub(super) fn may_scale_to(&self, bytes: u64) -> bool {
-        let is_new = |plan: &&Plan| !plan.envelope.begins_with(bytes);
+        let is_new = |plan: &&Plan| !plan.known().begins_with(bytes);
         self.plans.get(self.active).filter(is_new).is_some_and(|plan| plan.seen.may_scale_to(bytes))
+    }
+
+    /// Whether the first allocation of an entry tells that its sizes are smaller than those of the active plan.
+    pub(super) fn may_shrink_to(&self, bytes: u64) -> bool {
+        self.plans.get(self.active).is_some_and(|plan| plan.known().may_shrink_to(bytes))
     }
 
     /// Makes the active plan hold an entry whose first allocation has this many bytes. Its layout is made later.
@@ -343,6 +348,11 @@ impl Plan {
     /// Makes the plan hold more. Its layout is made later.
     fn hold(&mut self, envelope: Envelope) {
         (self.seen, self.scaled, self.draft, self.cursor) = (envelope, None, None, None);
+    }
+
+    /// The envelope of this plan alone, without what it has in common with others.
+    fn known(&self) -> &Envelope {
+        self.scaled.as_ref().unwrap_or(&self.seen)
     }
 
     /// Whether the plan has to hold more than it was laid out for.

@@ -142,7 +142,7 @@ impl Planner {
         if self.plans.switch_by_first_event(&mut self.hot.cursor, bytes, is_past) {
             self.begin_planned(shared);
         }
-        if self.plans.envelope().is_some_and(|envelope| envelope.may_shrink_to(bytes)) {
+        if self.plans.may_shrink_to(bytes) {
             self.hot.cursor.begin_smaller(bytes);
         }
     }

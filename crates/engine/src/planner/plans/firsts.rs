@@ -40,7 +40,8 @@ impl Plans {
     /// Whether the first allocation of the entry may tell that another plan than the active one serves it, although the active one expects it.
     pub(super) fn is_told_by_first(&self) -> bool {
         let Some(active) = self.plans.get(self.active) else { return false };
-        self.plans.iter().any(|other| active.may_be(other))
+        let expects_more = active.envelope.sizes_at(0) != active.known().sizes_at(0);
+        expects_more || self.plans.iter().any(|other| active.may_be(other))
     }
 
     /// The plan whose entries alone began with so many bytes, as far as is known; `None` if that is the active one, or several.

@@ -107,7 +107,7 @@ impl Plan {
 
 impl Source {
     fn of(plan: &Plan) -> Source {
-        let seen = plan.scaled.as_ref().unwrap_or(&plan.seen);
+        let seen = plan.known();
         // Requests may have widened the plan beyond any possible layout.
         let envelope = if seen.is_plannable() { seen.arranged() } else { Envelope::default() };
         Source { need: envelope.bound(), envelope, like: None }

@@ -36,8 +36,8 @@ impl Plans {
         if let Some(told) = self.told_by(bytes) {
             return self.activate(told, cursor);
         }
-        let may_serve = |plan: &&Plan| !is_past || plan.envelope.first_is_at_least(bytes);
-        let off_by = |plan: &Plan| Some(plan).filter(may_serve)?.envelope.first_is_off_by(bytes);
+        let may_serve = |plan: &&Plan| !is_past || plan.known().first_is_at_least(bytes);
+        let off_by = |plan: &Plan| Some(plan).filter(may_serve)?.known().first_is_off_by(bytes);
         let active = self.plans.get(self.active).and_then(off_by).unwrap_or(f64::INFINITY);
         let others = (0..).zip(&self.plans).filter_map(|(place, plan)| Some((place, off_by(plan)?)));
         let nearest = others.min_by(|one, other| one.1.total_cmp(&other.1)).filter(|&(_, ratio)| ratio < active);
@@ -46,7 +46,7 @@ impl Plans {
 
     /// Whether all entries of the active plan began with fewer bytes, and its sizes do not grow from entry to entry.
     pub(in crate::planner) fn are_smaller_than(&self, first: u64) -> bool {
-        !self.grows() && self.envelope().is_some_and(|envelope| !envelope.first_is_at_least(first))
+        !self.grows() && self.plans.get(self.active).is_some_and(|plan| !plan.known().first_is_at_least(first))
     }
 
     /// Notes that the entry which ends followed this plan.

@@ -8,10 +8,13 @@ use super::Cursor;
 impl Cursor {
     /// Begins an entry whose sizes are smaller than all known ones. Its first allocation has this many bytes.
     pub fn begin_smaller(&mut self, bytes: u64) {
-        let first = self.positions.first_mut().filter(|first| first.is_planned() && bytes < first.least);
-        if let Some(first) = first.filter(|_| self.next == 0) {
+        let Some(first) = self.positions.first_mut().filter(|first| first.is_planned() && self.next == 0) else {
+            return;
+        };
+        self.off_order.is_scaled = true;
+        // The first position may be as small in another plan that shares it.
+        if bytes < first.least {
             self.off_order.first = Some((first.least, first.spread));
-            self.off_order.is_scaled = true;
             first.lower_least(bytes);
         }
     }
