@@ -10,18 +10,17 @@ impl Plans {
     }
 
     fn goes_on_by(&mut self, place: usize, cursor: &mut Cursor, bytes: u64) -> bool {
-        let is_alike = self.plans.get(self.active).is_some_and(|active| active.alike[place] as usize >= cursor.next());
-        let Some(other) = self.plans.get_mut(place).filter(|_| is_alike && cursor.next() > 0) else { return false };
-        let Some(mut new) = other.cursor.take_if(|new| new.suits_better(cursor, bytes)) else { return false };
+        let Ok([active, other]) = self.plans.get_disjoint_mut([self.active, place]) else { return false };
+        let is_alike = cursor.next() > 0 && active.alike[place] as usize >= cursor.next();
+        let suits = |new: &mut Cursor| is_alike && new.suits_better(cursor, &active.envelope, bytes);
+        let Some(mut new) = other.cursor.take_if(suits) else { return false };
         let continues = new.continue_entry(cursor);
         if !continues {
             other.cursor = Some(new);
             return false;
         }
         std::mem::swap(cursor, &mut new);
-        if let Some(before) = self.plans.get_mut(self.active) {
-            before.cursor = Some(new);
-        }
+        active.cursor = Some(new);
         self.active = place;
         true
     }

@@ -6,13 +6,23 @@
 //! `off_order` finds for it from `next` on.
 
 use super::position::Life;
-use super::{ALIGN, Cursor};
+use super::{ALIGN, Cursor, Envelope, Expected};
+
+/// A size that differs from the expected ones by at most this share, 1/8, is more likely one more size of the same order.
+const NEAR: u64 = 8;
 
 impl Cursor {
-    /// Whether a request of so many bytes fits the position that another cursor has reached, and not that cursor's own.
-    pub fn suits_better(&self, before: &Cursor, bytes: u64) -> bool {
+    /// Whether a request of so many bytes fits the position that another cursor has reached, and not that cursor's own. The other cursor is that
+    /// of `envelope`.
+    pub fn suits_better(&self, before: &Cursor, envelope: &Envelope, bytes: u64) -> bool {
         let fits = |cursor: &Cursor| cursor.positions.get(before.next).is_some_and(|next| next.fits(bytes));
-        fits(self) && !fits(before)
+        let is_other = |next: &Expected| {
+            // All sizes of an entry may be smaller than those of its order so far.
+            let is_scaled = before.off_order.is_scaled && next.is_like(bytes);
+            let is_near = bytes >= next.least - next.least / NEAR && bytes <= next.most.saturating_add(next.most / NEAR);
+            !is_scaled && !is_near
+        };
+        fits(self) && !fits(before) && envelope.at(before.next).is_none_or(is_other)
     }
 
     /// Continues an entry that another cursor has served in order so far. Nothing is live in this cursor, and then nothing in the other one.
