@@ -22,6 +22,8 @@ struct Source {
     /// The bound of the envelope without what is in common.
     need: u64,
     like: Option<(usize, usize)>,
+    /// Whether other plans have first places of this one.
+    is_shared: bool,
 }
 
 impl Plans {
@@ -62,8 +64,8 @@ impl Plans {
         let mut changed = [false; PLANS];
         for (rank, &place) in order.iter().enumerate() {
             let like = sources[place].like;
-            let is_kept = !like.is_some_and(|(other, _)| changed[other])
-                && self.plans[place].is_laid_out_from(&sources[place], like);
+            let is_kept =
+                !like.is_some_and(|(other, _)| changed[other]) && self.plans[place].is_laid_out_from(&sources[place]);
             if !is_kept {
                 let most = if rank == 0 { u64::MAX } else { self.bytes() };
                 changed[place] = true;
@@ -98,19 +100,24 @@ impl Plans {
 }
 
 impl Plan {
-    /// Whether the layout is one of this envelope, with these places in common.
-    fn is_laid_out_from(&self, source: &Source, like: Option<(usize, usize)>) -> bool {
-        let shares = like.is_none_or(|(other, count)| self.alike[other] as usize == count);
-        shares && self.draft.is_some() && !self.seen.is_overtaken() && self.envelope.is_same_as(&source.envelope)
+    /// Whether the layout is large enough, and has these places in common.
+    fn is_laid_out_from(&self, source: &Source) -> bool {
+        let shares = source.like.is_none_or(|(other, count)| self.alike[other] as usize == count);
+        shares && !self.is_outgrown() && (source.is_alone() || self.envelope.is_same_as(&source.envelope))
     }
 }
 
 impl Source {
+    /// Whether nothing is in common with another plan.
+    fn is_alone(&self) -> bool {
+        self.like.is_none() && !self.is_shared
+    }
+
     fn of(plan: &Plan) -> Source {
         let seen = plan.known();
         // Requests may have widened the plan beyond any possible layout.
         let envelope = if seen.is_plannable() { seen.arranged() } else { Envelope::default() };
-        Source { need: envelope.bound(), envelope, like: None }
+        Source { need: envelope.bound(), envelope, like: None, is_shared: false }
     }
 }
 
@@ -137,12 +144,13 @@ fn in_common(sources: &mut [Source]) -> Vec<usize> {
                 && let Ok([one, other]) = sources.get_disjoint_mut([place, other])
             {
                 one.envelope.share(&mut other.envelope, count);
+                other.is_shared = true;
             }
         }
     }
     if sources.iter().any(|source| !source.envelope.is_plannable() || source.envelope.bound() > most) {
         for (source, alone) in sources.iter_mut().zip(alone) {
-            (source.envelope, source.like) = (alone, None);
+            *source = Source { envelope: alone, like: None, is_shared: false, ..*source };
         }
     }
     order

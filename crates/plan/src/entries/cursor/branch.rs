@@ -19,7 +19,8 @@ impl Cursor {
         let is_other = |next: &Expected| {
             // All sizes of an entry may be smaller than those of its order so far.
             let is_scaled = before.off_order.is_scaled && next.is_like(bytes);
-            let is_near = bytes >= next.least - next.least / NEAR && bytes <= next.most.saturating_add(next.most / NEAR);
+            let is_near =
+                bytes >= next.least - next.least / NEAR && bytes <= next.most.saturating_add(next.most / NEAR);
             !is_scaled && !is_near
         };
         fits(self) && !fits(before) && envelope.at(before.next).is_none_or(is_other)
