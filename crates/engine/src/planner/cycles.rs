@@ -29,6 +29,8 @@ pub(super) struct Cycles {
     /// How many short cycles have ended, and how many longer ones.
     short: u32,
     longer: u32,
+    /// How often cycles turned out to be none.
+    given_up: u32,
     /// How often cycles turned out to be short.
     tries: u32,
     /// Whether the entry may have cycles.
@@ -58,6 +60,10 @@ const AROUND: u32 = 4;
 /// training step has fewer, and is planned as a whole from the second one on.
 const LONG: u32 = 1 << 14;
 
+/// Once cycles turned out to be none, no cycles are searched for so many allocations, then for twice as many, and so on, up to 2^16 times as many.
+const GIVEN_UP: u32 = 1 << 11;
+const MOST_GIVEN_UP: u32 = 16;
+
 /// An array of one number begins no cycle. It may be the loss of the step before, which the program keeps, and it does not tell the order that
 /// comes. With 512 bytes, made-up programs without scopes were planned for 0.7 points less.
 const SCALAR: u64 = 8;
@@ -73,15 +79,19 @@ impl Cycles {
         self.is_endless
     }
 
-    /// Whether the entry may have cycles.
-    pub(super) fn are_wanted(&self) -> bool {
-        self.is_wanted
+    /// For how many allocations no cycles are searched, since those that were found were none.
+    pub(super) fn unwanted_for(&self) -> u32 {
+        match (self.is_wanted, self.given_up) {
+            (false, _) => u32::MAX,
+            (true, 0) => 0,
+            (true, times) => GIVEN_UP << times,
+        }
     }
 
     /// Forgets the cycles. The entry may have others.
     pub(super) fn forget(&mut self) {
-        let Cycles { tries, is_wanted, is_endless, .. } = *self;
-        *self = Cycles { tries, is_wanted, is_endless, ..Cycles::default() };
+        let Cycles { tries, given_up, is_wanted, is_endless, .. } = *self;
+        *self = Cycles { tries, given_up, is_wanted, is_endless, ..Cycles::default() };
     }
 
     /// Notes the end of a cycle of so many allocations, if that is known.
@@ -201,7 +211,9 @@ impl Planner {
     /// of others, for which one level says nothing.
     #[cold]
     fn leave_cycles(&mut self, for_good: bool) {
-        self.cycles.is_wanted &= !for_good;
+        if for_good {
+            self.cycles.given_up = (self.cycles.given_up + 1).min(MOST_GIVEN_UP);
+        }
         self.cycles.forget();
         self.loops.leave();
         self.search_anew();

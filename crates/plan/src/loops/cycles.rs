@@ -32,8 +32,8 @@ pub(super) struct Cycles {
     next_look: u32,
     /// Steps that looks at periods took: at most [`STEPS`] for each allocation so far.
     spent: u32,
-    /// Whether there is no search.
-    is_off: bool,
+    /// The allocation before which there is no search.
+    until: u32,
     /// Shorter cycles are not found before an allocation: the length, and the allocation.
     least: (u32, u32),
     found: Option<(LowWater, Ends)>,
@@ -61,7 +61,7 @@ impl Default for Cycles {
             block: NONE,
             next_look: 0,
             spent: 0,
-            is_off: false,
+            until: 0,
             least: (0, 0),
             found: None,
         }
@@ -71,13 +71,13 @@ impl Default for Cycles {
 impl Cycles {
     /// Begins a search at an allocation.
     pub(super) fn begin(&mut self, from: u32) {
-        (self.is_off, self.least) = (false, (0, 0));
+        (self.until, self.least) = (0, (0, 0));
         self.begin_again(from);
     }
 
-    /// Ends the search.
-    pub(super) fn stop(&mut self) {
-        (self.is_off, self.found) = (true, None);
+    /// Finds no cycles before the allocation `until`.
+    pub(super) fn skip(&mut self, until: u32) {
+        self.until = until;
     }
 
     /// Finds no shorter cycles before the allocation `until`.
@@ -111,7 +111,7 @@ impl Cycles {
     #[cold]
     fn end_block(&mut self, log: &Log) {
         self.blocks.push(std::mem::replace(&mut self.block, NONE));
-        if log.len() >= self.next_look && !self.is_off {
+        if log.len() >= self.next_look && log.len() >= self.until {
             self.next_look = log.len() + (log.len() - self.from) / MORE;
             self.look(log);
         }
@@ -132,7 +132,7 @@ impl Cycles {
 
     /// Looks at a log whose last allocations repeat at a period. Returns whether its iterations are cycles.
     pub(super) fn look_at_period(&mut self, log: &Log, period: u32) -> bool {
-        if period < BLOCK / 2 || self.is_off {
+        if period < BLOCK / 2 || log.len() < self.until {
             return false;
         }
         let spent = self.spent.saturating_add(log.len());

@@ -88,9 +88,9 @@ impl Search {
         self.cycles.skip_shorter(least, self.until);
     }
 
-    /// Looks for no cycles.
-    pub fn skip_cycles(&mut self) {
-        self.cycles.stop();
+    /// Looks for no cycles in so many allocations.
+    pub fn skip_cycles(&mut self, allocations: u32) {
+        self.cycles.skip((self.tokens.len() as u32).saturating_add(allocations));
     }
 
     /// Whether the end of a cycle is awaited.

@@ -191,9 +191,7 @@ impl Planner {
         let is_here = !self.is_other_than_planned(self.learning.learner.log.stream());
         let known = self.plans.known_loops().filter(|_| is_here && self.loops.stage == Stage::Wanted);
         self.loops.search.begin(known, self.learning.learner.log.len().saturating_sub(1));
-        if !self.cycles.are_wanted() {
-            self.loops.search.skip_cycles();
-        }
+        self.loops.search.skip_cycles(self.cycles.unwanted_for());
         if let Some(least) = self.loops.outer.least {
             self.loops.search.skip_shorter(least, least.saturating_mul(PERIODS_WITHOUT_SHORTER));
         } else if let Some((least, allocations)) = self.loops.longer.take() {
