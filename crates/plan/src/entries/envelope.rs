@@ -31,6 +31,8 @@ pub struct Envelope {
     ahead: Ahead,
     /// Whether the first allocation told the sizes of the others in the entry that was absorbed last.
     is_told_by_first: bool,
+    /// The most bytes of a first allocation in the entries that were recorded.
+    first_recorded: u64,
     /// If only a part of each entry is regular.
     part: Option<Part>,
 }
@@ -261,7 +263,8 @@ impl Scratch {
         all.extend(positions);
         let is_same =
             is_plannable(&all) && self.bound(all.iter().copied()) <= bound.saturating_add(bound / SAME_ORDER_SHARE);
-        let envelope = is_same.then(|| Envelope { positions: all.clone(), ..Envelope::default() });
+        let first_recorded = all.first().map_or(0, |first| first.most);
+        let envelope = is_same.then(|| Envelope { positions: all.clone(), first_recorded, ..Envelope::default() });
         self.positions = all;
         envelope
     }

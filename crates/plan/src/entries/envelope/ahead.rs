@@ -32,6 +32,10 @@ impl Ahead {
 impl Envelope {
     /// Learns which positions grow. They may begin small again, with the size of one step, when another text begins.
     pub fn note_growth(&mut self, growth: &Growth) {
+        // The sizes of the next entry are then known exactly once it begins.
+        if self.is_told_by_first {
+            return;
+        }
         for (position, step) in growth.steps() {
             let Some(expected) = self.positions.get_mut(position) else { continue };
             self.ahead.is_overtaken |= !expected.grows();

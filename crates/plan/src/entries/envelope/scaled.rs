@@ -75,12 +75,17 @@ impl Envelope {
     /// Whether the first allocation of this entry of the order tells the sizes of the others; `None` if it says nothing about that.
     pub(super) fn tells_by_first(&self, log: &Log) -> Option<bool> {
         let (first, bytes) = (self.at(0)?, log.bytes_at(0)?);
-        if first.spread() < LEAST_SPREAD || bytes == first.most || bytes == first.least {
+        // Requests of the entry itself may have widened the first positions.
+        let most = self.first_recorded.min(first.most);
+        let spread = ratio(most, first.least);
+        if spread < LEAST_SPREAD || bytes == most || bytes == first.least {
             return None;
         }
-        let place = ratio(first.most, bytes).ln() / first.spread().ln();
+        let place = ratio(most, bytes).ln() / spread.ln();
+        let is_widened = |one: &Expected, logged: &Logged| bytes > most && logged.bytes == one.most;
         let pairs = self.positions.iter().zip(log.allocations());
-        let varying: Vec<(&Expected, &Logged)> = pairs.filter(|(one, _)| one.spread() >= LEAST_SPREAD).collect();
+        let may_tell = |(one, logged): &(&Expected, &Logged)| one.spread() >= LEAST_SPREAD && !is_widened(one, logged);
+        let varying: Vec<(&Expected, &Logged)> = pairs.filter(may_tell).collect();
         let agrees = |&&(expected, logged): &&(&Expected, &Logged)| {
             let size = expected.most as f64 / (expected.spread().ln() * place).exp();
             let share = ((expected.spread() - 1.0) / OF_SPREAD).min(1.0 / AGREES);
@@ -88,7 +93,8 @@ impl Envelope {
         };
         let agreeing = varying.iter().filter(agrees).count();
         let do_agree = (varying.len() - agreeing) * DISAGREE <= varying.len();
-        (!do_agree || (ENDS..=1.0 - ENDS).contains(&place)).then_some(do_agree)
+        let is_far = (ENDS..=1.0 - ENDS).contains(&place) || place <= -ENDS;
+        (!do_agree || is_far).then_some(do_agree)
     }
 
     /// The envelope of this order that also holds an entry with a larger first allocation. `None` if that tells nothing about the others.
