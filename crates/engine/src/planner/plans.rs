@@ -58,8 +58,8 @@ struct Plan {
     /// The number of positions that have been too small since the layout.
     widened: u64,
     carry: CarryPlan,
-    /// Positions whose array was found once to have outlived its entry.
-    escaped: Vec<usize>,
+    /// Positions whose array was found once to have outlived its entry, and the entry.
+    escaped: Vec<(usize, u64)>,
     /// The bound of the envelope when it was laid out.
     need: u64,
     /// The last entry that followed this plan.
@@ -77,6 +77,9 @@ const IN_USE: u64 = 4;
 /// A plan gets a new layout once one in this many positions has been too small. Until then, the requests of these positions go
 /// beside the plan.
 const WIDENED: u64 = 16;
+/// A room of a partial plan goes once an array in it outlives its entry twice within so many entries, since each time costs the arena. Of the many
+/// arrays in a room, one may do so now and then: a recorded segmentation lost half of its plan for two entries of 50. The number was chosen.
+const OFTEN: u64 = 8;
 /// A new plan is forgotten once it served more than this many entries more badly than well.
 const FIRST_SCORE: i32 = 4;
 /// A plan at the best score is forgotten after more than this many bad entries in a row.
@@ -242,8 +245,13 @@ impl Plans {
     /// ring suits them. [`relayout`](Plans::relayout) makes the layout without them, once nothing is alive.
     pub(super) fn carry_escaped(&mut self, positions: impl Iterator<Item = usize>) {
         let Some(plan) = self.plans.get_mut(self.active) else { return };
-        let (again, once): (Vec<usize>, Vec<usize>) = positions.partition(|position| plan.escaped.contains(position));
-        plan.escaped.extend(once);
+        let Plan { escaped, seen, used, .. } = plan;
+        let recently = |position: usize, entry: u64| !seen.has_room(position) || entry + OFTEN >= *used;
+        let is_again =
+            |&position: &usize| escaped.iter().any(|&(one, entry)| one == position && recently(position, entry));
+        let (again, once): (Vec<usize>, Vec<usize>) = positions.partition(is_again);
+        escaped.retain(|(position, _)| !once.contains(position));
+        escaped.extend(once.into_iter().map(|position| (position, *used)));
         if again.is_empty() {
             return;
         }

@@ -29,8 +29,8 @@ pub struct Envelope {
     /// How often entries changed it.
     changes: u32,
     ahead: Ahead,
-    /// Whether the first allocation told the sizes of the others in the entry that was absorbed last.
-    is_told_by_first: bool,
+    /// Whether the first allocation told the sizes of the others in the last entry that showed it; `None` if none did.
+    is_told_by_first: Option<bool>,
     /// The most bytes of a first allocation in the entries that were recorded.
     first_recorded: u64,
     /// If only a part of each entry is regular.
@@ -166,14 +166,19 @@ impl Envelope {
 
     /// Makes a position carried whose array was still alive when its place was needed. Returns whether the position had a place.
     pub fn carry(&mut self, position: usize) -> bool {
+        let is_room = self.has_room(position);
         let Some(expected) = self.positions.get_mut(position).filter(|expected| expected.is_planned()) else {
             return false;
         };
-        let is_room = self.part.iter().flat_map(|part| &part.rooms).any(|room| room.has_gate(position));
         // A room whose arrays outlive the entry is none.
         let kind = if is_room { Kind::Beside } else { Kind::Outlives };
         (expected.kind, expected.upper) = (kind, OUTLIVES);
         true
+    }
+
+    /// Whether the position is one where a room opens or closes.
+    pub fn has_room(&self, position: usize) -> bool {
+        self.part.iter().flat_map(|part| &part.rooms).any(|room| room.has_gate(position))
     }
 
     /// Lets a position hold `bytes` too. The first one's fewest bytes stay those of recorded entries: they tell which plan serves. Returns whether it was smaller before.
@@ -202,7 +207,7 @@ impl Envelope {
         let places = 0..self.len();
         let bound = scratch.bound(self.positions.iter().copied()).max(scratch.bound(places.clone().map(seen)));
         let both = places.map(|place| self.positions[place].merge(&seen(place), !self.may_change()));
-        let is_told_by_first = self.tells_by_first(log).unwrap_or(self.is_told_by_first);
+        let is_told_by_first = self.tells_by_first(log).or(self.is_told_by_first);
         scratch.envelope(both, bound).map(|both| Envelope { is_told_by_first, ..both.follows(self) })
     }
 

@@ -18,6 +18,8 @@ pub(super) struct Ahead {
     pub(super) is_overtaken: bool,
 }
 
+/// After so many further entries, the first sizes have shown whether they tell the others. The number was chosen, not measured.
+const SHOWN_BY: u32 = 4;
 /// The first number of entries by which growing sizes are laid out ahead: as many as it takes to see that they grow.
 const FIRST: u64 = 4;
 
@@ -32,8 +34,7 @@ impl Ahead {
 impl Envelope {
     /// Learns which positions grow. They may begin small again, with the size of one step, when another text begins.
     pub fn note_growth(&mut self, growth: &Growth) {
-        // The sizes of the next entry are then known exactly once it begins.
-        if self.is_told_by_first {
+        if self.awaits_first(growth) {
             return;
         }
         for (position, step) in growth.steps() {
@@ -42,6 +43,20 @@ impl Envelope {
             expected.step = step;
             expected.least = expected.least.min(step);
         }
+    }
+
+    /// Whether the first allocation of the next entry tells how far its sizes have grown, or may turn out to. Then no place need be larger
+    /// than its entry. Of entries whose arrays outlive them, such as the tokens of a text, there are too many for a layout each.
+    fn awaits_first(&self, growth: &Growth) -> bool {
+        let may_tell = self.is_told_by_first.unwrap_or(self.changes < SHOWN_BY);
+        let grows_first = growth.steps().any(|(position, _)| position == 0);
+        let [within, beyond] = [true, false].map(|is_planned| {
+            let grown = growth
+                .steps()
+                .filter(|&(position, _)| self.at(position).is_some_and(|one| one.is_planned() == is_planned));
+            grown.fold(0, |sum: u64, (_, step)| sum.saturating_add(step))
+        });
+        may_tell && grows_first && within >= beyond
     }
 
     /// Whether it is laid out ahead for growing positions.

@@ -54,22 +54,22 @@ impl Envelope {
     /// Whether the first allocation tells that the sizes of an entry are larger than all known ones, and what they are.
     pub fn may_scale_to(&self, bytes: u64) -> bool {
         let is_near = |first: &Expected| first.most < bytes && ratio(bytes, first.most) <= FARTHEST;
-        self.is_told_by_first && self.part.is_none() && !self.grows() && self.at(0).is_some_and(is_near)
+        self.is_told_by_first() && self.part.is_none() && !self.grows() && self.at(0).is_some_and(is_near)
     }
 
     /// Notes whether the first allocation of an entry that was followed told the sizes of the others.
     pub fn note_told(&mut self, log: &Log) {
-        self.is_told_by_first = self.tells_by_first(log).unwrap_or(self.is_told_by_first);
+        self.is_told_by_first = self.tells_by_first(log).or(self.is_told_by_first);
     }
 
     /// Whether the first allocation of an entry tells the sizes of the others, as far as entries have shown.
     pub fn is_told_by_first(&self) -> bool {
-        self.is_told_by_first
+        self.is_told_by_first == Some(true)
     }
 
     /// Takes it that the first allocation tells the sizes of the others, as it does in another order of the same work.
     pub fn trust_first(&mut self) {
-        self.is_told_by_first = true;
+        self.is_told_by_first = Some(true);
     }
 
     /// Whether the first allocation of this entry of the order tells the sizes of the others; `None` if it says nothing about that.
