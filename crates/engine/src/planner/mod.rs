@@ -24,6 +24,7 @@
 //! | `loops/entries`, `loops/whole`, `loops/programs` | how entries with loops begin and end; whether to plan them as a whole; programs one behind the other in an entry |
 //! | `cycles` | parts of an endless entry that end where few bytes are alive |
 //! | `plans/repeats`, `plans/partial` | the plans of loops, and of the regular part of entries |
+//! | `plans/layouts`, `plans/branches` | the same places for orders that begin alike, and entries that leave one plan for another |
 //! | `plans/firsts`, `plans/predict` | the first sizes by which entries tell their plan; the plan of the next entry |
 //! | `noting` | the facts about entries for a diagnosis |
 //! | `ending` | the end of an entry, and what the planner learns from it |

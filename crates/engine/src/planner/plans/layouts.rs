@@ -45,12 +45,17 @@ impl Plans {
         changed.contains(&true)
     }
 
+    /// Whether there is a layout to make or improve, now or later.
+    pub(in crate::planner) fn has_open_layouts(&self) -> bool {
+        let is_open = |plan: &Plan| plan.is_alone() && plan.draft.as_ref().is_some_and(Draft::is_open);
+        self.plans.iter().any(|plan| plan.is_outgrown() || is_open(plan))
+    }
+
     /// Lowers layouts of which nothing is in common with others. Returns which plans have changed.
     fn improve(&mut self) -> [bool; PLANS] {
         let mut changed = [false; PLANS];
         for (plan, has_changed) in self.plans.iter_mut().zip(&mut changed) {
-            let is_alone = plan.alike == [0; PLANS];
-            *has_changed = is_alone && plan.draft.as_mut().is_some_and(Draft::improve);
+            *has_changed = plan.is_alone() && plan.draft.as_mut().is_some_and(Draft::improve);
         }
         changed
     }
@@ -75,31 +80,38 @@ impl Plans {
         changed
     }
 
+    /// Lays a plan out around the places in common, at most so high, or alone if that cannot be.
     fn lay_out_plan(&mut self, place: usize, source: &Source, most: u64) {
         self.forget_alike(place);
-        let around = |(other, count): (usize, usize)| {
+        let around = source.like.and_then(|(other, count)| {
             let draft = self.plans[other].draft.as_ref()?;
-            Draft::around(&source.envelope, draft, count, most)
-        };
-        let shared = source.like.and_then(|like| Some((like, around(like)?)));
-        let is_shared = shared.is_some();
-        let draft = match shared {
-            Some((_, draft)) => Some(draft),
-            None => source.envelope.is_plannable().then(|| Draft::new(&source.envelope)).flatten(),
-        };
-        if let Some(plan) = self.plans.get_mut(place) {
-            // Without a layout, the plan expects nothing. Its score falls until it is forgotten.
-            plan.envelope = if draft.is_some() { source.envelope.clone() } else { Envelope::default() };
-            (plan.draft, plan.widened, plan.need) = (draft, 0, source.need);
-            plan.carry = CarryPlan::of(&plan.envelope);
-        }
-        if let Some((other, count)) = source.like.filter(|_| is_shared) {
+            Some((other, count, Draft::around(&source.envelope, draft, count, most)?))
+        });
+        if let Some((other, count, draft)) = around {
+            self.plans[place].take_draft(Some(draft), source.envelope.clone(), source.need);
             self.note_alike(place, other, count as u32);
+            return;
         }
+        let alone = source.like.map(|_| Source::of(&self.plans[place]).envelope);
+        let envelope = alone.unwrap_or_else(|| source.envelope.clone());
+        let draft = envelope.is_plannable().then(|| Draft::new(&envelope)).flatten();
+        self.plans[place].take_draft(draft, envelope, source.need);
     }
 }
 
 impl Plan {
+    /// Takes a layout of this envelope. Without one, the plan expects nothing, and its score falls until it is forgotten.
+    fn take_draft(&mut self, draft: Option<Draft>, envelope: Envelope, need: u64) {
+        self.envelope = if draft.is_some() { envelope } else { Envelope::default() };
+        (self.draft, self.widened, self.need) = (draft, 0, need);
+        self.carry = CarryPlan::of(&self.envelope);
+    }
+
+    /// Whether it has no places in common with another plan.
+    fn is_alone(&self) -> bool {
+        self.alike == [0; PLANS]
+    }
+
     /// Whether the layout is large enough, and has these places in common.
     fn is_laid_out_from(&self, source: &Source) -> bool {
         let shares = source.like.is_none_or(|(other, count)| self.alike[other] as usize == count);

@@ -79,7 +79,7 @@ mod tests {
         };
         let [least, most] = first.map(log);
         let envelope = Envelope::of(&least, &most, &mut Scratch::default()).unwrap();
-        Plan { envelope, cursor: Some(Cursor::default()), ..Plan::default() }
+        Plan { seen: envelope.clone(), envelope, cursor: Some(Cursor::default()), ..Plan::default() }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! No two live arrays share an address, whatever a program requests and drops, in order or not. A plan serves every allocation of
 //! an entry that follows it.
 
+mod branch;
 mod rooms;
 
 use proptest::prelude::*;
