@@ -51,7 +51,7 @@ const PROGRAMS: [Program; 11] = [
     }),
     ("some sizes of a regular step change", Cause::ChangingShapes, Recycle::Auto, 3, |world| {
         train_step(&world.device, 4, 32)?;
-        let prompts = (0..4).map(|_| world.device.zeros::<u8>(1 << world.rng.u32(4..24)));
+        let prompts = (0..8).map(|_| world.device.zeros::<u8>(1 << world.rng.u32(4..24)));
         let _prompts = prompts.collect::<gpucache::Result<Vec<_>>>()?;
         train_step(&world.device, 2, 16)
     }),

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use gpucache::device::{Device, Host, Virtual};
-use gpucache::{Allocate, Array, Recycle, Scope, stats};
+use gpucache::{Array, Recycle, Scope, stats};
 use gpucache_tests::play::entries::{Style, plannable};
 use gpucache_tests::play::{Op, Player};
 

@@ -179,13 +179,7 @@ fn affordable([one, other]: [&Envelope; 2], count: usize, most: u64) -> Option<u
     if fits(count) {
         return Some(count);
     }
-    let (mut enough, mut short) = (FEWEST, count);
-    if enough >= short || !fits(enough) {
-        return None;
-    }
-    while short - enough > 1 {
-        let middle = enough + (short - enough) / 2;
-        (enough, short) = if fits(middle) { (middle, short) } else { (enough, middle) };
-    }
-    Some(enough)
+    let counts: Vec<usize> = (FEWEST..count).collect();
+    let fitting = counts.partition_point(|&count| fits(count));
+    counts.get(fitting.checked_sub(1)?).copied()
 }

@@ -55,13 +55,18 @@ impl Cursor {
     fn may_continue(&self, before: &Cursor) -> bool {
         let are_whole = self.rooms.is_none() && before.rooms.is_none();
         let is_in_order = before.off_order.passed.is_empty() && !before.off_order.is_cut;
-        let has_place = |position: usize| {
-            let own = self.positions.get(position).filter(|own| position < before.next && own.is_planned());
-            own.is_some_and(|own| {
-                own.offset == before.positions[position].offset && own.size() >= before.bytes_at(position)
-            })
-        };
-        are_whole && is_in_order && before.next <= self.positions.len() && before.live_positions().all(has_place)
+        let is_reached = before.next <= self.positions.len();
+        are_whole
+            && is_in_order
+            && is_reached
+            && before.live_positions().all(|position| self.has_place_of(before, position))
+    }
+
+    /// Whether a position that another cursor has served has the same place here, large enough for its array.
+    fn has_place_of(&self, before: &Cursor, position: usize) -> bool {
+        let own = self.positions.get(position).filter(|_| position < before.next);
+        own.filter(|own| own.offset == before.positions[position].offset && own.is_planned())
+            .is_some_and(|own| own.size() >= before.bytes_at(position))
     }
 
     /// The bytes that a live position keeps.

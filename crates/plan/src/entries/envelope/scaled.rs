@@ -74,27 +74,30 @@ impl Envelope {
 
     /// Whether the first allocation of this entry of the order tells the sizes of the others; `None` if it says nothing about that.
     pub(super) fn tells_by_first(&self, log: &Log) -> Option<bool> {
-        let (first, bytes) = (self.at(0)?, log.bytes_at(0)?);
-        // Requests of the entry itself may have widened the first positions.
-        let most = self.first_recorded.min(first.most);
-        let spread = ratio(most, first.least);
-        if spread < LEAST_SPREAD || bytes == most || bytes == first.least {
-            return None;
-        }
-        let place = ratio(most, bytes).ln() / spread.ln();
-        let is_widened = |one: &Expected, logged: &Logged| bytes > most && logged.bytes == one.most;
+        let place = self.place_of(log.bytes_at(0)?)?;
         let pairs = self.positions.iter().zip(log.allocations());
-        let may_tell = |(one, logged): &(&Expected, &Logged)| one.spread() >= LEAST_SPREAD && !is_widened(one, logged);
-        let varying: Vec<(&Expected, &Logged)> = pairs.filter(may_tell).collect();
-        let agrees = |&&(expected, logged): &&(&Expected, &Logged)| {
-            let size = expected.most as f64 / (expected.spread().ln() * place).exp();
-            let share = ((expected.spread() - 1.0) / OF_SPREAD).min(1.0 / AGREES);
-            (logged.bytes as f64 - size).abs() <= size * share + ALIGN as f64
-        };
-        let agreeing = varying.iter().filter(agrees).count();
-        let do_agree = (varying.len() - agreeing) * DISAGREE <= varying.len();
+        let varying = pairs.filter(|(expected, _)| expected.spread() >= LEAST_SPREAD);
+        // Requests of a larger entry may have widened some positions.
+        let known = varying.filter(|(expected, logged)| place >= 0.0 || logged.bytes != expected.most);
+        let (mut agree, mut all) = (0, 0);
+        for (expected, logged) in known {
+            agree += usize::from(expected.agrees(logged, place));
+            all += 1;
+        }
+        let do_agree = (all - agree) * DISAGREE <= all;
         let is_far = (ENDS..=1.0 - ENDS).contains(&place) || place <= -ENDS;
         (!do_agree || is_far).then_some(do_agree)
+    }
+
+    /// Where so many bytes lie among the first allocations that were recorded: from 0, the most, to 1, the least; below 0 if they are more. `None`
+    /// for these two, or if they are about the same.
+    fn place_of(&self, bytes: u64) -> Option<f64> {
+        let first = self.at(0)?;
+        // A request of the entry itself may have widened the first position.
+        let most = self.first_recorded.min(first.most);
+        let spread = ratio(most, first.least);
+        let is_between = spread >= LEAST_SPREAD && bytes != most && bytes != first.least;
+        is_between.then(|| ratio(most, bytes).ln() / spread.ln())
     }
 
     /// The envelope of this order that also holds an entry with a larger first allocation. `None` if that tells nothing about the others.
@@ -114,6 +117,13 @@ impl Envelope {
 }
 
 impl Expected {
+    /// Whether an allocation has about the size of this position in an entry whose first allocation lies at this place.
+    fn agrees(&self, logged: &Logged, place: f64) -> bool {
+        let size = self.most as f64 / (self.spread().ln() * place).exp();
+        let share = ((self.spread() - 1.0) / OF_SPREAD).min(1.0 / AGREES);
+        (logged.bytes as f64 - size).abs() <= size * share + ALIGN as f64
+    }
+
     /// How many times larger the largest known size is than the smallest.
     fn spread(&self) -> f64 {
         ratio(self.most, self.least)
