@@ -20,12 +20,13 @@ pub(super) struct Curiosity {
     /// The last entry that deviated, and the entry that may deviate next.
     last: u64,
     next: u64,
-    /// Whether to record the next entry since it may deviate, and how many were recorded so.
-    is_guessed: bool,
+    /// Whether the next entry alone is recorded, since it may deviate.
+    is_guess: bool,
+    /// How often an entry was expected to deviate.
     guesses: u32,
 }
 
-/// So many entries are recorded since they might deviate, until one of them teaches something.
+/// So many entries are expected to deviate, until a recording teaches something.
 const GUESSES: u32 = 8;
 /// The number of entries in the first spell. An order that comes again after at most eight others comes twice in a spell.
 const SPELL: u64 = 16;
@@ -38,7 +39,7 @@ const PACE: Pace = Pace { first: REST * SPELL, factor: 1, longest: 4 * REST * SP
 impl Curiosity {
     /// Whether to record the next entry.
     pub(super) fn is_due(&self) -> bool {
-        self.left > 0 || self.is_guessed
+        self.left > 0
     }
 
     /// Notes that sizes grow, so later entries may deviate as well.
@@ -49,30 +50,26 @@ impl Curiosity {
     /// Notes that the entry of this number ended.
     pub(super) fn ended(&mut self, entry: u64, has_deviated: bool) {
         self.has_deviated |= has_deviated;
-        if has_deviated {
-            self.next = entry + (entry - std::mem::replace(&mut self.last, entry));
-        }
-        self.end_of_spell(entry, has_deviated);
-    }
-
-    /// Records the entry after the one of this number if it may deviate, `unless` it is a part of another one.
-    pub(super) fn guess(&mut self, entry: u64, unless: bool) {
-        self.is_guessed = self.next == entry + 1 && self.left == 0 && self.guesses < GUESSES && !unless;
-        self.guesses += u32::from(self.is_guessed);
-    }
-
-    fn end_of_spell(&mut self, entry: u64, has_deviated: bool) {
         match self.left {
             0 if has_deviated && self.rest.is_over(entry) => self.left = SPELL.max(self.rest.wait() / REST),
+            0 if self.next == entry + 1 => (self.left, self.is_guess) = (1, true),
             0 => {}
             1 => {
                 self.left = 0;
-                if std::mem::take(&mut self.has_deviated) {
+                let is_guess = std::mem::take(&mut self.is_guess);
+                if std::mem::take(&mut self.has_deviated) && !is_guess {
                     self.rest.tried(entry, PACE);
                 }
             }
             _ => self.left -= 1,
         }
+    }
+
+    /// Notes that the entry of this number deviates, before it ends. The entry that comes as long after it may deviate too.
+    pub(super) fn deviates(&mut self, entry: u64) {
+        let gap = entry - std::mem::replace(&mut self.last, entry);
+        self.next = if self.guesses < GUESSES { entry + gap } else { 0 };
+        self.guesses = self.guesses.saturating_add(1);
     }
 
     /// Begins a spell, since something new was learned or has to be learned.
@@ -107,8 +104,10 @@ mod tests {
             let (is_recorded, deviates) = (curiosity.is_due(), entry % period == 0);
             recorded += u64::from(is_recorded);
             deviating += u64::from(is_recorded && deviates);
+            if deviates {
+                curiosity.deviates(entry);
+            }
             curiosity.ended(entry, deviates);
-            curiosity.guess(entry, false);
         }
         (recorded, deviating)
     }

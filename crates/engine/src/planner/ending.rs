@@ -159,7 +159,6 @@ impl Planner {
     fn end_as_planned(&mut self) {
         self.learning.learner.went_well();
         self.learning.curiosity.ended(self.entry.number, false);
-        self.learning.curiosity.guess(self.entry.number, self.is_divided());
         self.plans.note_followed(self.plans.active(), self.entry.number);
         self.note_first(self.plans.active(), true);
         self.plans.score(true);
@@ -193,8 +192,10 @@ impl Planner {
         }
         let recorded = self.learn_order(shared, course);
         let has_deviated = self.entry.is_planned && course.has_deviated();
+        if has_deviated && !self.is_divided() {
+            self.learning.curiosity.deviates(self.entry.number);
+        }
         self.learning.curiosity.ended(self.entry.number, has_deviated);
-        self.learning.curiosity.guess(self.entry.number, self.is_divided());
         if self.plans.grows() {
             self.learning.curiosity.note_growth();
         }

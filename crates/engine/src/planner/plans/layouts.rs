@@ -47,7 +47,7 @@ impl Plans {
 
     /// Whether there is a layout to make or improve, now or later.
     pub(in crate::planner) fn has_open_layouts(&self) -> bool {
-        let is_open = |plan: &Plan| plan.is_alone() && plan.draft.as_ref().is_some_and(Draft::is_open);
+        let is_open = |plan: &Plan| plan.draft.as_ref().is_some_and(Draft::is_open) && plan.is_alone();
         self.plans.iter().any(|plan| plan.is_outgrown() || is_open(plan))
     }
 
