@@ -89,6 +89,11 @@ impl Draft {
         true
     }
 
+    /// Keeps the layout as it is, since another one has places in common with it.
+    pub(super) fn close(&mut self) {
+        self.solver = None;
+    }
+
     /// Whether a lower layout may still be found.
     pub(super) fn is_open(&self) -> bool {
         self.solver.is_some()

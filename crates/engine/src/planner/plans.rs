@@ -315,6 +315,11 @@ impl Plans {
         place
     }
 
+    /// Whether there is a layout to make or improve, now or later.
+    pub(super) fn has_open_layouts(&self) -> bool {
+        self.plans.iter().any(|plan| plan.is_outgrown() || plan.draft.as_ref().is_some_and(Draft::is_open))
+    }
+
     /// Forgets the active plan. Nothing may be alive in it.
     pub(super) fn remove_active(&mut self, cursor: &mut Cursor) {
         if self.is_empty() {

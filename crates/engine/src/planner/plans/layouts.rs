@@ -45,17 +45,11 @@ impl Plans {
         changed.contains(&true)
     }
 
-    /// Whether there is a layout to make or improve, now or later.
-    pub(in crate::planner) fn has_open_layouts(&self) -> bool {
-        let is_open = |plan: &Plan| plan.draft.as_ref().is_some_and(Draft::is_open) && plan.is_alone();
-        self.plans.iter().any(|plan| plan.is_outgrown() || is_open(plan))
-    }
-
-    /// Lowers layouts of which nothing is in common with others. Returns which plans have changed.
+    /// Lowers layouts. Returns which plans have changed.
     fn improve(&mut self) -> [bool; PLANS] {
         let mut changed = [false; PLANS];
         for (plan, has_changed) in self.plans.iter_mut().zip(&mut changed) {
-            *has_changed = plan.is_alone() && plan.draft.as_mut().is_some_and(Draft::improve);
+            *has_changed = plan.draft.as_mut().is_some_and(Draft::improve);
         }
         changed
     }
@@ -89,6 +83,7 @@ impl Plans {
         });
         if let Some((other, count, draft)) = around {
             self.plans[place].take_draft(Some(draft), source.envelope.clone(), source.need);
+            self.plans[other].draft.iter_mut().for_each(Draft::close);
             self.note_alike(place, other, count as u32);
             return;
         }
@@ -105,11 +100,6 @@ impl Plan {
         self.envelope = if draft.is_some() { envelope } else { Envelope::default() };
         (self.draft, self.widened, self.need) = (draft, 0, need);
         self.carry = CarryPlan::of(&self.envelope);
-    }
-
-    /// Whether it has no places in common with another plan.
-    fn is_alone(&self) -> bool {
-        self.alike == [0; PLANS]
     }
 
     /// Whether the layout is large enough, and has these places in common.
