@@ -54,14 +54,17 @@ impl Curiosity {
             0 if has_deviated && self.rest.is_over(entry) => self.left = SPELL.max(self.rest.wait() / REST),
             0 if self.next == entry + 1 => (self.left, self.is_guess) = (1, true),
             0 => {}
-            1 => {
-                self.left = 0;
-                let is_guess = std::mem::take(&mut self.is_guess);
-                if std::mem::take(&mut self.has_deviated) && !is_guess {
-                    self.rest.tried(entry, PACE);
-                }
-            }
+            1 => self.end_spell(entry),
             _ => self.left -= 1,
+        }
+    }
+
+    /// Ends a spell, or the recording of an entry that might deviate.
+    fn end_spell(&mut self, entry: u64) {
+        self.left = 0;
+        let is_guess = std::mem::take(&mut self.is_guess);
+        if std::mem::take(&mut self.has_deviated) && !is_guess {
+            self.rest.tried(entry, PACE);
         }
     }
 
