@@ -192,13 +192,7 @@ impl Planner {
         }
         let recorded = self.learn_order(shared, course);
         let has_deviated = self.entry.is_planned && course.has_deviated();
-        if has_deviated && !self.is_divided() {
-            self.learning.curiosity.deviates(self.entry.number);
-        }
-        self.learning.curiosity.ended(self.entry.number, has_deviated);
-        if self.plans.grows() {
-            self.learning.curiosity.note_growth();
-        }
+        self.be_curious(has_deviated);
         let is_of_no_use = self.follow(course, recorded);
         Findings {
             is_of_no_use,
@@ -208,6 +202,17 @@ impl Planner {
             bytes: self.plans.bytes(),
             displaced: self.entry.displaced,
             course,
+        }
+    }
+
+    /// Decides whether the next entries are recorded.
+    fn be_curious(&mut self, has_deviated: bool) {
+        if has_deviated && !self.is_divided() {
+            self.learning.curiosity.deviates(self.entry.number);
+        }
+        self.learning.curiosity.ended(self.entry.number, has_deviated);
+        if self.plans.grows() {
+            self.learning.curiosity.note_growth();
         }
     }
 
