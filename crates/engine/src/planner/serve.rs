@@ -119,7 +119,6 @@ impl Planner {
         }
         if is_settled {
             self.choose_plan(shared, bytes, false);
-            self.plans.branch_off(&mut self.hot.cursor, bytes);
             if self.hot.cursor.carries(bytes) {
                 self.hot.cursor.step_aside();
                 return self.carry(shared, request, stream);
@@ -127,6 +126,9 @@ impl Planner {
         }
         match self.hot.cursor.serve(bytes) {
             Some(served) => self.place(served, shared, stream, request).into(),
+            None if is_settled && self.plans.branch_off(&mut self.hot.cursor, bytes) => {
+                self.resolve(shared, request, stream, true)
+            }
             None if is_settled => self.resolve_off_order(shared, request, stream),
             None => Resolved::Nothing,
         }

@@ -4,9 +4,10 @@ use super::{PLANS, Plans};
 use gpucache_plan::entries::Cursor;
 
 impl Plans {
-    /// Goes on by another plan that began like the active one and expects this request now, if there is one and the active one does not.
-    pub(in crate::planner) fn branch_off(&mut self, cursor: &mut Cursor, bytes: u64) {
-        let _ = (0..self.plans.len()).any(|place| self.goes_on_by(place, cursor, bytes));
+    /// Goes on by another plan that began like the active one and expects this request now, if there is one and the active one does not. Returns
+    /// whether there is. That plan fits the request, so no further one suits better.
+    pub(in crate::planner) fn branch_off(&mut self, cursor: &mut Cursor, bytes: u64) -> bool {
+        (0..self.plans.len()).any(|place| self.goes_on_by(place, cursor, bytes))
     }
 
     fn goes_on_by(&mut self, place: usize, cursor: &mut Cursor, bytes: u64) -> bool {

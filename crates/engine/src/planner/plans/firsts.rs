@@ -4,6 +4,7 @@
 //! others. A plan that served some of those steps badly is wide enough for their first allocation afterwards.
 
 use super::{Plan, Plans};
+use gpucache_plan::entries::Envelope;
 
 /// First sizes that a plan remembers: as many as a training has kinds of images or buckets of lengths.
 const KEPT: usize = 8;
@@ -40,7 +41,8 @@ impl Plans {
     /// Whether the first allocation of the entry may tell that another plan than the active one serves it, although the active one expects it.
     pub(super) fn is_told_by_first(&self) -> bool {
         let Some(active) = self.plans.get(self.active) else { return false };
-        let expects_more = active.envelope.sizes_at(0) != active.known().sizes_at(0);
+        let most = |envelope: &Envelope| envelope.sizes_at(0).map(|(_, most)| most);
+        let expects_more = most(&active.envelope) > most(active.known());
         expects_more || self.plans.iter().any(|other| active.may_be(other))
     }
 

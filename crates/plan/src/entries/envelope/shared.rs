@@ -26,7 +26,7 @@ impl Envelope {
     /// Gives the first `count` positions of both envelopes the same sizes, and the same lives among themselves. Those that live on have a life
     /// of their own in each.
     pub fn share(&mut self, other: &mut Envelope, count: usize) {
-        for (one, other) in self.positions.iter_mut().zip(&mut other.positions).take(count) {
+        for (place, (one, other)) in self.positions.iter_mut().zip(&mut other.positions).take(count).enumerate() {
             if one.is_served_unlike(other) {
                 let by_ring = [*one, *other].into_iter().find(Expected::is_carried);
                 let (kind, upper) = by_ring.map_or((Kind::Beside, one.upper), |carried| (carried.kind, carried.upper));
@@ -37,8 +37,11 @@ impl Envelope {
                 both.upper = both.upper.max(upper);
             }
             let (least, most) = (one.least.min(other.least), one.most.max(other.most));
-            (one.least, one.most) = (least, most);
-            (other.least, other.most) = (least, most);
+            (one.most, other.most) = (most, most);
+            // A first allocation that is smaller than all of one order shows that the entry has the other one.
+            if place > 0 {
+                (one.least, other.least) = (least, least);
+            }
         }
     }
 
