@@ -126,11 +126,16 @@ impl Planner {
         }
         match self.hot.cursor.serve(bytes) {
             Some(served) => self.place(served, shared, stream, request).into(),
-            None if is_settled && self.plans.branch_off(&mut self.hot.cursor, bytes) => {
-                self.resolve(shared, request, stream, true)
-            }
-            None if is_settled => self.resolve_off_order(shared, request, stream),
+            None if is_settled => self.resolve_otherwise(shared, request, stream),
             None => Resolved::Nothing,
+        }
+    }
+
+    /// Answers a request that does not fit the next position, or whose place is taken: by another plan, or out of order.
+    fn resolve_otherwise(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Resolved {
+        match self.plans.branch_off(&mut self.hot.cursor, request.bytes as u64) {
+            true => self.resolve(shared, request, stream, true),
+            false => self.resolve_off_order(shared, request, stream),
         }
     }
 

@@ -4,6 +4,7 @@
 //! the same in each step. If two plans have the same places for them, an entry that leaves one plan can go on by the other.
 
 use super::{Envelope, Expected, Kind, VARIATION};
+use crate::entries::log::OUTLIVES;
 
 /// Where an array outlives the entries of one order alone, the ring serves it in both. All these arrays have at most this share, 1/32, of the bytes
 /// that are in use at once, since the ring takes memory beside the arena.
@@ -28,9 +29,7 @@ impl Envelope {
     pub fn share(&mut self, other: &mut Envelope, count: usize) {
         for (place, (one, other)) in self.positions.iter_mut().zip(&mut other.positions).take(count).enumerate() {
             if one.is_served_unlike(other) {
-                let by_ring = [*one, *other].into_iter().find(Expected::is_carried);
-                let (kind, upper) = by_ring.map_or((Kind::Beside, one.upper), |carried| (carried.kind, carried.upper));
-                ((one.kind, one.upper), (other.kind, other.upper)) = ((kind, upper), (kind, upper));
+                one.serve_alike(other);
             }
             let upper = one.upper.max(other.upper).min(count as u32);
             for both in [&mut *one, &mut *other].into_iter().filter(|both| both.is_planned()) {
@@ -62,6 +61,19 @@ impl Expected {
     fn is_served_unlike(&self, other: &Expected) -> bool {
         let by = |expected: &Expected| (expected.is_planned(), expected.is_carried());
         by(self) != by(other)
+    }
+
+    /// Lets the ring serve both positions if it serves one of them, and else neither plan nor ring. The end of a life in the ring is that of its own
+    /// order, so it is not known for the other one.
+    fn serve_alike(&mut self, other: &mut Expected) {
+        let is_carried = self.is_carried() || other.is_carried();
+        for both in [self, other] {
+            if !is_carried {
+                both.kind = Kind::Beside;
+            } else if !both.is_carried() {
+                (both.kind, both.upper) = (Kind::Outlives, OUTLIVES);
+            }
+        }
     }
 
     /// Takes the bytes of positions that are served unlike from `left`. Returns whether there were enough.

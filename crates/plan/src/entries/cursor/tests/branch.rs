@@ -110,6 +110,29 @@ proptest! {
         prop_assert_eq!(live, alive, "each keeps its own bytes");
     }
 
+    #[test]
+    fn what_outlives_the_entries_of_one_order_is_served_alike_in_both((orders, _) in orders()) {
+        let arranged = |entry: &[Life]| {
+            let log = log_across_the_seam(entry);
+            Envelope::of(&log, &log, &mut Scratch::default()).unwrap().arranged()
+        };
+        let (mut one, mut other) = (arranged(&orders[0]), arranged(&orders[1]));
+        let common = one.shares(&other);
+        one.share(&mut other, common);
+        for position in 0..common {
+            let [by_one, by_other] = [&one, &other].map(|envelope| {
+                let expected = envelope.at(position).unwrap();
+                (expected.is_planned(), expected.is_carried(), expected.least, expected.most)
+            });
+            prop_assert!(by_one.0 == by_other.0 && by_one.1 == by_other.1 && by_one.3 == by_other.3);
+        }
+        for envelope in [&one, &other] {
+            prop_assert_eq!(envelope.carried().0.len(), (0..envelope.len()).filter(|&place| envelope.at(place).unwrap().is_carried()).count());
+        }
+        let first = layout(&one.buffers()).unwrap();
+        prop_assert!(extend(&other.buffers(), &first.offsets[..common]).is_some(), "the common places do not overlap in the other order");
+    }
+
     /// The allocation after the common ones has another size in each order, which no other position has.
     #[test]
     fn an_entry_of_either_order_is_served_whole_from_either_plan((mut orders, common) in orders(), turns in prop::collection::vec(any::<bool>(), 1..6)) {
