@@ -207,7 +207,9 @@ impl Planner {
 
     /// Decides whether the next entries are recorded.
     fn be_curious(&mut self, has_deviated: bool) {
-        if has_deviated && !self.is_divided() {
+        // A text that grows deviates at its end, of which there is nothing to learn.
+        let is_telling = !self.is_divided() && !self.plans.grows();
+        if has_deviated && is_telling {
             self.learning.curiosity.deviates(self.entry.number);
         }
         self.learning.curiosity.ended(self.entry.number, has_deviated);
