@@ -26,7 +26,7 @@ pub(super) struct Curiosity {
     guesses: u32,
 }
 
-/// So many entries are expected to deviate, until a recording teaches something.
+/// So many entries are expected to deviate, until a recording teaches something. The number was chosen, not measured.
 const GUESSES: u32 = 8;
 /// The number of entries in the first spell. An order that comes again after at most eight others comes twice in a spell.
 const SPELL: u64 = 16;

@@ -5,7 +5,8 @@
 
 use crate::layout::{Buffer, Layout, check, lower_bound};
 
-/// More buffers are not placed one by one, since each is compared with all before: 8192 take about 40 ms.
+/// More buffers are not placed one by one, since each is compared with all before: both orders of 3,300 random buffers take 18 ms, and of 8,192
+/// buffers 107 ms (Xeon).
 const MOST: usize = 1 << 13;
 
 /// A buffer that has its place.
@@ -17,8 +18,8 @@ struct Placed {
     upper: u32,
 }
 
-/// Lays out buffers of which the first ones have these offsets, in the order of their lives. `None` if these buffers overlap each other, or if
-/// there are more than 8192 other ones.
+/// Lays out buffers of which the first ones have these offsets, in the order of their lives. `None` if these buffers overlap each other, if there
+/// are more than 8,192 other ones, or if an end would pass 2^64.
 ///
 /// ```
 /// use gpucache_plan::{Buffer, check, extend};

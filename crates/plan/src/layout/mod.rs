@@ -7,7 +7,8 @@
 //! `portfolio` walks over the `skyline` and places buffers on its valleys; `index` finds the best buffer that fits. `backward` places
 //! buffers by best fit, from the last to die to the first. `restart` repeats skyline passes in orders weighted by earlier failures.
 //! `search` (feature `exact`) searches exactly for a layout of at most a target height, for small and tight problems. `aim` chooses
-//! the target heights. `extend` places buffers around some that have their places. `check` proves that a layout is valid; `live` has the buffers that are alive, for its sweep over time.
+//! the target heights. `extend` places buffers around some that have their places. `check` proves that a layout is valid; `live` has the
+//! buffers that are alive, for its sweep over time.
 
 mod aim;
 mod backward;

@@ -26,7 +26,8 @@ impl Plans {
         true
     }
 
-    /// Notes that two plans have the same places for their first positions. What the other one has in common with a third plan, both have.
+    /// Notes that two plans have the same places for their first positions. The first one then shares places with a third plan as
+    /// far as the other one does.
     pub(super) fn note_alike(&mut self, place: usize, other: usize, count: u32) {
         for third in 0..self.plans.len() {
             let with_third = if third == other { count } else { self.plans[other].alike[third].min(count) };

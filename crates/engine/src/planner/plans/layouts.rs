@@ -11,16 +11,19 @@ use crate::planner::carry::CarryPlan;
 use crate::planner::draft::Draft;
 use gpucache_plan::entries::{Cursor, Envelope};
 
-/// Plans have at least so many positions in common, or share nothing: their entries part so soon that the first size mostly tells them apart.
+/// Plans have at least so many positions in common, or share nothing: their entries part so soon that the first size mostly tells them apart. The
+/// number was chosen, not measured.
 const FEWEST: usize = 8;
-/// Common sizes and lives may raise the bound of a plan to this share, 1/128, above that of the largest one.
+/// Common sizes and lives may raise the bound of a plan to this share, 1/128, above that of the largest one. Without a limit for each plan, steps of
+/// eight kinds had an arena that was too large for the range, and no plan.
 const RAISED: u64 = 128;
 
-/// What a plan is laid out from: its envelope, and the plan whose first places it has, with their number.
+/// The envelope of a plan that is to be laid out.
 struct Source {
     envelope: Envelope,
     /// The bound of the envelope without what is in common.
     need: u64,
+    /// The plan whose first places it gets, and their number.
     like: Option<(usize, usize)>,
     /// Whether other plans have first places of this one.
     is_shared: bool,

@@ -7,14 +7,14 @@ use super::{Envelope, Expected, Kind, VARIATION};
 use crate::entries::log::OUTLIVES;
 
 /// Where an array outlives the entries of one order alone, the ring serves it in both. All these arrays have at most this share, 1/32, of the bytes
-/// that are in use at once, since the ring takes memory beside the arena.
+/// that are in use at once, since the ring takes memory beside the arena. The share was chosen, not measured.
 const IN_RING: u64 = 32;
 /// If the plan has no ring for it, the array goes beside both plans, and counts as so many. In a replay of ViT-B/16, one such array in each step cost
 /// 1/85 of the live memory.
 const BESIDE: u64 = 32;
 
 impl Envelope {
-    /// How many of the first positions may be the same in both orders. 0 if their first allocations tell them apart.
+    /// How many of the first positions may be the same in both orders. None if only a part of one of them is regular.
     pub fn shares(&self, other: &Envelope) -> usize {
         if self.part.is_some() || other.part.is_some() {
             return 0;
@@ -24,8 +24,8 @@ impl Envelope {
         pairs.take_while(|(one, other)| one.may_be_same(other) && one.takes(other, &mut left)).count()
     }
 
-    /// Gives the first `count` positions of both envelopes the same sizes, and the same lives among themselves. Those that live on have a life
-    /// of their own in each.
+    /// Gives the first `count` positions of both envelopes the same sizes, and the same lives among themselves. A life that goes on behind
+    /// these positions ends as in its own order.
     pub fn share(&mut self, other: &mut Envelope, count: usize) {
         for (place, (one, other)) in self.positions.iter_mut().zip(&mut other.positions).take(count).enumerate() {
             if one.is_served_unlike(other) {
