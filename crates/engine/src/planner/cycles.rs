@@ -261,3 +261,24 @@ pub(super) fn live_bytes(shared: &Shared) -> u64 {
     let busy = shared.counters.get(Counter::BusyBytes).saturating_add(shared.planned_bytes());
     busy.saturating_sub(shared.returns.bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_that_were_none_are_searched_ever_later() {
+        let mut cycles = Cycles { is_wanted: true, ..Cycles::default() };
+        let waits: Vec<u32> = (0..3)
+            .map(|times| {
+                cycles.given_up = times;
+                cycles.forget();
+                cycles.unwanted_for()
+            })
+            .collect();
+        assert_eq!(waits, [0, 2 * GIVEN_UP, 4 * GIVEN_UP], "what is forgotten is not how often");
+        cycles.given_up = MOST_GIVEN_UP;
+        assert!(cycles.unwanted_for() < u32::MAX);
+        assert_eq!(Cycles::default().unwanted_for(), u32::MAX, "an entry that ends");
+    }
+}

@@ -65,7 +65,8 @@ impl Outer {
 }
 
 impl Departure {
-    /// Counts another departure for the same allocation, where plans serve little with less than all but one of `of`. Returns the allocations since the one before.
+    /// Counts another departure for the same allocation. Plans serve little if more than one of `of` allocations goes without them. Returns the
+    /// allocations since the one before.
     fn repeats(&mut self, ended: u64, (made, served): (u64, u64), of: u64) -> u64 {
         let new = made.wrapping_sub(std::mem::replace(&mut self.made, made));
         let planned = served.wrapping_sub(std::mem::replace(&mut self.served, served));
@@ -83,10 +84,14 @@ mod tests {
 
     /// The departures, of these gaps, after which the loop around is searched. Plans served this many percent.
     fn searched(gaps: &[u64], percent: u64) -> Vec<usize> {
+        searched_at(gaps, percent, false)
+    }
+
+    fn searched_at(gaps: &[u64], percent: u64, costs_arena: bool) -> Vec<usize> {
         let (mut outer, mut ended) = (Outer::default(), 0);
         let mut departs = |&gap: &u64| {
             ended += gap;
-            outer.departs(ended, (7, false), (1000 * ended, 10 * ended * percent))
+            outer.departs(ended, (7, costs_arena), (1000 * ended, 10 * ended * percent))
         };
         gaps.iter()
             .map(&mut departs)
@@ -103,6 +108,12 @@ mod tests {
         assert_eq!(searched(&[4; 8], 80), [], "its plan serves enough");
         assert_eq!(searched(&[1; 8], 0), [], "it is no loop");
         assert_eq!(searched(&[400; 8], 0), [], "too long");
+    }
+
+    #[test]
+    fn a_loop_that_loses_its_arena_each_time_has_one_around_it_unless_its_plan_serves_nearly_all() {
+        assert_eq!(searched_at(&[4; 7], 80, true), [1, 3]);
+        assert_eq!(searched_at(&[4; 8], 88, true), []);
     }
 
     #[test]
