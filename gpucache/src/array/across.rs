@@ -28,7 +28,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// ```
     #[track_caller]
     pub fn to_device<E: Device>(&self, device: &E) -> Result<Array<T, E>> {
-        let mut copy = Array::for_copy(device, self.shape())?;
+        let mut copy = Array::allocate(device, self.shape())?;
         copy.copy_from(self)?;
         Ok(copy)
     }

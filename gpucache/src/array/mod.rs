@@ -174,7 +174,7 @@ impl<T: Element, D: Device> Array<T, D> {
 
     /// As [`allocate`](Self::allocate), for the line `site` of the program.
     #[inline(always)]
-    fn allocate_at(device: &D, dims: &[usize], site: &'static Location<'static>) -> Result<Self> {
+    pub(crate) fn allocate_at(device: &D, dims: &[usize], site: &'static Location<'static>) -> Result<Self> {
         let Some(elements) = product::<T>(dims) else { return Self::serve_empty(device, dims, site) };
         let bytes = elements * size_of::<T>();
         match Block::planned(device.stream_handle(), dims, bytes) {

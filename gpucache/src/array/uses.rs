@@ -1,7 +1,6 @@
 //! Arrays as inputs and outputs of captured scopes, and the outcome of a launch on the host.
 
 use std::any::Any;
-use std::panic::Location;
 use std::slice::from_ref;
 use std::sync::Arc;
 
@@ -25,17 +24,6 @@ impl<T, D> Array<T, D> {
 }
 
 impl<T: Element, D: Device> Array<T, D> {
-    /// An array for a copy that writes all of it before anybody reads it.
-    #[track_caller]
-    pub(crate) fn for_copy(device: &D, dims: &[usize]) -> Result<Self> {
-        Self::allocate(device, dims)
-    }
-
-    /// As [`for_copy`](Array::for_copy), for the line `site` of the program.
-    pub(crate) fn for_copy_at(device: &D, dims: &[usize], site: &'static Location<'static>) -> Result<Self> {
-        Self::allocate_at(device, dims, site)
-    }
-
     /// The bytes of an array of this shape.
     ///
     /// # Errors

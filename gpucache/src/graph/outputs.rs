@@ -67,7 +67,7 @@ impl<T: Element, D: Device> sealed::Out<D> for Array<T, D> {
     }
 
     fn allocate(device: &D, like: &Vec<usize>, site: &'static Location<'static>) -> Result<Self> {
-        Array::for_copy_at(device, like, site)
+        Array::allocate_at(device, like, site)
     }
 
     fn copy_from(&mut self, from: &Self) -> Result<()> {
