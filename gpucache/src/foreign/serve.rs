@@ -144,7 +144,7 @@ pub(super) fn free_elsewhere(block: Block, handle: Handle) {
     match streams::with(handle, Entry::now(), |stream| note_use(&block, stream)) {
         Ok(Ok(())) => {}
         // The thread waits for work that cannot be ordered: the work of both contexts, and of the stream, which may belong to a third one.
-        Ok(Err(_)) | Err(Unknown::Context | Unknown::ThreadEnds) => wait_for_all(&block, handle),
+        Ok(Err(_)) | Err(Unknown::Context) => wait_for_all(&block, handle),
         Err(Unknown::Captured) => {}
     }
     drop(block);

@@ -31,12 +31,10 @@ struct Last {
 
 /// The reason why no stream is returned.
 pub(super) enum Unknown {
-    /// It belongs to a context that is not served, or there is no context.
+    /// It belongs to a context that is not served, there is no context, or the thread is about to end.
     Context,
     /// A graph is captured on it.
     Captured,
-    /// The thread is about to end.
-    ThreadEnds,
 }
 
 /// Runs `act` with the stream that a handle means here and now, if it is the stream of the last look-up.
@@ -52,9 +50,8 @@ pub(super) fn with_known<R>(handle: Handle, entry: Entry, act: impl FnOnce(&Stre
 
 /// Runs `act` with the stream that a handle means here and now.
 pub(super) fn with<R>(handle: Handle, entry: Entry, act: impl FnOnce(&Stream) -> R) -> Result<R, Unknown> {
-    let find = |last: &RefCell<Option<Last>>| look_up(last, handle, entry).ok_or(Unknown::Context)?;
-    let stream = LAST.try_with(find).unwrap_or(Err(Unknown::ThreadEnds))?;
-    Ok(act(&stream))
+    let found = LAST.try_with(|last| look_up(last, handle, entry)).ok().flatten();
+    found.unwrap_or(Err(Unknown::Context)).map(|stream| act(&stream))
 }
 
 impl Last {
