@@ -14,7 +14,7 @@ use std::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Release},
 };
-use std::thread::{Builder, Thread, park_timeout, sleep};
+use std::thread::{Builder, JoinHandle, park_timeout, sleep};
 use std::time::{Duration, Instant};
 
 use super::top::top;
@@ -32,17 +32,17 @@ const LAST_READING: Duration = Duration::from_millis(500);
 /// The exit looks this often whether the last reading is written.
 const PAUSE: Duration = Duration::from_millis(1);
 
-static THREAD: OnceLock<Thread> = OnceLock::new();
+/// The thread, if the variable is set and the system could start one.
+static THREAD: OnceLock<Option<JoinHandle<()>>> = OnceLock::new();
 static IS_EXITING: AtomicBool = AtomicBool::new(false);
-static IS_DONE: AtomicBool = AtomicBool::new(false);
 
 /// Has the thread write once more.
 fn write_at_exit() {
-    let Some(thread) = THREAD.get() else { return };
+    let Some(Some(thread)) = THREAD.get() else { return };
     IS_EXITING.store(true, Release);
-    thread.unpark();
+    thread.thread().unpark();
     let began = Instant::now();
-    while !IS_DONE.load(Acquire) && began.elapsed() < LAST_READING {
+    while !thread.is_finished() && began.elapsed() < LAST_READING {
         sleep(PAUSE);
     }
 }
@@ -62,17 +62,12 @@ fn is_last_after_pause() -> bool {
 
 /// Starts the thread at the first call, if the variable is set. The thread ends with the process.
 pub(crate) fn start_from_environment() {
-    static STARTED: OnceLock<()> = OnceLock::new();
-    STARTED.get_or_init(|| {
-        let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) else { return };
+    THREAD.get_or_init(|| {
+        let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)?;
         let there = path.clone();
-        match Builder::new().name("gpucache watch".into()).spawn(move || watch(&there)) {
-            Ok(started) => {
-                THREAD.get_or_init(|| started.thread().clone());
-                call_at_exit(write_at_exit);
-            }
-            Err(error) => tell(&path, &error),
-        }
+        let started = Builder::new().name("gpucache watch".into()).spawn(move || watch(&there));
+        call_at_exit(write_at_exit);
+        started.inspect_err(|error| tell(&path, error)).ok()
     });
 }
 
@@ -85,7 +80,7 @@ fn watch(path: &Path) {
             _ => {}
         }
         if is_last {
-            return IS_DONE.store(true, Release);
+            return;
         }
         is_last = is_last_after_pause();
         top.renew();
