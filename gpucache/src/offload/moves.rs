@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::speed::Speed;
-use gpucache_engine::base::amounts::{Bytes, Count, add};
+use gpucache_engine::base::amounts::{Bytes, Count, Reading, SINCE};
 use gpucache_engine::base::sync::{Mutex, MutexGuard, lock};
 
 /// How arrays moved between a device and host memory so far: all arrays of a device, or those in the entries of a scope.
@@ -80,47 +80,8 @@ impl OffloadStats {
     /// ```
     pub fn since(&self, earlier: &OffloadStats) -> OffloadStats {
         let mut since = *self;
-        since.combine(earlier, u64::saturating_sub);
+        since.combine(earlier, SINCE);
         since
-    }
-
-    /// Adds the counts and bytes of another reading.
-    pub(crate) fn add(&mut self, more: &OffloadStats) {
-        self.combine(more, u64::saturating_add);
-        add(&mut self.resident_bytes, more.resident_bytes);
-        add(&mut self.host_bytes, more.host_bytes);
-        add(&mut self.pageable_bytes, more.pageable_bytes);
-    }
-
-    /// Combines what was done with what another reading says.
-    fn combine(&mut self, other: &OffloadStats, with: fn(u64, u64) -> u64) {
-        let mut other = *other;
-        for (own, other) in self.counts().into_iter().zip(other.counts()) {
-            *own = with(*own, *other);
-        }
-        let nanoseconds = |time: &Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        for (own, other) in self.times().into_iter().zip(other.times()) {
-            *own = Duration::from_nanos(with(nanoseconds(own), nanoseconds(other)));
-        }
-    }
-
-    fn counts(&mut self) -> [&mut u64; 8] {
-        let OffloadStats {
-            bytes_in,
-            bytes_out,
-            evictions,
-            shifted_bytes,
-            demanded,
-            bytes_demanded,
-            prefetched,
-            mispredictions,
-            ..
-        } = self;
-        [bytes_in, bytes_out, evictions, shifted_bytes, demanded, bytes_demanded, prefetched, mispredictions]
-    }
-
-    fn times(&mut self) -> [&mut Duration; 3] {
-        [&mut self.waited, &mut self.copying, &mut self.layout_time]
     }
 
     /// The share of the copies' time that no stream waited for, from 0 to 1; `None` if no copy was timed.
@@ -142,6 +103,12 @@ impl OffloadStats {
         let copying = self.copying.as_secs_f64();
         (copying > 0.0).then(|| (1.0 - self.waited.as_secs_f64() / copying).clamp(0.0, 1.0))
     }
+}
+
+gpucache_engine::reading! {
+    OffloadStats:
+        bytes_in bytes_out evictions shifted_bytes demanded bytes_demanded prefetched mispredictions waited copying layout_time;
+        resident_bytes host_bytes pageable_bytes
 }
 
 impl fmt::Display for OffloadStats {

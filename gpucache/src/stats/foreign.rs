@@ -40,14 +40,9 @@ impl ForeignStats {
             freed_elsewhere: counts.get(Counter::FreedElsewhere),
         }
     }
-
-    pub(super) fn combine(&mut self, other: &ForeignStats, with: fn(u64, u64) -> u64) {
-        self.served = with(self.served, other.served);
-        self.captured = with(self.captured, other.captured);
-        self.passed_on = with(self.passed_on, other.passed_on);
-        self.freed_elsewhere = with(self.freed_elsewhere, other.freed_elsewhere);
-    }
 }
+
+gpucache_engine::reading!(ForeignStats: served captured passed_on freed_elsewhere;);
 
 impl fmt::Display for ForeignStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

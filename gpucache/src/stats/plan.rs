@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use gpucache_engine::base::amounts::{Bytes, Count, add};
+use gpucache_engine::base::amounts::{Bytes, Count};
 use gpucache_engine::home::{Counter, Counts, Deviations};
 
 /// How a scope with `recycle = "auto"` plans: its plans now, and counts since the process began. For several threads, each
@@ -91,26 +91,10 @@ impl PlanStats {
             unplanned,
         }
     }
+}
 
-    /// Combines what happened since the process began with that of another reading.
-    pub(super) fn combine(&mut self, other: &PlanStats, with: fn(u64, u64) -> u64) {
-        self.carried = with(self.carried, other.carried);
-        self.aside = with(self.aside, other.aside);
-        self.loops = with(self.loops, other.loops);
-        self.iterations = with(self.iterations, other.iterations);
-        self.deviations.combine(&other.deviations, with);
-        let [own, other] = [self, other].map(|stats| u64::try_from(stats.planning_time.as_nanos()).unwrap_or(u64::MAX));
-        self.planning_time = Duration::from_nanos(with(own, other));
-    }
-
-    /// Adds which plans there are now.
-    pub(super) fn add_plans(&mut self, other: &PlanStats) {
-        add(&mut self.plans, other.plans);
-        add(&mut self.positions, other.positions);
-        add(&mut self.arena_bytes, other.arena_bytes);
-        add(&mut self.bound_bytes, other.bound_bytes);
-        self.unplanned = self.unplanned.or(other.unplanned);
-    }
+gpucache_engine::reading! {
+    PlanStats: carried aside loops iterations deviations planning_time; plans positions arena_bytes bound_bytes
 }
 
 /// Why no plan serves a scope with `recycle = "auto"` now. It is displayed as a sentence.

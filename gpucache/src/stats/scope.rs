@@ -7,7 +7,7 @@ use super::foreign::ForeignStats;
 use super::plan::PlanStats;
 use super::served::{InUse, Served};
 use crate::offload::{OffloadStats, stats_of_scope};
-use gpucache_engine::base::amounts::{Bytes, Count, add, total};
+use gpucache_engine::base::amounts::{Bytes, Count, Reading, SINCE, SUM, total};
 use gpucache_engine::cache::{Cache, NamedCaches};
 use gpucache_engine::home::{Counter, Counts};
 use gpucache_engine::pressure::ReclaimStats;
@@ -138,8 +138,7 @@ impl ScopeStats {
     /// ```
     pub fn since(&self, earlier: &ScopeStats) -> ScopeStats {
         let mut since = self.clone();
-        since.combine(earlier, u64::saturating_sub);
-        since.offload = self.offload.since(&earlier.offload);
+        since.combine(earlier, SINCE);
         for thread in &mut since.threads {
             if let Some(earlier) = earlier.same_thread(thread) {
                 thread.stats = thread.stats.since(earlier);
@@ -222,20 +221,12 @@ impl ScopeStats {
             ..ScopeStats::default()
         }
     }
+}
 
-    /// Combines what happened since the process began with that of another reading; all but offload.
-    fn combine(&mut self, other: &ScopeStats, with: fn(u64, u64) -> u64) {
-        let ScopeStats { entries, polls, hits, recycled, misses, device_allocations, mapped_pieces, .. } = self;
-        let own = [entries, polls, hits, recycled, misses, device_allocations, mapped_pieces];
-        let ScopeStats { entries, polls, hits, recycled, misses, device_allocations, mapped_pieces, .. } = *other;
-        let others = [entries, polls, hits, recycled, misses, device_allocations, mapped_pieces];
-        own.into_iter().zip(others).for_each(|(own, other)| *own = with(*own, other));
-        self.served.combine(&other.served, with);
-        self.plan.combine(&other.plan, with);
-        self.reclaim.combine(&other.reclaim, with);
-        #[cfg(feature = "foreign")]
-        self.foreign.combine(&other.foreign, with);
-    }
+gpucache_engine::reading! {
+    ScopeStats:
+        entries polls hits recycled misses device_allocations mapped_pieces served plan reclaim offload #[cfg(feature = "foreign")] foreign;
+        busy_blocks busy_bytes idle_blocks idle_bytes high_water_bytes spare_bytes in_plan outside_plan
 }
 
 /// Two lines, what the scope did and what it holds; then a table of what served the allocations. `{:#}` leaves the table out.
@@ -260,17 +251,8 @@ impl fmt::Display for ScopeStats {
 /// The sum of two scopes or threads, without their names and threads.
 impl std::ops::AddAssign<&ScopeStats> for ScopeStats {
     fn add_assign(&mut self, other: &ScopeStats) {
-        self.combine(other, u64::saturating_add);
-        add(&mut self.busy_blocks, other.busy_blocks);
-        add(&mut self.busy_bytes, other.busy_bytes);
-        add(&mut self.idle_blocks, other.idle_blocks);
-        add(&mut self.idle_bytes, other.idle_bytes);
-        add(&mut self.high_water_bytes, other.high_water_bytes);
-        add(&mut self.spare_bytes, other.spare_bytes);
-        self.in_plan.add(&other.in_plan);
-        self.outside_plan.add(&other.outside_plan);
-        self.plan.add_plans(&other.plan);
-        self.offload.add(&other.offload);
+        self.combine(other, SUM);
+        self.plan.unplanned = self.plan.unplanned.or(other.plan.unplanned);
     }
 }
 

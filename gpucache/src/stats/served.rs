@@ -1,6 +1,6 @@
 //! The allocations of a scope, by what served them: [`Served`]; and its live memory: [`InUse`].
 
-use gpucache_engine::base::amounts::{Bytes, add, total};
+use gpucache_engine::base::amounts::{Bytes, total};
 use gpucache_engine::base::table::Table;
 use gpucache_engine::home::{Counter, Counts};
 
@@ -79,6 +79,10 @@ pub struct InUse {
     pub peak_bytes: u64,
 }
 
+gpucache_engine::reading!(Amount: allocations bytes;);
+gpucache_engine::reading!(Served: planned listed ranged direct;);
+gpucache_engine::reading!(InUse: ; blocks bytes peak_bytes);
+
 impl Served {
     pub(super) fn of(counts: &Counts) -> Served {
         let get = |count| counts.get(count);
@@ -127,15 +131,6 @@ impl Served {
         [("planned", self.planned), ("listed", self.listed), ("ranged", self.ranged), ("direct", self.direct)]
     }
 
-    /// Combines each amount with that of another reading.
-    pub(super) fn combine(&mut self, other: &Served, with: fn(u64, u64) -> u64) {
-        let own = [&mut self.planned, &mut self.listed, &mut self.ranged, &mut self.direct];
-        for (own, (_, other)) in own.into_iter().zip(other.by_service()) {
-            own.allocations = with(own.allocations, other.allocations);
-            own.bytes = with(own.bytes, other.bytes);
-        }
-    }
-
     /// A row for each service, with the live memory in the plan; then one for the live memory outside of it.
     pub(super) fn table(&self, in_plan: &InUse, outside_plan: &InUse) -> Table {
         let mut table = Table::new(1, &["", "allocations", "bytes", "in use", "peak"]);
@@ -153,12 +148,4 @@ impl Served {
 
 fn cells(in_use: &InUse) -> [String; 2] {
     [in_use.bytes, in_use.peak_bytes].map(|bytes| Bytes(bytes).to_string())
-}
-
-impl InUse {
-    pub(super) fn add(&mut self, other: &InUse) {
-        add(&mut self.blocks, other.blocks);
-        add(&mut self.bytes, other.bytes);
-        add(&mut self.peak_bytes, other.peak_bytes);
-    }
 }

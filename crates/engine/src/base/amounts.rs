@@ -1,6 +1,7 @@
-//! Numbers with units for people to read, and sums that do not overflow.
+//! Numbers with units for people to read, sums that do not overflow, and statistics that are summed and compared.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Shows bytes in the largest binary unit that gives a number of at least 1, for example `1.50 GiB`. Below 10 KiB it shows the exact number
 /// of bytes. `{:#}` shows both: `1610612736 bytes (1.50 GiB)`.
@@ -18,6 +19,53 @@ pub fn add(sum: &mut u64, more: u64) {
 /// The sum of counts or bytes. It saturates, as [`add`] does.
 pub fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers.into_iter().fold(0, u64::saturating_add)
+}
+
+/// Combines two numbers.
+type With = fn(u64, u64) -> u64;
+
+/// Statistics, of which sums and differences are taken: [`SUM`], [`SINCE`].
+pub trait Reading {
+    /// Combines all counts with those of another reading by `with[0]`, and the amounts of the moment by `with[1]`.
+    fn combine(&mut self, other: &Self, with: [With; 2]);
+}
+
+/// The sums of both readings.
+pub const SUM: [With; 2] = [u64::saturating_add; 2];
+
+/// What was counted since the other reading, and the amounts of this one.
+pub const SINCE: [With; 2] = [u64::saturating_sub, |now, _| now];
+
+impl Reading for u64 {
+    fn combine(&mut self, other: &u64, with: [With; 2]) {
+        *self = with[0](*self, *other);
+    }
+}
+
+impl Reading for Duration {
+    fn combine(&mut self, other: &Duration, with: [With; 2]) {
+        let [own, other] = [*self, *other].map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        *self = Duration::from_nanos(with[0](own, other));
+    }
+}
+
+impl<T: Reading, const N: usize> Reading for [T; N] {
+    fn combine(&mut self, other: &[T; N], with: [With; 2]) {
+        self.iter_mut().zip(other).for_each(|(own, other)| own.combine(other, with));
+    }
+}
+
+/// Implements [`Reading`] for a struct: its counts, and then its amounts of the moment.
+#[macro_export]
+macro_rules! reading {
+    ($name:ty: $($(#[$if:meta])* $count:ident)*; $($amount:ident)*) => {
+        impl $crate::base::amounts::Reading for $name {
+            fn combine(&mut self, other: &Self, with: [fn(u64, u64) -> u64; 2]) {
+                $($(#[$if])* $crate::base::amounts::Reading::combine(&mut self.$count, &other.$count, with);)*
+                $($crate::base::amounts::Reading::combine(&mut self.$amount, &other.$amount, [with[1]; 2]);)*
+            }
+        }
+    };
 }
 
 impl fmt::Display for Count {

@@ -58,15 +58,6 @@ impl Deviations {
         total([self.extra, self.missing, self.reordered, self.larger, self.blocked])
     }
 
-    #[doc(hidden)]
-    pub fn combine(&mut self, other: &Deviations, with: fn(u64, u64) -> u64) {
-        let Deviations { extra, missing, reordered, larger, blocked } = *other;
-        let others = [extra, missing, reordered, larger, blocked];
-        let Deviations { extra, missing, reordered, larger, blocked } = self;
-        let own = [extra, missing, reordered, larger, blocked];
-        own.into_iter().zip(others).for_each(|(own, other)| *own = with(*own, other));
-    }
-
     /// Whether there is any.
     pub(crate) fn is_any(&self) -> bool {
         *self != Deviations::default()
@@ -81,6 +72,8 @@ impl Deviations {
         counters.add(Counter::Blocked, self.blocked);
     }
 }
+
+crate::reading!(Deviations: extra missing reordered larger blocked;);
 
 impl fmt::Display for Deviations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::base::amounts::{Bytes, Count, total};
+use crate::base::amounts::{Bytes, Count, Reading, SUM, total};
 
 /// A reclaim step: an action for an allocation that finds no memory on its device. The steps are taken in order until one serves
 /// the allocation.
@@ -159,6 +159,9 @@ impl ReclaimStats {
     }
 }
 
+crate::reading!(StepUse: tried served freed_bytes;);
+crate::reading!(ReclaimStats: failed beyond_soft steps;);
+
 impl fmt::Display for ReclaimStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let begun = Count(self.shortages(), "shortage", "shortages");
@@ -177,21 +180,9 @@ impl fmt::Display for ReclaimStats {
 }
 
 impl ReclaimStats {
-    /// Combines each count with that of another reading.
-    #[doc(hidden)]
-    pub fn combine(&mut self, other: &ReclaimStats, with: fn(u64, u64) -> u64) {
-        self.failed = with(self.failed, other.failed);
-        self.beyond_soft = with(self.beyond_soft, other.beyond_soft);
-        for (own, other) in self.steps.iter_mut().zip(&other.steps) {
-            own.tried = with(own.tried, other.tried);
-            own.served = with(own.served, other.served);
-            own.freed_bytes = with(own.freed_bytes, other.freed_bytes);
-        }
-    }
-
     /// Adds other counts to these.
     pub(crate) fn add(&mut self, more: &ReclaimStats) {
-        self.combine(more, u64::saturating_add);
+        self.combine(more, SUM);
     }
 
     /// For the counts of one request: the counts of one step.
