@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, SyncOnDrop};
 
 use super::slices::{Slices, TrackedSlice};
-use crate::array::{Element, len_of};
+use crate::array::Element;
 use crate::device::{Cuda, Device};
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::cache::Block;
@@ -71,7 +71,7 @@ impl<T: Element> ForeignUses<T> {
 
     /// Adopts a slice with its memory. The block's stream comes behind the uses that the slice's events know.
     pub(super) fn adopting(home: &Cuda, slice: CudaSlice<T>) -> ForeignUses<T> {
-        let slices = Slices::adopting(slice);
+        let slices = Slices::new(TrackedSlice::of(slice), true);
         slices.first.follow(home).unwrap_or_else(|error| home.0.wait_instead(error));
         let mut uses = ForeignUses::new(home);
         uses.slices = OnceLock::from(slices);
@@ -114,7 +114,7 @@ impl<T: Element> ForeignUses<T> {
     /// number of unreported uses.
     pub(super) fn reading(&self, block: &Block, is_untold: bool) -> &TrackedSlice<T> {
         let slices = self.slices(block);
-        let slice = slices.reading(&self.home, block.is_bare()).unwrap_or_else(|error| {
+        let slice = slices.reading(&self.home, block).unwrap_or_else(|error| {
             self.home.0.wait_instead(error);
             self.note_untold_read();
             &slices.first
@@ -155,7 +155,7 @@ impl<T: Element> ForeignUses<T> {
 
     /// The slices, which are created at the first call.
     pub(super) fn slices(&self, block: &Block) -> &Slices<T> {
-        self.slices.get_or_init(|| Slices::over(&self.home, block.address(), len_of::<T>(block)))
+        self.slices.get_or_init(|| Slices::new(TrackedSlice::over(&self.home, block), false))
     }
 
     /// Turns the memory into a slice that owns it.

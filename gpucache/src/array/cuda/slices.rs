@@ -17,10 +17,11 @@ use std::sync::PoisonError;
 
 use cudarc::driver::{CudaSlice, DevicePtr, DevicePtrMut, SyncOnDrop};
 
-use crate::array::Element;
+use crate::array::{Element, len_of};
 use crate::device::{Cuda, Device};
 use gpucache_engine::Result;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
+use gpucache_engine::cache::Block;
 use gpucache_engine::device::EventRef;
 
 /// Reads between two writes that are known separately. Each has a slice with two events of its own. Before one more read, home
@@ -33,23 +34,18 @@ pub(super) struct Slices<T: Element> {
     /// The slice for writes and for the first read. It owns the memory if it was adopted.
     pub(super) first: TrackedSlice<T>,
     adopted: bool,
-    address: u64,
     others: [OnceLock<TrackedSlice<T>>; READERS - 1],
     loans: Mutex<Loans>,
 }
 
-/// A slice, and the handles of its events. There are no handles if cudarc was told to track no events.
+/// A slice, and the handles of its events as numbers. There are no handles if cudarc was told to track no events.
 pub(super) struct TrackedSlice<T> {
     // The drop of a `CudaSlice` would free memory that it does not own.
     slice: ManuallyDrop<CudaSlice<T>>,
-    events: Option<Events>,
-}
-
-/// Handles of events that a slice owns, as numbers: recorded behind its last read, and behind its last write.
-#[derive(Clone, Copy)]
-struct Events {
-    read: usize,
-    write: usize,
+    /// The event that is recorded behind the slice's last read.
+    read: Option<usize>,
+    /// The event that is recorded behind its last write.
+    write: Option<usize>,
 }
 
 #[derive(Default)]
@@ -61,34 +57,22 @@ struct Loans {
 }
 
 impl<T: Element> Slices<T> {
-    /// Slices over memory with room for `len` elements.
-    pub(super) fn over(home: &Cuda, address: u64, len: usize) -> Slices<T> {
-        Slices::new(TrackedSlice::over(home, address, len), false, address)
+    /// Slices over the memory of `first`, which owns the memory if it was `adopted`.
+    pub(super) fn new(first: TrackedSlice<T>, adopted: bool) -> Slices<T> {
+        Slices { first, adopted, others: Default::default(), loans: Mutex::default() }
     }
 
-    /// Adopts a slice with its memory.
-    pub(super) fn adopting(mut slice: CudaSlice<T>) -> Slices<T> {
-        let (address, events) = Events::of(&mut slice);
-        Slices::new(TrackedSlice { slice: ManuallyDrop::new(slice), events }, true, address)
-    }
-
-    fn new(first: TrackedSlice<T>, adopted: bool, address: u64) -> Slices<T> {
-        Slices { first, adopted, address, others: Default::default(), loans: Mutex::default() }
-    }
-
-    /// A slice for one read, on any stream, behind home's work. `is_bare` says that home may write the memory between two reads.
-    pub(super) fn reading(&self, home: &Cuda, is_bare: bool) -> Result<&TrackedSlice<T>> {
+    /// A slice of the block for one read, on any stream, behind home's work.
+    pub(super) fn reading(&self, home: &Cuda, block: &Block) -> Result<&TrackedSlice<T>> {
         let mut loans = lock(&self.loans);
         let tracked = match loans.reads % READERS {
             0 => &self.first,
-            place => {
-                self.others[place - 1].get_or_init(|| TrackedSlice::over(home, self.address, self.first.slice.len()))
-            }
+            place => self.others[place - 1].get_or_init(|| TrackedSlice::over(home, block)),
         };
         let was_lent = loans.reads >= READERS;
         loans.reads += 1;
-        if !was_lent || is_bare {
-            // Not for every read: home may be behind slow readers by now, for which this reader need not wait.
+        if !was_lent || block.is_bare() {
+            // Home may write bare memory between two reads. Not for every read: home may be behind slow readers by now, for which this reader need not wait.
             tracked.announce(home)?;
         }
         if was_lent {
@@ -159,13 +143,20 @@ impl<T: Element> Slices<T> {
     }
 }
 
-impl<T> TrackedSlice<T> {
-    fn over(home: &Cuda, address: u64, len: usize) -> TrackedSlice<T> {
-        let mut slice = upgrade(home, address, len);
-        let (_, events) = Events::of(&mut slice);
+impl<T: Element> TrackedSlice<T> {
+    /// A slice over the memory of a block.
+    pub(super) fn over(home: &Cuda, block: &Block) -> TrackedSlice<T> {
+        let tracked = TrackedSlice::of(upgrade(home, block.address(), len_of::<T>(block)));
         // If cudarc met a failure there, it concerns only this array.
         home.0.take_kept(home.stream().context());
-        TrackedSlice { slice: ManuallyDrop::new(slice), events }
+        tracked
+    }
+
+    pub(super) fn of(mut slice: CudaSlice<T>) -> TrackedSlice<T> {
+        let stream = slice.stream().clone();
+        let read = handle(slice.device_ptr(&stream).1);
+        let write = handle(slice.device_ptr_mut(&stream).1);
+        TrackedSlice { slice: ManuallyDrop::new(slice), read, write }
     }
 
     pub(super) fn slice(&self) -> &CudaSlice<T> {
@@ -178,46 +169,35 @@ impl<T> TrackedSlice<T> {
 
     /// Whether cudarc's launches record their uses in the slice's events.
     pub(super) fn has_events(&self) -> bool {
-        self.events.is_some()
+        self.read.is_some()
     }
 
     /// Makes everybody who waits for the slice's last write also wait for all work that is on `home` now.
     pub(super) fn announce(&self, home: &Cuda) -> Result<()> {
-        self.with(|events| events.write, |event| home.0.record_event(event))
+        self.with(self.write, |event| home.0.record_event(event))
     }
 
     fn follow_read(&self, home: &Cuda) -> Result<()> {
-        self.with(|events| events.read, |event| home.0.follow_event(event))
+        self.with(self.read, |event| home.0.follow_event(event))
     }
 
     /// Orders later work of `home` behind the uses that the events know.
     pub(super) fn follow(&self, home: &Cuda) -> Result<()> {
         self.follow_read(home)?;
-        self.with(|events| events.write, |event| home.0.follow_event(event))
+        self.with(self.write, |event| home.0.follow_event(event))
     }
 
-    /// Applies `act` to one of the events, if there are any.
-    fn with(&self, which: fn(Events) -> usize, act: impl FnOnce(EventRef<'_>) -> Result<()>) -> Result<()> {
-        // SAFETY: these are the handles of events that `slice` owns, and destroys when it is dropped. It stays here,
+    /// Applies `act` to one of this slice's events, if there are any.
+    fn with(&self, event: Option<usize>, act: impl FnOnce(EventRef<'_>) -> Result<()>) -> Result<()> {
+        // SAFETY: the callers pass `read` or `write`, the handles of events that `slice` owns, and destroys when it is dropped. It stays here,
         // the same slice, as long as `self` is borrowed: it is private, and it is lent mutably only as a launch's
         // argument or for its views, neither of which can replace it.
-        self.events.map_or(Ok(()), |events| act(unsafe { EventRef::of(which(events)) }))
+        event.map_or(Ok(()), |event| act(unsafe { EventRef::of(event) }))
     }
 
     /// Destroys the slice's events, and does not free the memory.
     fn release(self) {
         let _ = ManuallyDrop::into_inner(self.slice).leak();
-    }
-}
-
-impl Events {
-    /// The address of a slice and the handles of its events.
-    fn of<T>(slice: &mut CudaSlice<T>) -> (u64, Option<Events>) {
-        let stream = slice.stream().clone();
-        let (address, read) = slice.device_ptr(&stream);
-        let read = handle(read);
-        let write = handle(slice.device_ptr_mut(&stream).1);
-        (address, read.zip(write).map(|(read, write)| Events { read, write }))
     }
 }
 
