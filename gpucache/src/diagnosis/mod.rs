@@ -2,15 +2,13 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `cause` | the causes |
-//! | `words` | for each cause what happens, why it matters, and what to do |
+//! | `cause` | the causes: for each what happens, why it matters, and what to do |
 //! | `rules` | pure rules from facts to causes |
 //! | `finding` | findings, as data and as text |
 
 mod cause;
 mod finding;
 mod rules;
-mod words;
 
 use std::sync::Arc;
 
