@@ -32,13 +32,11 @@ pub fn keep_pool(keeps: bool) {
 /// Makes the pools keep their memory; only the first call does something.
 #[inline]
 pub(super) fn keep() {
-    if !DONE.is_completed() {
-        DONE.call_once(|| {
-            if KEEPS.load(Relaxed) {
-                set(u64::MAX);
-            }
-        });
-    }
+    DONE.call_once(|| {
+        if KEEPS.load(Relaxed) {
+            set(u64::MAX);
+        }
+    });
 }
 
 /// Makes the pool of each device keep this many bytes. Devices without a pool are ignored.

@@ -213,22 +213,22 @@ impl Stack {
     // Inlined, although captured scopes call it too: see `push`.
     #[inline(always)]
     fn cache(&self, name: &str, site: &'static Location<'static>) -> &'static Cache {
-        if let Some(last) = &self.last.borrow()[0]
-            && **last.scope.name() == *name
-        {
-            last.entered.set(self.names.get());
-            return last.cache;
-        }
-        self.find(name, site)
+        self.newest(name).unwrap_or_else(|| self.find(name, site))
+    }
+
+    /// The cache of this name, if the name is the first of `last`.
+    #[inline(always)]
+    fn newest(&self, name: &str) -> Option<&'static Cache> {
+        let last = self.last.borrow();
+        let known = last[0].as_ref().filter(|known| **known.scope.name() == *name)?;
+        known.entered.set(self.names.get());
+        Some(known.cache)
     }
 
     fn find(&self, name: &str, site: &'static Location<'static>) -> &'static Cache {
         self.last.borrow_mut().swap(0, 1);
-        if let Some(last) = &self.last.borrow()[0]
-            && **last.scope.name() == *name
-        {
-            last.entered.set(self.names.get());
-            return last.cache;
+        if let Some(cache) = self.newest(name) {
+            return cache;
         }
         let Some(known) = self.caches.borrow().get(name).cloned() else { return self.add(name, site) };
         known.entered.set(self.names.get());
