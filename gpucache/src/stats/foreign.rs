@@ -6,7 +6,7 @@ use gpucache_engine::base::amounts::Count;
 use gpucache_engine::home::{Counter, Counts};
 
 /// Counts of the memory that other crates allocate and free through the driver inside a scope. They cover all threads since the
-/// process began. See [`foreign`](crate::foreign).
+/// process began. All are 0 without the feature `foreign`. See `gpucache::foreign`.
 ///
 /// ```no_run
 /// use gpucache::cache_scope;

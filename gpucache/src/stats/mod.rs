@@ -25,7 +25,6 @@
 // | `watch` | the same in a file, once a second |
 
 mod device;
-#[cfg(feature = "foreign")]
 mod foreign;
 mod guard;
 mod plan;
@@ -38,7 +37,6 @@ mod watch;
 pub use crate::offload::OffloadStats;
 pub(crate) use device::of_device;
 pub use device::{DeviceStats, RangeUse};
-#[cfg(feature = "foreign")]
 pub use foreign::ForeignStats;
 pub use gpucache_engine::home::Deviations;
 pub use gpucache_engine::pressure::{ReclaimStats, ReclaimStep, StepUse};

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-#[cfg(feature = "foreign")]
 use super::foreign::ForeignStats;
 use super::plan::PlanStats;
 use super::served::{InUse, Served};
@@ -91,7 +90,6 @@ pub struct ScopeStats {
     /// thread.
     pub offload: OffloadStats,
     /// Memory of other crates.
-    #[cfg(feature = "foreign")]
     pub foreign: ForeignStats,
     /// The same for each thread, in the order in which the threads came. Empty for the statistics of one thread.
     pub threads: Vec<ThreadStats>,
@@ -216,7 +214,6 @@ impl ScopeStats {
                 peak_bytes: get(Counter::BesidePeak),
             },
             plan: PlanStats::of(counts),
-            #[cfg(feature = "foreign")]
             foreign: ForeignStats::of(counts),
             ..ScopeStats::default()
         }
@@ -225,7 +222,7 @@ impl ScopeStats {
 
 gpucache_engine::reading! {
     ScopeStats:
-        entries polls hits recycled misses device_allocations mapped_pieces served plan reclaim offload #[cfg(feature = "foreign")] foreign;
+        entries polls hits recycled misses device_allocations mapped_pieces served plan reclaim offload foreign;
         busy_blocks busy_bytes idle_blocks idle_bytes high_water_bytes spare_bytes in_plan outside_plan
 }
 

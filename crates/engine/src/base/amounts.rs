@@ -58,10 +58,10 @@ impl<T: Reading, const N: usize> Reading for [T; N] {
 /// Implements [`Reading`] for a struct: its counts, and then its amounts of the moment.
 #[macro_export]
 macro_rules! reading {
-    ($name:ty: $($(#[$if:meta])* $count:ident)*; $($amount:ident)*) => {
+    ($name:ty: $($count:ident)*; $($amount:ident)*) => {
         impl $crate::base::amounts::Reading for $name {
             fn combine(&mut self, other: &Self, with: [fn(u64, u64) -> u64; 2]) {
-                $($(#[$if])* $crate::base::amounts::Reading::combine(&mut self.$count, &other.$count, with);)*
+                $($crate::base::amounts::Reading::combine(&mut self.$count, &other.$count, with);)*
                 $($crate::base::amounts::Reading::combine(&mut self.$amount, &other.$amount, [with[1]; 2]);)*
             }
         }
