@@ -68,6 +68,8 @@ macro_rules! reading {
     };
 }
 
+pub use reading;
+
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Count(number, one, several) = self;
