@@ -226,6 +226,7 @@ pub mod prelude {
 pub mod __private {
     pub use crate::scope::{AsName, forget};
     use gpucache_engine::Limit;
+    use gpucache_engine::base::limit::NoLimit;
 
     /// Starts what the environment asks for, for a front end whose scopes are not entered by this crate.
     pub fn start_from_environment() {
@@ -237,9 +238,9 @@ pub mod __private {
     #[expect(clippy::panic, reason = "a constant has no other way to report an error")]
     pub const fn limit(text: &str) -> Limit {
         match Limit::parse(text) {
-            Some(limit) => limit,
-            None if Limit::is_above_whole(text) => panic!("not a limit: a share is at most 100%"),
-            None => panic!(
+            Ok(limit) => limit,
+            Err(NoLimit::AboveWhole) => panic!("not a limit: a share is at most 100%"),
+            Err(_) => panic!(
                 "not a limit: write bytes (\"20GiB\", \"500MB\" or \"1048576\"; the units are KiB MiB GiB TiB and KB MB GB TB) or a \
                  share of the device (\"80%\"), with \"soft \" in front for a soft limit, or \"none\""
             ),

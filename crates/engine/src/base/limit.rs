@@ -62,6 +62,18 @@ pub enum LimitKind {
     None,
 }
 
+/// Why a text is no limit.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoLimit {
+    #[error("a share is at most 100%")]
+    AboveWhole,
+    #[error("a limit is less than 2^64 bytes")]
+    TooLarge,
+    #[error("it is neither bytes nor a share")]
+    NoAmount,
+}
+
 /// The bits of a packed limit that its amount has.
 const AMOUNT_BITS: u32 = 61;
 /// The largest packed amount: 2 EiB.
@@ -222,21 +234,10 @@ impl Limit {
         (self.amount, self.kind)
     }
 
-    /// The limit of this text, also in constants; `None` for a text that is none.
+    /// The limit of this text, also in constants; or why it is none.
     #[doc(hidden)]
-    pub const fn parse(text: &str) -> Option<Limit> {
+    pub const fn parse(text: &str) -> Result<Limit, NoLimit> {
         parse::limit(text)
-    }
-
-    /// Whether a text is no limit because it is a share of more than the whole, also in constants.
-    #[doc(hidden)]
-    pub const fn is_above_whole(text: &str) -> bool {
-        parse::is_above_whole(text)
-    }
-
-    /// Why a text is no limit.
-    pub(crate) const fn reason(text: &str) -> &'static str {
-        parse::reason(text)
     }
 }
 
@@ -291,7 +292,6 @@ impl FromStr for Limit {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Limit> {
-        Limit::parse(text)
-            .ok_or_else(|| Error::unavailable(format_args!("the limit {text:?}"), Limit::reason(text), FORMS))
+        Limit::parse(text).map_err(|why| Error::unavailable(format_args!("the limit {text:?}"), why, FORMS))
     }
 }

@@ -121,10 +121,10 @@ pub(super) fn from_environment() -> Result<Option<Limit>> {
     let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
     let text = text.to_string_lossy();
     match Limit::parse(&text) {
-        Some(limit) => Ok(Some(limit)),
+        Ok(limit) => Ok(Some(limit)),
         // As with an empty name of a trace.
-        None if text.trim().is_empty() => Ok(None),
-        None => Err(refused(format!("{text:?}: {}", Limit::reason(&text)), FORMS)),
+        Err(_) if text.trim().is_empty() => Ok(None),
+        Err(why) => Err(refused(format!("{text:?}: {why}"), FORMS)),
     }
 }
 

@@ -1,71 +1,43 @@
 //! The parser of limits. It runs in constants too, so that the compiler reads the texts in macros.
 
-use super::{Limit, LimitKind, PERCENT, WHOLE};
+use super::{Limit, LimitKind, NoLimit, PERCENT, WHOLE};
 
-/// The limit of a text; `None` for a text that is none.
-pub(super) const fn limit(text: &str) -> Option<Limit> {
-    let mut rest = trimmed(text.as_bytes());
+/// The limit of a text.
+pub(super) const fn limit(text: &str) -> Result<Limit, NoLimit> {
+    let mut rest = text.as_bytes().trim_ascii();
     if is_same(rest, b"none") {
-        return Some(Limit::NONE);
+        return Ok(Limit::NONE);
     }
     let is_soft = starts_with(rest, b"soft ");
     if is_soft {
-        rest = trimmed(rest.split_at(5).1);
+        rest = rest.split_at(5).1.trim_ascii();
     }
     if let Some((b'%', digits)) = rest.split_last() {
         return match scaled(digits, PERCENT) {
             Some(amount) if amount <= WHOLE => {
-                Some(Limit { amount, kind: if is_soft { LimitKind::SoftShare } else { LimitKind::HardShare } })
+                Ok(Limit { amount, kind: if is_soft { LimitKind::SoftShare } else { LimitKind::HardShare } })
             }
-            _ => None,
+            Some(_) => Err(NoLimit::AboveWhole),
+            None => Err(NoLimit::NoAmount),
         };
     }
     let (digits, unit) = split_unit(rest);
     match scaled(digits, unit) {
+        None if is_whole(digits) => Err(NoLimit::TooLarge),
+        None => Err(NoLimit::NoAmount),
         // There is no half of a byte.
-        Some(_) if unit == 1 && !is_whole(digits) => None,
-        Some(bytes) if is_soft => Some(Limit::soft(bytes)),
-        Some(bytes) => Some(Limit::hard(bytes)),
-        None => None,
+        Some(_) if unit == 1 && !is_whole(digits) => Err(NoLimit::NoAmount),
+        Some(bytes) => Ok(if is_soft { Limit::soft(bytes) } else { Limit::hard(bytes) }),
     }
-}
-
-/// Why a text is no limit.
-pub(super) const fn reason(text: &str) -> &'static str {
-    if is_above_whole(text) {
-        "a share is at most 100%"
-    } else if is_too_large(text) {
-        "a limit is less than 2^64 bytes"
-    } else {
-        "it is neither bytes nor a share"
-    }
-}
-
-/// Whether a text is a number of bytes that no 64 bits hold.
-const fn is_too_large(text: &str) -> bool {
-    let text = trimmed(text.as_bytes());
-    let amount = if starts_with(text, b"soft ") { text.split_at(5).1 } else { text };
-    let (digits, unit) = split_unit(amount);
-    is_whole(digits) && scaled(digits, unit).is_none()
 }
 
 /// Whether a text has digits alone.
 const fn is_whole(text: &[u8]) -> bool {
-    let (text, mut place) = (trimmed(text), 0);
+    let (text, mut place) = (text.trim_ascii(), 0);
     while place < text.len() && text[place].is_ascii_digit() {
         place += 1;
     }
     place > 0 && place == text.len()
-}
-
-/// Whether a text is a share of more than the whole.
-pub(super) const fn is_above_whole(text: &str) -> bool {
-    let text = trimmed(text.as_bytes());
-    let share = if starts_with(text, b"soft ") { text.split_at(5).1 } else { text };
-    match share.split_last() {
-        Some((b'%', digits)) => matches!(scaled(digits, PERCENT), Some(amount) if amount > WHOLE),
-        _ => false,
-    }
 }
 
 /// The units, each behind those that end in it.
@@ -101,51 +73,31 @@ const fn split_unit(text: &[u8]) -> (&[u8], u64) {
 /// more, times the largest unit, has less than 128.
 const MOST_DECIMALS: u32 = 7;
 
-/// A decimal number as it is read, digit by digit.
-struct Decimal {
-    /// All digits that count, without the point.
-    number: u128,
-    digits: usize,
-    has_point: bool,
-    /// How many of the digits are behind the point.
-    decimals: u32,
-}
-
-impl Decimal {
-    /// Reads one more character. `None` for one that no number has there, and for a number of more than 64 bits.
-    const fn with(self, character: u8) -> Option<Decimal> {
-        match character {
-            b'.' if !self.has_point => Some(Decimal { has_point: true, ..self }),
-            b'0'..=b'9' if self.decimals == MOST_DECIMALS => Some(self),
-            b'0'..=b'9' => {
-                let number = self.number * 10 + (character - b'0') as u128;
-                let decimals = self.decimals + self.has_point as u32;
-                let is_too_large = decimals == 0 && number > u64::MAX as u128;
-                if is_too_large { None } else { Some(Decimal { number, digits: self.digits + 1, decimals, ..self }) }
-            }
-            _ => None,
-        }
-    }
-}
-
 /// A decimal number times `unit`, rounded down. `None` for what is no number, or too large.
 const fn scaled(text: &[u8], unit: u64) -> Option<u64> {
-    let (text, mut place) = (trimmed(text), 0);
-    let mut decimal = Decimal { number: 0, digits: 0, has_point: false, decimals: 0 };
+    let (text, mut place) = (text.trim_ascii(), 0);
+    // All digits that count, without the point, and how many of them are behind it.
+    let (mut number, mut decimals) = (0, 0);
+    let (mut has_digits, mut has_point) = (false, false);
     while place < text.len() {
-        decimal = match decimal.with(text[place]) {
-            Some(decimal) => decimal,
-            None => return None,
-        };
+        match text[place] {
+            b'.' if !has_point => has_point = true,
+            b'0'..=b'9' if decimals == MOST_DECIMALS => {}
+            digit @ b'0'..=b'9' => {
+                number = number * 10 + (digit - b'0') as u128;
+                decimals += has_point as u32;
+                has_digits = true;
+            }
+            _ => return None,
+        }
+        if decimals == 0 && number > u64::MAX as u128 {
+            return None;
+        }
         place += 1;
     }
-    let Some(product) = decimal.number.checked_mul(unit as u128) else { return None };
-    let bytes = product / 10u128.pow(decimal.decimals);
-    if decimal.digits == 0 || bytes > u64::MAX as u128 { None } else { Some(bytes as u64) }
-}
-
-const fn trimmed(text: &[u8]) -> &[u8] {
-    text.trim_ascii()
+    let Some(product) = number.checked_mul(unit as u128) else { return None };
+    let bytes = product / 10u128.pow(decimals);
+    if !has_digits || bytes > u64::MAX as u128 { None } else { Some(bytes as u64) }
 }
 
 const fn is_same(one: &[u8], other: &[u8]) -> bool {

@@ -4,15 +4,15 @@ use super::*;
 
 #[test]
 fn a_text_is_bytes_with_a_unit_or_a_share() {
-    let read = |text| Limit::parse(text).map(|limit| limit.bytes(Some(1000)).unwrap());
+    let read = |text| Limit::parse(text).ok().map(|limit| limit.bytes(Some(1000)).unwrap());
     assert_eq!(["20GiB", "1.5 MiB", "500MB", "7"].map(read), [20 << 30, 3 << 19, 500_000_000, 7].map(Some));
     assert_eq!([" 80% ", "12.5%", "9B", "0"].map(read), [800, 125, 9, 0].map(Some));
     assert_eq!([".5KiB", "1.0000000000000000009TiB", "33.333333333 %"].map(read), [512, 1 << 40, 333].map(Some));
     assert_eq!(read("18446744073709551615"), Some(u64::MAX));
     assert_eq!(["20gib", "1.5 mIB", "500mb"].map(read), [20 << 30, 3 << 19, 500_000_000].map(Some));
-    assert_eq!(["SOFT 20gib", "None"].map(Limit::parse), [Limit::soft(20 << 30), Limit::NONE].map(Some));
+    assert_eq!(["SOFT 20gib", "None"].map(Limit::parse), [Limit::soft(20 << 30), Limit::NONE].map(Ok));
     let soft = ["soft 20GiB", " soft  50 %", "none"].map(Limit::parse);
-    assert_eq!(soft, [Limit::soft(20 << 30), Limit::soft_share(0.5), Limit::NONE].map(Some));
+    assert_eq!(soft, [Limit::soft(20 << 30), Limit::soft_share(0.5), Limit::NONE].map(Ok));
     let wrong = ["", "GiB", "20 GiBs", "-1", "1e9", "inf", "NaN%", "20g", "%", "100.1%", "soft", "soft none", "."];
     assert_eq!(wrong.map(read), [None; 13]);
     assert_eq!(["18446744073709551616", "20000000TiB"].map(read), [None; 2]);
@@ -55,7 +55,7 @@ proptest! {
         let bytes = amount << shift;
         let limits = if is_soft { [Limit::soft(bytes), Limit::soft_share(share)] } else { [Limit::hard(bytes), Limit::share(share)] };
         for limit in limits {
-            prop_assert_eq!(Limit::parse(&limit.to_string()), Some(limit));
+            prop_assert_eq!(Limit::parse(&limit.to_string()), Ok(limit));
             let packed = Limit::of_packed(limit.packed());
             prop_assert!(packed == limit || packed == Limit::NONE && bytes >= 1 << 61, "{packed:?}");
         }
