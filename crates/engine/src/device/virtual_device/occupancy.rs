@@ -17,10 +17,8 @@ const ADDRESSES: u64 = 1 << 48;
 
 /// The addresses for pages. A plain allocation lies there only if all other addresses are taken.
 pub(super) const SPAN: Range<u64> = FIRST_ADDRESS..FIRST_ADDRESS + ADDRESSES;
-/// The addresses of plain allocations, without 0. Allocations below `HUGE` bytes begin in `LOW`, the others in `HIGH`.
-const LOW: Range<u64> = ALIGNMENT..SPAN.start;
-const HIGH: Range<u64> = SPAN.end..END;
-const HUGE: u64 = ADDRESSES;
+/// The first address of plain allocations, which is not 0.
+const BEGIN: u64 = ALIGNMENT;
 /// Behind all addresses that an aligned end can have.
 const END: u64 = u64::MAX - (ALIGNMENT - 1);
 
@@ -35,16 +33,14 @@ pub(super) struct Occupancy {
     /// Plain allocations: address to bytes.
     plain: BTreeMap<u64, u64>,
     pub(super) plain_bytes: u64,
-    /// Two free stretches. The next plain allocation lies at the beginning of `small` if it fits. The next huge one lies at the end of
-    /// `huge`. The rest of each stretch stays whole.
-    small: Range<u64>,
-    huge: Range<u64>,
+    /// A free stretch. The next plain allocation lies at its end if it fits.
+    fresh: Range<u64>,
 }
 
 impl Default for Occupancy {
     fn default() -> Occupancy {
         let (mapped, busy, plain) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Occupancy { mapped, mapped_bytes: 0, busy, plain, plain_bytes: 0, small: LOW, huge: HIGH }
+        Occupancy { mapped, mapped_bytes: 0, busy, plain, plain_bytes: 0, fresh: BEGIN..SPAN.start }
     }
 }
 
@@ -57,10 +53,18 @@ impl Occupancy {
     /// The address of a new plain allocation; `None` if no free stretch is long enough.
     pub(super) fn allocate(&mut self, bytes: u64) -> Option<u64> {
         let length = bytes.max(1).checked_next_multiple_of(ALIGNMENT)?;
-        let address = if length < HUGE { self.at_beginning(length)? } else { self.at_end(length)? };
-        self.plain.insert(address, bytes);
+        if length_of(&self.fresh) < length {
+            let beside_pages = self.shortest(length, std::iter::once(SPAN));
+            self.fresh = beside_pages.or_else(|| {
+                let found = self.shortest(length, self.mapped.iter().map(stretch_of))?;
+                // No longer than needed, since pages may be mapped into the rest.
+                Some(found.start..found.start + length)
+            })?;
+        }
+        self.fresh.end -= length;
+        self.plain.insert(self.fresh.end, bytes);
         self.plain_bytes += bytes;
-        Some(address)
+        Some(self.fresh.end)
     }
 
     /// Frees a plain allocation. Returns whether it existed.
@@ -83,54 +87,17 @@ impl Occupancy {
         covers(&self.mapped, address, bytes) || covers(&self.plain, address, bytes)
     }
 
-    fn at_beginning(&mut self, length: u64) -> Option<u64> {
-        if length_of(&self.small) < length {
-            let found = self.stretch_beside(length, self.huge.clone());
-            self.small = found.or_else(|| self.any_stretch(length))?;
-        }
-        self.small.start += length;
-        Some(self.small.start - length)
-    }
-
-    fn at_end(&mut self, length: u64) -> Option<u64> {
-        if length_of(&self.huge) < length {
-            let found = self.stretch_beside(length, self.small.clone());
-            self.huge = found.or_else(|| self.any_stretch(length))?;
-        }
-        self.huge.end -= length;
-        Some(self.huge.end)
-    }
-
-    /// The shortest free stretch of at least `length`, outside the addresses of pages and outside `other`.
-    fn stretch_beside(&self, length: u64, other: Range<u64>) -> Option<Range<u64>> {
-        let taken = [SPAN, other].into_iter().filter(|taken| !taken.is_empty());
-        self.stretches(taken).into_iter().filter(|stretch| length_of(stretch) >= length).min_by_key(length_of)
-    }
-
-    /// The fallback if there is no such stretch. It first gives up the two stretches that were kept whole, then searches between the pages.
-    fn any_stretch(&mut self, length: u64) -> Option<Range<u64>> {
-        if let Some(found) = self.stretch_beside(length, 0..0) {
-            (self.small, self.huge) = (0..0, 0..0);
-            return Some(found);
-        }
-        let all = self.stretches(self.mapped.iter().map(stretch_of));
-        let found = all.into_iter().filter(|stretch| length_of(stretch) >= length).min_by_key(length_of)?;
-        (self.small, self.huge) = (0..0, 0..0);
-        // No longer than needed, since pages may be mapped into the rest.
-        Some(found.start..found.start + length)
-    }
-
-    /// The free stretches between plain allocations and `others`.
-    fn stretches(&self, others: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    /// The shortest free stretch of at least `length`, between plain allocations and `others`.
+    fn shortest(&self, length: u64, others: impl Iterator<Item = Range<u64>>) -> Option<Range<u64>> {
         let mut taken: Vec<Range<u64>> = self.plain.iter().map(stretch_of).chain(others).collect();
         taken.sort_unstable_by_key(|stretch| stretch.start);
         taken.push(END..END);
-        let mut end = LOW.start;
+        let mut end = BEGIN;
         let free = taken.into_iter().map(|stretch| {
             let behind = stretch.end.next_multiple_of(ALIGNMENT).max(end);
             std::mem::replace(&mut end, behind)..stretch.start
         });
-        free.collect()
+        free.filter(|stretch| length_of(stretch) >= length).min_by_key(length_of)
     }
 }
 
@@ -168,10 +135,10 @@ mod tests {
     #[test]
     fn addresses_are_new_as_long_as_there_are_such() {
         let mut occupancy = Occupancy::default();
-        let mut last = 0;
+        let mut last = u64::MAX;
         for _ in 0..1000 {
             let address = occupancy.allocate(1000).unwrap();
-            assert!(address > last && occupancy.free(address, 1000));
+            assert!(address < last && occupancy.free(address, 1000));
             last = address;
         }
     }
