@@ -7,7 +7,6 @@ use std::ptr::{copy_nonoverlapping, with_exposed_provenance_mut};
 use std::slice::from_raw_parts_mut;
 use std::sync::Arc;
 
-#[cfg(target_os = "linux")]
 use super::budget;
 use crate::base::error::{Error, Result};
 use crate::device::mark::Moment;
@@ -30,26 +29,15 @@ fn layout(bytes: usize) -> Result<Layout> {
 }
 
 /// Checks that the machine has enough memory, for large allocations only, so that small ones cost no more.
-#[cfg(target_os = "linux")]
 fn take(bytes: usize) -> Result<()> {
     if bytes as u64 >= budget::SLICE { budget::take(bytes as u64) } else { Ok(()) }
 }
 
-#[cfg(target_os = "linux")]
 fn give_back(bytes: usize) {
     if bytes as u64 >= budget::SLICE {
         budget::give_back(bytes as u64);
     }
 }
-
-/// Other systems refuse requests that they cannot serve.
-#[cfg(not(target_os = "linux"))]
-fn take(_: usize) -> Result<()> {
-    Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn give_back(_: usize) {}
 
 // SAFETY: memory comes from the global allocator, which hands out no memory twice, and only `free` frees it. All work is done when a call
 // returns, so the default events are correct.

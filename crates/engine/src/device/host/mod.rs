@@ -5,7 +5,6 @@
 //! the machine has that much.
 #![allow(unsafe_code)]
 
-#[cfg(target_os = "linux")]
 mod budget;
 mod memory;
 #[cfg(target_os = "linux")]
