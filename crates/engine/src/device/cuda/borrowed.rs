@@ -7,7 +7,6 @@
 //! Only the contexts of devices (primary contexts) are served, since cudarc uses these. They are kept as long as the process lives.
 #![allow(unsafe_code)]
 
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
@@ -173,10 +172,9 @@ type GetId = unsafe extern "C" fn(sys::CUstream, *mut u64) -> sys::CUresult;
 fn get_id() -> Option<GetId> {
     static GET: OnceLock<Option<GetId>> = OnceLock::new();
     *GET.get_or_init(|| {
-        // The address is valid while the library is loaded. The library is never dropped, so the address stays valid.
-        let library = ManuallyDrop::new(driver::load()?);
-        // SAFETY: `GetId` is the declaration in the driver's header, the same in all versions that have the function.
-        unsafe { library.get::<GetId>(b"cuStreamGetId\0") }.ok().map(|found| *found)
+        // SAFETY: `GetId` is the declaration in the driver's header, the same in all versions that have the function. The library is never
+        // unloaded, so the address stays valid.
+        unsafe { driver::library()?.get::<GetId>(b"cuStreamGetId\0") }.ok().map(|found| *found)
     })
 }
 

@@ -189,12 +189,9 @@ type RecordContext = unsafe extern "C" fn(sys::CUcontext, sys::CUevent) -> sys::
 fn record_context() -> Option<RecordContext> {
     static RECORD: OnceLock<Option<RecordContext>> = OnceLock::new();
     *RECORD.get_or_init(|| {
-        let library = load()?;
-        // SAFETY: `RecordContext` is the function's declaration in the driver's header, which no version has changed. The address is valid
-        // while the library is loaded. The library is never dropped, so the address stays valid.
-        let function = unsafe { library.get::<RecordContext>(b"cuCtxRecordEvent\0") }.ok().map(|found| *found);
-        std::mem::forget(library);
-        function
+        // SAFETY: `RecordContext` is the function's declaration in the driver's header, which no version has changed. The library is never
+        // unloaded, so the address stays valid.
+        unsafe { library()?.get::<RecordContext>(b"cuCtxRecordEvent\0") }.ok().map(|found| *found)
     })
 }
 
@@ -203,14 +200,16 @@ const LIBRARY: [&str; 3] = ["libcuda.so.1", "libcuda.so", "nvcuda.dll"];
 
 /// Whether the driver can be loaded. cudarc panics if it cannot.
 pub(super) fn is_present() -> bool {
-    static PRESENT: OnceLock<bool> = OnceLock::new();
-    *PRESENT.get_or_init(|| load().is_some())
+    library().is_some()
 }
 
-pub(super) fn load() -> Option<Library> {
-    LIBRARY.into_iter().find_map(|name| {
-        // SAFETY: loading runs the initialisers of the driver's library, and unloading runs its finalisers. Any process may run both at any
-        // time. No function of the library is called here.
+/// The driver's library, which stays loaded.
+pub(super) fn library() -> Option<&'static Library> {
+    static LOADED: OnceLock<Option<Library>> = OnceLock::new();
+    let load = |name| {
+        // SAFETY: loading runs the initialisers of the driver's library, which any process may run at any time. No function of the library
+        // is called here.
         unsafe { Library::new(name) }.ok()
-    })
+    };
+    LOADED.get_or_init(|| LIBRARY.into_iter().find_map(load)).as_ref()
 }

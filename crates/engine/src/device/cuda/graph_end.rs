@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Re
 use cudarc::driver::sys;
 
 use super::Handle;
-use super::driver::load;
+use super::driver::library;
 use crate::base::sync::{Mutex, OnceLock, lock};
 use crate::device::stream::Stream;
 
@@ -50,19 +50,17 @@ const MOVE: u32 = 1;
 fn calls() -> Option<&'static Calls> {
     static CALLS: OnceLock<Option<Calls>> = OnceLock::new();
     let find = || {
-        let library = load()?;
-        // SAFETY: the types are those of the driver's header, which no version has changed. The addresses are valid while the library is
-        // loaded. The library is never dropped, so they stay valid.
-        let calls = unsafe {
-            Calls {
+        let library = library()?;
+        // SAFETY: the types are those of the driver's header, which no version has changed. The library is never unloaded, so the addresses
+        // stay valid.
+        unsafe {
+            Some(Calls {
                 info: *library.get(b"cuStreamGetCaptureInfo_v2\0").ok()?,
                 create: *library.get(b"cuUserObjectCreate\0").ok()?,
                 retain: *library.get(b"cuGraphRetainUserObject\0").ok()?,
                 release: *library.get(b"cuUserObjectRelease\0").ok()?,
-            }
-        };
-        std::mem::forget(library);
-        Some(calls)
+            })
+        }
     };
     CALLS.get_or_init(find).as_ref()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::ThreadId;
 
-use cudarc::driver::CudaStream;
+use cudarc::driver::{CudaContext, CudaStream};
 
 use super::GpuStream;
 use crate::base::sync::{Mutex, lock};
@@ -58,11 +58,6 @@ impl RawStream {
         RawStream { context: stream.context().cu_ctx() as usize, stream: handle, thread }
     }
 
-    /// The per-thread handle of the same context, without a thread.
-    pub(super) fn of_any_thread(self) -> RawStream {
-        RawStream { thread: None, ..self }
-    }
-
     /// The stream of this handle on `thread`, if it means a different stream on each thread.
     pub(super) fn of_thread(self, thread: Option<ThreadId>) -> RawStream {
         RawStream { thread, ..self }
@@ -104,6 +99,18 @@ impl Known {
     /// All live streams.
     pub(super) fn all(&self) -> Vec<GpuStream> {
         lock(&self.streams).iter().filter_map(|(_, known)| known.upgrade().map(GpuStream)).collect()
+    }
+
+    /// This context and all others of live streams, each once.
+    pub(super) fn contexts(&self, first: &Arc<CudaContext>) -> Vec<Arc<CudaContext>> {
+        let mut contexts = vec![first.clone()];
+        for stream in self.all() {
+            let context = stream.stream().context();
+            if contexts.iter().all(|known| known.cu_ctx() != context.cu_ctx()) {
+                contexts.push(context.clone());
+            }
+        }
+        contexts
     }
 
     /// Notes if the cudarc context object of one stream cannot know of the other stream. That is so if the other stream is of another

@@ -17,13 +17,13 @@ use super::known::Known;
 use super::own_calls::{disown, note_own, own_call};
 use super::pool::Pool;
 use super::queue::{CudaQueue, untold_stream};
-use super::{GpuStream, kept, relaxed};
+use super::{GpuStream, kept};
 use crate::base::error::{Error, Result};
 use crate::device::Copies;
 use crate::device::backend::Backend;
 use crate::device::event::Event;
 use crate::device::mark::Mark;
-use crate::device::stream::Stream;
+use crate::device::stream::{Stream, capture::relaxed};
 
 #[derive(Debug)]
 pub(super) struct CudaMemory {

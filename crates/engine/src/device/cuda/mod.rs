@@ -43,7 +43,6 @@ use self::memory::CudaMemory;
 pub(crate) use self::own_calls::disown;
 use self::pages::CudaPages;
 use self::queue::CudaQueue;
-pub(super) use self::relaxed::relaxed;
 use self::unknown::AnyWork;
 use super::kind::DeviceKind;
 use super::memory::Memory;
@@ -103,7 +102,7 @@ impl GpuStream {
     /// # Errors
     /// The answer of the driver.
     pub fn of(stream: Arc<CudaStream>) -> Result<GpuStream> {
-        let raw = RawStream::of(&stream).of_any_thread();
+        let raw = RawStream::of(&stream).of_thread(None);
         let (known, new) = gpu_of(CudaQueue::held(stream))?;
         let make = || if raw.is_per_thread() { new().by_thread(GpuStream::on_this_thread) } else { new() };
         Ok(known.find_or_add(raw, make))

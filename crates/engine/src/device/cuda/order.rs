@@ -161,16 +161,8 @@ impl GpuStream {
     /// # Errors
     /// An error of that work.
     pub fn synchronize_gpu(&self) -> Result<()> {
-        let mut done = vec![self.stream().context().clone()];
-        self.synchronize_context(&done[0])?;
-        for other in self.known().all() {
-            let context = other.stream().context();
-            if done.iter().all(|known| known.cu_ctx() != context.cu_ctx()) {
-                self.synchronize_context(context)?;
-                done.push(context.clone());
-            }
-        }
-        Ok(())
+        let contexts = self.known().contexts(self.stream().context());
+        contexts.iter().try_for_each(|context| self.synchronize_context(context))
     }
 
     /// Makes the calling thread wait until all work of this stream is done. A failure that cudarc kept stays where it is.

@@ -9,7 +9,6 @@ use std::sync::mpsc::{TryRecvError, channel};
 
 use cudarc::driver::{CudaContext, DriverError, result, sys::CUresult};
 
-use super::GpuStream;
 use super::driver::{self, OwnEvent};
 use super::errors::failure;
 use super::known::Known;
@@ -29,17 +28,6 @@ pub(super) struct AnyWork {
 impl AnyWork {
     pub(super) fn of(context: &Arc<CudaContext>, known: &Arc<Known>) -> AnyWork {
         AnyWork { context: context.clone(), known: known.clone() }
-    }
-
-    /// Each of these contexts once.
-    fn contexts(&self, streams: &[GpuStream]) -> Vec<Arc<CudaContext>> {
-        let mut contexts = vec![self.context.clone()];
-        for context in streams.iter().map(|stream| stream.stream().context()) {
-            if contexts.iter().all(|known| known.cu_ctx() != context.cu_ctx()) {
-                contexts.push(context.clone());
-            }
-        }
-        contexts
     }
 }
 
@@ -61,12 +49,11 @@ impl UnknownWork for AnyWork {
     }
 
     fn mark(&self) -> Result<Option<IsDone>> {
-        let streams = self.known.all();
         // A mark would end the capture of a stream.
-        if Stream::is_any_in_capture() || streams.iter().any(|stream| !stream.is_surely_uncaptured()) {
+        if Stream::is_any_in_capture() || self.known.all().iter().any(|stream| !stream.is_surely_uncaptured()) {
             return Ok(None);
         }
-        let marks: Result<Vec<IsDone>, DriverError> = self.contexts(&streams).iter().map(mark).collect();
+        let marks: Result<Vec<IsDone>, DriverError> = self.known.contexts(&self.context).iter().map(mark).collect();
         match marks {
             Ok(marks) => Ok(Some(Box::new(move || {
                 let mut are_done = true;

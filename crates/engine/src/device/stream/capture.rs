@@ -15,7 +15,7 @@ use crate::base::sync::{Mutex, lock};
 /// Runs `act`, whose calls touch no captured stream. Within it, a driver allows them although another thread captures a graph.
 pub(crate) fn relaxed<R>(act: impl FnOnce() -> R) -> R {
     #[cfg(feature = "cuda")]
-    return crate::device::cuda::relaxed(act);
+    return crate::device::Handle::in_relaxed_capture(act);
     #[cfg(not(feature = "cuda"))]
     act()
 }

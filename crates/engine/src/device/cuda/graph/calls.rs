@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_void};
 use cudarc::driver::{DriverError, sys};
 
 use crate::base::sync::OnceLock;
-use crate::device::cuda::driver::load;
+use crate::device::cuda::driver::library;
 
 /// `CUDA_KERNEL_NODE_PARAMS_v2`.
 #[repr(C)]
@@ -54,12 +54,10 @@ macro_rules! calls {
 
         impl Calls {
             fn find() -> Option<Calls> {
-                let library = load()?;
-                // SAFETY: the types are those of the driver's header, which no version has changed. The addresses are valid while the
-                // library is loaded. The library is never dropped, so they stay valid.
-                let calls = unsafe { Calls { $($field: *library.get(concat!(stringify!($name), "\0").as_bytes()).ok()?,)* } };
-                std::mem::forget(library);
-                Some(calls)
+                let library = library()?;
+                // SAFETY: the types are those of the driver's header, which no version has changed. The library is never unloaded, so the
+                // addresses stay valid.
+                unsafe { Some(Calls { $($field: *library.get(concat!(stringify!($name), "\0").as_bytes()).ok()?,)* }) }
             }
         }
     };

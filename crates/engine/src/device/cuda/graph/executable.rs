@@ -13,8 +13,8 @@ use crate::base::sync::{Mutex, lock};
 use crate::device::cuda::errors::failure;
 use crate::device::cuda::memory::CudaMemory;
 use crate::device::cuda::own_calls::own_call;
-use crate::device::cuda::relaxed::relaxed;
 use crate::device::stream::Stream;
+use crate::device::stream::capture::relaxed;
 use crate::device::{exit::process_exits, memory::Memory};
 
 /// Only one thread at a time makes, updates or destroys an executable. The driver crashed when two threads did so at once (driver 580).
