@@ -96,11 +96,7 @@ impl<P: Pages> Range<P> {
         self.cut_windows(rounded, limit.cut, &may_use, &is_idle).map_err(RangeError::Pages)?;
         // Searches for a window again, since holes have merged. The window found before still exists: only a part of the unmapped bytes
         // lies in it.
-        let block = self.grow_exactly(rounded, may_use)?;
-        if block.is_some() {
-            self.count(rounded);
-        }
-        Ok(block)
+        self.grow(rounded, true, may_use)
     }
 
     /// Whether there would be a block of at least `bytes` if no work used the free memory that `counts` by its tag.

@@ -186,12 +186,10 @@ impl Ordered {
         if let Some(carved) = self.reuse(stream, bytes, EVERY_SPAN)? {
             return Ok(carved);
         }
-        match self.carve(stream, false, &|range, may_use, _| range.extend(bytes, may_use).map(Some)) {
+        match self.carve(stream, false, &|range, may_use, _| range.extend(bytes, may_use)) {
             Ok(Some(carved)) => Ok(carved),
             Err(RangeError::Pages(error)) => Err(error),
-            Ok(None) | Err(RangeError::Exhausted { .. } | RangeError::Unsettled) => {
-                Err(exhausted(bytes, &self.range.pages))
-            }
+            Ok(None) | Err(RangeError::Unsettled) => Err(exhausted(bytes, &self.range.pages)),
         }
     }
 
@@ -297,7 +295,7 @@ impl Ordered {
 }
 
 /// The error for a lack of contiguous addresses: the device has less memory, or the range has fewer addresses.
-pub(super) fn exhausted(bytes: u64, source: &Source) -> Error {
+fn exhausted(bytes: u64, source: &Source) -> Error {
     let short = |of: &str| Error::out_of_memory(of, bytes as usize, "no free stretch of addresses is as long");
     match (source.capacity(), source.span()) {
         (capacity, _) if 0 < capacity && capacity < bytes => short("the device").of_capacity(capacity),

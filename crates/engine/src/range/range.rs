@@ -47,11 +47,6 @@ pub(super) struct Stats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub(super) enum RangeError<E> {
-    /// No stretch of addresses is long enough, with or without pages.
-    Exhausted {
-        /// The requested bytes.
-        bytes: u64,
-    },
     /// The device refused to map the missing pages.
     Pages(E),
     /// Pages would have to move that work on unknown streams may use.
@@ -106,27 +101,24 @@ impl<P: Pages> Range<P> {
     ///
     /// # Errors
     ///
-    /// [`RangeError::Exhausted`] if the addresses do not suffice, [`RangeError::Pages`] if the device refused. In both cases nothing has
-    /// changed, and a retry can help after blocks were freed or memory was trimmed.
+    /// `None` if the addresses do not suffice, [`RangeError::Pages`] if the device refused. In both cases nothing has changed, and a retry
+    /// can help after blocks were freed or memory was trimmed.
     #[cfg(test)]
-    pub(super) fn allocate(&mut self, bytes: u64) -> Result<RangeBlock, RangeError<P::Error>> {
+    pub(super) fn allocate(&mut self, bytes: u64) -> Result<RangeBlock, Option<RangeError<P::Error>>> {
         if let Some(block) = self.reuse(bytes) {
             return Ok(block);
         }
-        self.extend(bytes, |_| true)
+        self.extend(bytes, |_| true)?.ok_or(None)
     }
 
     /// A block for which pages are mapped, if no mapped memory serves it. The block may also use free neighbours if `may_use` accepts their
-    /// tags.
+    /// tags. `None` if no stretch of addresses is long enough, with or without pages.
     pub(super) fn extend(
         &mut self,
         bytes: u64,
         may_use: impl Fn(Tag) -> bool,
-    ) -> Result<RangeBlock, RangeError<P::Error>> {
-        let rounded = self.rounded(bytes).ok_or(RangeError::Exhausted { bytes })?;
-        let block = self.grow(rounded, may_use)?.ok_or(RangeError::Exhausted { bytes })?;
-        self.count(rounded);
-        Ok(block)
+    ) -> Result<Option<RangeBlock>, RangeError<P::Error>> {
+        self.rounded(bytes).map_or(Ok(None), |rounded| self.grow(rounded, false, may_use))
     }
 
     /// Like [`allocate`](Range::allocate), from mapped memory only.
@@ -273,28 +265,25 @@ impl<P: Pages> Range<P> {
         self.fit.spans.iter()
     }
 
+    /// Maps the pages that a block of `bytes` bytes lacks. No more than that if it `is_exact`.
     #[cold]
-    fn grow(&mut self, bytes: u64, may_use: impl Fn(Tag) -> bool) -> Result<Option<RangeBlock>, RangeError<P::Error>> {
-        let grown = match self.backing {
-            Backing::Span => self.grow_span(bytes, sizing::step(self.high_water(bytes), self.granule), &may_use),
-            Backing::Chunks => self.grow_chunks(bytes),
-        };
-        self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
-        grown.map_err(RangeError::Pages)
-    }
-
-    /// Maps the pages that a block of `bytes` bytes lacks, and no more.
-    pub(super) fn grow_exactly(
+    pub(super) fn grow(
         &mut self,
         bytes: u64,
+        is_exact: bool,
         may_use: impl Fn(Tag) -> bool,
     ) -> Result<Option<RangeBlock>, RangeError<P::Error>> {
+        let step = if is_exact { 0 } else { sizing::step(self.high_water(bytes), self.granule) };
         let grown = match self.backing {
-            Backing::Span => self.grow_span(bytes, 0, &may_use),
-            Backing::Chunks => self.grow_chunk(bytes, bytes.next_multiple_of(self.granule)),
+            Backing::Span => self.grow_span(bytes, step, &may_use),
+            Backing::Chunks => self.grow_chunks(bytes, is_exact),
         };
         self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
-        grown.map_err(RangeError::Pages)
+        let block = grown.map_err(RangeError::Pages)?;
+        if block.is_some() {
+            self.count(bytes);
+        }
+        Ok(block)
     }
 
     /// Maps the pages that the best window lacks, but at least `step` bytes if the device and the hole have that many.
@@ -321,11 +310,10 @@ impl<P: Pages> Range<P> {
         sizing::handle(bytes, mean, self.high_water(bytes), capacity, self.granule)
     }
 
-    fn grow_chunks(&mut self, bytes: u64) -> Result<Option<RangeBlock>, P::Error> {
-        let granule = self.granule;
-        let exact = bytes.checked_next_multiple_of(granule);
-        let sizes = exact.zip(sizing::chunk(bytes, self.high_water(bytes), granule));
-        let Some((exact, chunk)) = sizes else { return Ok(None) };
+    fn grow_chunks(&mut self, bytes: u64, is_exact: bool) -> Result<Option<RangeBlock>, P::Error> {
+        let Some(exact) = bytes.checked_next_multiple_of(self.granule) else { return Ok(None) };
+        let shared = sizing::chunk(self.high_water(bytes), self.granule);
+        let chunk = if is_exact { exact } else { exact.max(shared) };
         match self.grow_chunk(bytes, chunk) {
             Err(_) if exact < chunk => self.grow_chunk(bytes, exact),
             grown => grown,

@@ -77,13 +77,13 @@ pub(super) fn handle(bytes: u64, mean: u64, high_water: u64, capacity: u64, gran
     floor(part.max(high_water / HANDLE_SHARE), granule).max(granule)
 }
 
-/// The bytes of the next chunk for a request of `bytes`, a multiple of `granule`; `None` if that overflows.
+/// The fewest bytes of the next chunk, a multiple of `granule`.
 ///
 /// A chunk is never extended later, and no block spans two chunks. So requests share chunks of 1/8 of `high_water`. On the same traces,
 /// ranges of such chunks reserve 1.28 times the live peak on average. With 1/32 they reserve 1.34 times, and with a chunk for each request
 /// 1.34 times too.
-pub(super) fn chunk(bytes: u64, high_water: u64, granule: u64) -> Option<u64> {
-    Some(bytes.checked_next_multiple_of(granule)?.max(floor(high_water / CHUNK_SHARE, granule)))
+pub(super) fn chunk(high_water: u64, granule: u64) -> u64 {
+    floor(high_water / CHUNK_SHARE, granule)
 }
 
 fn floor(bytes: u64, granule: u64) -> u64 {

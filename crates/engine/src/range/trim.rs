@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::ordered::{Carve, Carved, Ordered, exhausted};
+use super::ordered::{Carve, Carved, Ordered};
 use super::shared::memories;
 use super::wait::{LONG, WaitFor, poll};
 use super::{DeviceRange, Range, RangeError};
@@ -92,7 +92,6 @@ impl DeviceRange {
                 Ok(carved) => Ok(Some(carved)),
                 Err(RangeError::Unsettled) => Ok(None),
                 Err(RangeError::Pages(error)) => Err(error),
-                Err(RangeError::Exhausted { bytes }) => Err(exhausted(bytes, &inner.range.pages)),
             }
         };
         if let Some(carved) = attempt(false)? {

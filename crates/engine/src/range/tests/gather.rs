@@ -146,7 +146,7 @@ fn a_range_grows_beside_free_memory_that_may_not_be_used() {
     for granules in [1, 2, 3] {
         let before = range.stats.reserved;
         assert_eq!(range.reuse_if(granules * GRANULE, 16, |_| Ok::<_, Refusal>(false)), Ok(None));
-        let block = range.extend(granules * GRANULE, |tag| tag != Tag::NOBODY).unwrap();
+        let block = range.extend(granules * GRANULE, |tag| tag != Tag::NOBODY).unwrap().unwrap();
         assert!(range.stats.reserved > before, "{granules} granules");
         consistent(&range);
         range.free(block, Tag::NOBODY);

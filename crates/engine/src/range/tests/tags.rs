@@ -60,7 +60,7 @@ impl Program {
         let found = match gathers {
             true => range.gather(bytes, GatherLimit::at(MEMORY), may_use, |_| false).unwrap_or(None),
             false => match range.reuse_if(bytes, 16, |tag| Ok::<_, Refusal>(may_use(tag))).unwrap() {
-                None => range.reuse_across(bytes, may_use).or_else(|| range.extend(bytes, may_use).ok()),
+                None => range.reuse_across(bytes, may_use).or_else(|| range.extend(bytes, may_use).ok().flatten()),
                 found => found,
             },
         };
