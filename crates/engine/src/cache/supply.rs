@@ -11,7 +11,7 @@ use crate::planner::Planner;
 use crate::pressure::reclaim::{self, Holder, Idle, Releaser};
 use crate::pressure::request::{Ask, Asked};
 use crate::pressure::serve::{insist, insist_on_call};
-use crate::range::{Carved, DeviceRange, Obtained, RangeState, Reused};
+use crate::range::{Carved, DeviceRange, Obtained, RangeState};
 use crate::record::{Origin, Record, Request};
 
 /// A record with memory, and the device calls that it took.
@@ -145,8 +145,8 @@ pub(super) fn from_range(
 fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> {
     let Asked { stream, bytes, .. } = asked;
     let seen = match reuse_or_release(range, stream, bytes)? {
-        Reused::Carved(carved) => return Ok(carved),
-        Reused::Nothing(seen) => seen,
+        Ok(carved) => return Ok(carved),
+        Err(seen) => seen,
     };
     if seen.is_shared
         && let Some(carved) = range.reuse_any(stream, bytes)?
@@ -165,9 +165,9 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
 }
 
 /// Free memory, if necessary from idle memory of scopes.
-fn reuse_or_release(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Reused> {
+fn reuse_or_release(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Result<Carved, RangeState>> {
     let reused = range.reuse(stream, bytes)?;
-    let Reused::Nothing(seen) = &reused else { return Ok(reused) };
+    let Err(seen) = &reused else { return Ok(reused) };
     refuse_unannounced(stream)?;
     match reclaim::release_idle(idle_for(seen, stream, bytes), stream.memory_id(), bytes, Releaser::Others) {
         0 => Ok(reused),

@@ -66,7 +66,8 @@ pub(crate) trait Pages {
 pub(crate) struct Source {
     meter: Arc<Meter>,
     provider: Provider,
-    failure: Option<Error>,
+    /// The first failure of a call that could not return it.
+    pub(crate) failure: Option<Error>,
 }
 
 /// The provider of the pieces.
@@ -98,11 +99,6 @@ impl Source {
     /// The counters of the device.
     pub(crate) fn meter(&self) -> &Meter {
         &self.meter
-    }
-
-    /// Takes out the error that returning a chunk caused.
-    pub(crate) fn take_failure(&mut self) -> Option<Error> {
-        self.failure.take()
     }
 
     /// Takes chunks from the stream `with` from now on. Returns the previous backend if it was another one.
@@ -187,7 +183,7 @@ impl Pages for Source {
                 Provider::Chunks { stream } => {
                     let freed = stream.free(offset, pieces.iter().sum::<u64>() as usize);
                     // The memory counts as returned even if the call failed.
-                    self.failure = self.failure.take().or(freed.err());
+                    freed.unwrap_or_else(|error| _ = self.failure.get_or_insert(error));
                     Ok(())
                 }
             }

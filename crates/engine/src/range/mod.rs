@@ -78,7 +78,7 @@ pub(crate) use gather::GatherLimit;
 pub(crate) use ordered::{Carved, Obtained, RangeState};
 pub(crate) use room::GrowthRoom;
 pub use shared::DeviceRange;
-pub(crate) use supply::{Reused, await_elsewhere, devices_but, give_back_elsewhere};
+pub(crate) use supply::{await_elsewhere, devices_but, give_back_elsewhere};
 pub(crate) use trim::trim_all;
 pub(crate) use under_way::UnderWay;
 pub(crate) use wait::WaitFor;

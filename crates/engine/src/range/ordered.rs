@@ -10,7 +10,7 @@ use super::exchanges::Exchanges;
 use super::fit::EVERY_SPAN;
 use super::range::Backing;
 use super::sizing;
-use super::waits::{WaitBudget, Waits};
+use super::waits::{Waits, earned};
 use super::{Range, RangeBlock, RangeError};
 use crate::base::error::{Error, Result};
 use crate::device::{Pages, Source, Stream};
@@ -106,8 +106,6 @@ pub(super) struct Ordered {
     pub(super) freed: u64,
     /// The bytes in blocks, as far as the streams know of them.
     accounted: u64,
-    /// A failure of a call that could not return it.
-    pub(super) failure: Option<Error>,
 }
 
 impl Ordered {
@@ -120,7 +118,6 @@ impl Ordered {
             began: Instant::now(),
             freed: 0,
             accounted: 0,
-            failure: None,
         }
     }
 
@@ -147,8 +144,7 @@ impl Ordered {
     }
 
     pub(super) fn check(&mut self) -> Result<()> {
-        let failure = self.failure.take().or_else(|| self.range.pages.take_failure());
-        failure.map_or(Ok(()), |error| Err(error.deferred()))
+        self.range.pages.failure.take().map_or(Ok(()), |error| Err(error.deferred()))
     }
 
     /// Asks all streams how far they are, and merges memory whose users are done.
@@ -206,17 +202,16 @@ impl Ordered {
 
     /// Whether a request may wait for work, so that the range need not grow.
     pub(super) fn may_wait(&self) -> bool {
-        !self.waits.are_too_many(self.wait_budget())
+        !self.waits.are_too_many(self.range.stats.peak_live, self.earned_waits(), self.began.elapsed())
     }
 
     /// Counts a wait that took so long.
     pub(super) fn count_wait(&mut self, took: Duration) {
-        self.waits.count(self.wait_budget(), took);
+        self.waits.count(self.range.stats.peak_live, self.earned_waits(), took);
     }
 
-    fn wait_budget(&self) -> WaitBudget {
-        let peak_live = self.range.stats.peak_live;
-        WaitBudget { peak_live, frees: self.streams.frees, freed: self.freed, elapsed: self.began.elapsed() }
+    fn earned_waits(&self) -> u64 {
+        earned(self.streams.frees, self.freed)
     }
 
     /// Whether the range reserves far more than its streams would need with a pool for each, and work of others holds memory for `bytes`.

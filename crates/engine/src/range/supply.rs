@@ -10,23 +10,17 @@ use crate::base::error::Result;
 use crate::base::held::assert_nothing_held;
 use crate::device::Stream;
 
-/// The answer of a range to a request that must not take more memory from the device.
-pub(crate) enum Reused {
-    Carved(Carved),
-    /// No free span that the stream may use at once is long enough.
-    Nothing(RangeState),
-}
-
 impl DeviceRange {
-    /// Memory for `bytes` from memory that is already reserved. If there is none, the state of the range.
+    /// Memory for `bytes` from memory that is already reserved; or the state of the range, if no free span that the stream may use at once
+    /// is long enough.
     ///
     /// # Errors
     /// An error of the work that uses the other memory.
-    pub(crate) fn reuse(&self, stream: &Stream, bytes: u64) -> Result<Reused> {
+    pub(crate) fn reuse(&self, stream: &Stream, bytes: u64) -> Result<Result<Carved, RangeState>> {
         self.supply(|inner| {
             inner.check()?;
             let carved = inner.reuse(stream, bytes, CANDIDATES)?;
-            Ok(carved.map_or_else(|| Reused::Nothing(inner.occupancy()), Reused::Carved))
+            Ok(carved.ok_or_else(|| inner.occupancy()))
         })
     }
 

@@ -154,7 +154,7 @@ pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, wait_for: WaitFor) -> Vec<Memo
             && let Err(error) = range.trim(keep, wait_for)
             && wait_for == WaitFor::AnyWork
         {
-            range.inner().failure.get_or_insert(error);
+            range.inner().range.pages.failure.get_or_insert(error);
         }
         // A look at the count of handles would not do: another thread may drop its handle behind that look.
         ended.extend(Arc::into_inner(memory));

@@ -32,41 +32,28 @@ pub(super) struct Waits {
     took: Duration,
 }
 
-/// What a range may spend on waits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WaitBudget {
-    pub(super) peak_live: u64,
-    pub(super) frees: u64,
-    /// The bytes of these frees.
-    pub(super) freed: u64,
-    /// The time since the range began.
-    pub(super) elapsed: Duration,
-}
-
-impl WaitBudget {
-    /// The waits that frees allow.
-    fn earned(self) -> u64 {
-        self.frees / FREES_PER_WAIT + self.freed / FREED_PER_WAIT
-    }
+/// The waits that so many frees, of so many bytes, allow.
+pub(super) fn earned(frees: u64, freed: u64) -> u64 {
+    frees / FREES_PER_WAIT + freed / FREED_PER_WAIT
 }
 
 impl Waits {
-    /// Whether the range has waited too often, and for too long, to wait once more.
-    pub(super) fn are_too_many(self, budget: WaitBudget) -> bool {
-        let are_too_long = self.took > budget.elapsed / SHARE_OF_TIME;
-        are_too_long && self.at(budget).times >= FREE_WAITS.saturating_add(budget.earned())
+    /// Whether the range has waited too often, and for too long, to wait once more. `elapsed` is the time since it began.
+    pub(super) fn are_too_many(self, peak_live: u64, earned: u64, elapsed: Duration) -> bool {
+        let are_too_long = self.took > elapsed / SHARE_OF_TIME;
+        are_too_long && self.at(peak_live, earned).times >= FREE_WAITS.saturating_add(earned)
     }
 
     /// Counts a wait that took so long.
-    pub(super) fn count(&mut self, budget: WaitBudget, took: Duration) {
-        let Waits { times, mark, .. } = self.at(budget);
+    pub(super) fn count(&mut self, peak_live: u64, earned: u64, took: Duration) {
+        let Waits { times, mark, .. } = self.at(peak_live, earned);
         *self = Waits { times: times + 1, mark, took: self.took.saturating_add(took) };
     }
 
     /// The waits that count for work with this peak of live memory.
-    fn at(self, budget: WaitBudget) -> Waits {
-        match is_other_work(budget.peak_live, self.mark) {
-            true => Waits { times: self.times.min(budget.earned()), mark: budget.peak_live, ..self },
+    fn at(self, peak_live: u64, earned: u64) -> Waits {
+        match is_other_work(peak_live, self.mark) {
+            true => Waits { times: self.times.min(earned), mark: peak_live, ..self },
             false => self,
         }
     }
@@ -80,10 +67,9 @@ mod tests {
 
     /// How often a range waits, for a second each, before it has to grow. It began a second ago.
     fn wait_all(waits: &mut Waits, peak_live: u64, earned: u64) -> u64 {
-        let budget = WaitBudget { peak_live, frees: earned * FREES_PER_WAIT, freed: 0, elapsed: SECOND };
         let mut count = 0;
-        while !waits.are_too_many(budget) {
-            waits.count(budget, SECOND);
+        while !waits.are_too_many(peak_live, earned, SECOND) {
+            waits.count(peak_live, earned, SECOND);
             count += 1;
         }
         count
@@ -94,9 +80,8 @@ mod tests {
         let mut waits = Waits::default();
         assert_eq!(wait_all(&mut waits, 1000, 0), FREE_WAITS);
         assert_eq!(wait_all(&mut waits, 1000, 3), 3);
-        let budget =
-            WaitBudget { peak_live: 1000, frees: 4 * FREES_PER_WAIT - 1, freed: FREED_PER_WAIT - 1, elapsed: SECOND };
-        assert!(waits.are_too_many(budget) && !waits.are_too_many(WaitBudget { freed: FREED_PER_WAIT, ..budget }));
+        let are_too_many = |freed| waits.are_too_many(1000, super::earned(4 * FREES_PER_WAIT - 1, freed), SECOND);
+        assert!(are_too_many(FREED_PER_WAIT - 1) && !are_too_many(FREED_PER_WAIT));
     }
 
     #[test]
@@ -104,9 +89,8 @@ mod tests {
         let mut waits = Waits::default();
         wait_all(&mut waits, 1000, 0);
         let took = SECOND * FREE_WAITS as u32;
-        let budget = |elapsed| WaitBudget { peak_live: 1000, frees: 0, freed: 0, elapsed };
-        assert!(waits.are_too_many(budget(took * SHARE_OF_TIME - SECOND)));
-        assert!(!waits.are_too_many(budget(took * SHARE_OF_TIME)));
+        assert!(waits.are_too_many(1000, 0, took * SHARE_OF_TIME - SECOND));
+        assert!(!waits.are_too_many(1000, 0, took * SHARE_OF_TIME));
     }
 
     #[test]
