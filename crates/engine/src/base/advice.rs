@@ -98,8 +98,9 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("give arrays with the placement `Device` another one (8 bytes), drop arrays"), "{text}");
-        shortage.scopes =
-            vec![ScopeMemory::new("idle".into(), (0, 50), false), ScopeMemory::new("busy".into(), (9, 7), true)];
+        let idle = ScopeMemory { scope: "idle".into(), busy_bytes: 0, idle_bytes: 50, is_entered_elsewhere: false };
+        let busy = ScopeMemory { scope: "busy".into(), busy_bytes: 9, idle_bytes: 7, is_entered_elsewhere: true };
+        shortage.scopes = vec![idle, busy];
         assert!(advise(&shortage).contains("leave the scope `busy`, which keeps 7 bytes idle"));
         shortage.bound = Bound::Scope;
         let of_scope =

@@ -127,16 +127,6 @@ pub struct ScopeMemory {
 /// As many scopes are named as leave the message short.
 const MOST_SCOPES: usize = 5;
 
-impl ScopeMemory {
-    pub(crate) fn new(
-        scope: Arc<str>,
-        (busy_bytes, idle_bytes): (u64, u64),
-        is_entered_elsewhere: bool,
-    ) -> ScopeMemory {
-        ScopeMemory { scope, busy_bytes, idle_bytes, is_entered_elsewhere }
-    }
-}
-
 impl Shortage {
     /// The same with those of the scopes that hold most.
     pub(crate) fn held_by(mut self, mut scopes: Vec<ScopeMemory>) -> Shortage {
@@ -259,7 +249,9 @@ mod tests {
             device_placed_bytes: u64::MAX - 1,
             ..Shortage::default()
         };
-        let text = shortage.held_by(vec![ScopeMemory::new(name, (1023 << 40, 1023 << 40), true); 9]).to_string();
+        let most = 1023 << 40;
+        let one = ScopeMemory { scope: name, busy_bytes: most, idle_bytes: most, is_entered_elsewhere: true };
+        let text = shortage.held_by(vec![one; 9]).to_string();
         assert!(text.lines().count() <= 20, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
         assert!(text.contains("`...") && text.contains("shortage.rs:"), "{text}");

@@ -46,8 +46,6 @@ pub struct Memory {
     kind: DeviceKind,
     meter: Arc<Meter>,
     range_memory: RangeMemory,
-    /// Returns the size of the machine whose memory this is, for pages that do not know their capacity.
-    size: fn() -> Option<u64>,
     /// The error of the limit in the environment variable.
     refusal: Mutex<Option<Error>>,
     /// The range of the device, which the folder `range` keeps here.
@@ -116,7 +114,7 @@ impl Memory {
         self.host_side.get_or_init(|| {
             let memory = Memory::unlimited(RangeMemory::Chunks);
             let meter = Arc::new(Meter::of(memory.id, 0).of_host_side());
-            Memory { kind: DeviceKind::Host, size: machine::size, meter, ..memory }.into()
+            Memory { meter, ..memory.of_kind(DeviceKind::Host) }.into()
         })
     }
 
@@ -139,11 +137,8 @@ impl Memory {
 
     /// Memory of this machine: of these pages, or of chunks without them.
     pub(super) fn of_machine(pages: Option<Arc<dyn VirtualMemory>>) -> Memory {
-        Memory::limited(Memory {
-            kind: DeviceKind::Host,
-            size: machine::size,
-            ..Memory::unlimited(pages.map_or(RangeMemory::Chunks, RangeMemory::Pages))
-        })
+        let memory = Memory::unlimited(pages.map_or(RangeMemory::Chunks, RangeMemory::Pages));
+        Memory::limited(memory.of_kind(DeviceKind::Host))
     }
 
     fn of(range_memory: RangeMemory) -> Memory {
@@ -174,7 +169,6 @@ impl Memory {
             kind: DeviceKind::default(),
             meter,
             range_memory,
-            size: || None,
             refusal,
             range: OnceLock::new(),
             attached: OnceLock::new(),
@@ -292,7 +286,8 @@ impl Memory {
     /// is a share of these bytes.
     #[doc(hidden)]
     pub fn size(&self) -> Option<u64> {
-        self.capacity().or_else(self.size)
+        let of_machine = || if self.kind == DeviceKind::Host { machine::size() } else { None };
+        self.capacity().or_else(of_machine)
     }
 
     /// Sets the hard or the soft limit. The other one stays as it is.

@@ -118,7 +118,7 @@ impl Virtual {
     }
 
     fn over(bytes: usize, page_bytes: u64, watches: bool) -> Virtual {
-        let addresses = Arc::new(Addresses { page_bytes, ..Addresses::new(bytes as u64, watches) });
+        let addresses = Addresses::new(bytes as u64, page_bytes, watches);
         let memory = Memory::with_pages(Unbacked(addresses.clone())).of_kind(DeviceKind::Virtual);
         // SAFETY: the pages and the backend return numbers that nobody dereferences. So there is no memory that one of them could use and
         // the other could not.
@@ -133,14 +133,8 @@ impl std::fmt::Debug for Virtual {
 }
 
 impl Addresses {
-    fn new(capacity: u64, watches: bool) -> Addresses {
-        Addresses {
-            capacity,
-            page_bytes: VIRTUAL_GRANULARITY,
-            watches,
-            occupancy: Mutex::default(),
-            host: OnceLock::new(),
-        }
+    fn new(capacity: u64, page_bytes: u64, watches: bool) -> Arc<Addresses> {
+        Arc::new(Addresses { capacity, page_bytes, watches, occupancy: Mutex::default(), host: OnceLock::new() })
     }
 
     /// Checks that `bytes` more fit the capacity.
@@ -270,7 +264,7 @@ unsafe impl Backend for Unbacked {
     }
 
     fn copies(&self) -> Result<Option<Copies>> {
-        let host = self.0.host.get_or_init(|| Arc::new(Addresses::new(u64::MAX, self.0.watches)));
+        let host = self.0.host.get_or_init(|| Addresses::new(u64::MAX, self.0.page_bytes, self.0.watches));
         Ok(Some(Copies { device: Arc::new(Unbacked(self.0.clone())), host: Arc::new(Unbacked(host.clone())) }))
     }
 

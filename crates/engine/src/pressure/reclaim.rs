@@ -186,15 +186,11 @@ fn chosen(sizes: &[u64], need: u64) -> Vec<usize> {
 /// entries on one queue come one after the other. It need not if all of them together are hardly more than the largest: then they stay, and
 /// the scopes need not take turns.
 pub(crate) fn replaceable(stream: &Stream, bytes: u64) -> u64 {
-    let (mut all, mut largest, mut place) = (0, bytes, 0);
-    // A holder that is taken out meanwhile may hide another one. Copies of the list would take memory of the heap.
-    while let Some(holder) = lock(&HOLDERS).get(place).copied() {
-        place += 1;
-        if holder.serves(stream.memory_id()) && holder.waits() {
-            for idle in holder.leases().map(|lease| lease.idle_on(stream)) {
-                add(&mut all, idle);
-                largest = largest.max(idle);
-            }
+    let (mut all, mut largest) = (0, bytes);
+    for holder in about(stream.memory_id()).filter(|holder| holder.waits()) {
+        for idle in holder.leases().map(|lease| lease.idle_on(stream)) {
+            add(&mut all, idle);
+            largest = largest.max(idle);
         }
     }
     if all.saturating_add(bytes) <= largest.saturating_add(largest / LITTLE_MORE) { 0 } else { all }
@@ -207,17 +203,20 @@ pub(super) fn busy(device: u64) -> u64 {
 
 /// The bytes of a device that scopes hold, and those that they are likely to need again.
 pub(crate) fn held_and_expected(device: u64) -> (u64, u64) {
-    let (mut held, mut expected, mut place) = (0, 0, 0);
-    // As in `replaceable`, without a copy of the list.
-    while let Some(holder) = lock(&HOLDERS).get(place).copied() {
-        place += 1;
-        if holder.serves(device) {
-            let (busy, idle) = holder.held_bytes();
-            add(&mut held, busy.saturating_add(idle));
-            add(&mut expected, holder.expected_bytes());
-        }
+    let (mut held, mut expected) = (0, 0);
+    for holder in about(device) {
+        let (busy, idle) = holder.held_bytes();
+        add(&mut held, busy.saturating_add(idle));
+        add(&mut expected, holder.expected_bytes());
     }
     (held, expected)
+}
+
+/// The holders that may have memory of a device, for an estimate. One that is taken out meanwhile may hide another one. A copy of the list, as
+/// in `serving`, would take memory of the heap.
+fn about(device: u64) -> impl Iterator<Item = &'static dyn Holder> {
+    let all = (0..).map_while(|place| lock(&HOLDERS).get(place).copied());
+    all.filter(move |holder| holder.serves(device))
 }
 
 /// The holders that may have memory of a device.
@@ -240,7 +239,9 @@ pub(crate) fn by_age(device: Option<u64>, own: Option<&'static dyn Holder>) -> V
 /// The memory of each scope on a device.
 pub(super) fn scope_memory(device: u64) -> Vec<ScopeMemory> {
     let read = |holder: &'static dyn Holder| {
-        Some(ScopeMemory::new(holder.name()?, holder.held_bytes(), holder.is_entered_elsewhere()))
+        let (busy_bytes, idle_bytes) = holder.held_bytes();
+        let is_entered_elsewhere = holder.is_entered_elsewhere();
+        Some(ScopeMemory { scope: holder.name()?, busy_bytes, idle_bytes, is_entered_elsewhere })
     };
     serving(device).filter_map(read).collect()
 }
