@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::fit::EVERY_SPAN;
 use super::ordered::{Carved, RangeState};
-use super::wait::{LONG, poll};
+use super::wait::LONG;
 use super::{DeviceRange, GatherLimit};
 use crate::base::error::Result;
 use crate::device::Stream;
@@ -92,18 +92,9 @@ impl DeviceRange {
             return Ok(found);
         }
         let start = Instant::now();
-        let found = poll(LONG, || {
-            let inner = &mut *self.inner();
-            inner.look()?;
-            let found = inner.reuse(stream, bytes, EVERY_SPAN)?;
-            Ok((found.is_some() || !inner.streams.may_be_done_soon()).then_some(found))
-        })?;
-        let inner = &mut *self.inner();
-        inner.count_wait(start.elapsed());
-        if found.is_none() {
-            inner.streams.were_slow();
-        }
-        Ok(found.flatten())
+        let found = self.poll_reuse(stream, bytes, LONG, |inner| inner.streams.may_be_done_soon())?;
+        self.inner().count_wait(start.elapsed());
+        Ok(found)
     }
 
     /// Whether the range holds too much, and did not wait too often. Closures on a stream of the host may need the calling thread, and

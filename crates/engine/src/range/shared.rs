@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, TryLockError, Weak};
+use std::time::Duration;
 
 use super::fit::EVERY_SPAN;
 use super::ordered::{Carved, Ordered, RangeState};
@@ -75,12 +76,23 @@ impl DeviceRange {
         if is_unordered {
             self.mark_now()?;
         }
-        let found = poll(SHORT, || {
+        let may_be_done = |inner: &Ordered| is_unordered || inner.streams.may_be_done_soon();
+        self.poll_reuse(stream, bytes, SHORT, |inner| inner.range.is_long_enough(bytes) && may_be_done(inner))
+    }
+
+    /// Looks at all free spans again and again, for at most `most` and as long as memory `may_come`.
+    pub(super) fn poll_reuse(
+        &self,
+        stream: &Stream,
+        bytes: u64,
+        most: Duration,
+        may_come: impl Fn(&Ordered) -> bool,
+    ) -> Result<Option<Carved>> {
+        let found = poll(most, || {
             let inner = &mut *self.inner();
             inner.look()?;
             let found = inner.reuse(stream, bytes, EVERY_SPAN)?;
-            let may_come = inner.range.is_long_enough(bytes) && (is_unordered || inner.streams.may_be_done_soon());
-            Ok((found.is_some() || !may_come).then_some(found))
+            Ok((found.is_some() || !may_come(inner)).then_some(found))
         })?;
         if found.is_none() {
             self.inner().streams.were_slow();
