@@ -211,19 +211,9 @@ impl Memory {
         self.has_new_stream.load(Relaxed) && self.has_new_stream.swap(false, Relaxed)
     }
 
-    #[cfg(feature = "cuda")]
-    pub(super) fn graphs(&self) -> &Yielding {
+    /// The executables of graphs, which give way in a shortage.
+    pub(crate) fn graphs(&self) -> &Yielding {
         &self.graphs
-    }
-
-    /// The bytes that executables of graphs have now.
-    pub(crate) fn graph_bytes(&self) -> u64 {
-        self.graphs.bytes()
-    }
-
-    /// Takes the executables of graphs away, as [`Yielding::give_way`] does.
-    pub(crate) fn drop_graphs(&self, bytes: u64) -> u64 {
-        self.graphs.give_way(bytes)
     }
 
     /// The same memory, for a device on which other code may launch work without telling this crate.

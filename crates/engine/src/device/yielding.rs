@@ -6,7 +6,7 @@ use crate::base::amounts::total;
 use crate::base::sync::{Mutex, lock};
 
 /// An owner of memory that can do without it.
-pub(super) trait Yields: Send + Sync {
+pub(crate) trait Yields: Send + Sync {
     /// The bytes that it would give back now. 0 if it has none, or uses them at this moment.
     fn bytes(&self) -> u64;
 
@@ -19,7 +19,7 @@ pub(super) trait Yields: Send + Sync {
 
 /// The owners of a device, in the order in which they came.
 #[derive(Default)]
-pub(super) struct Yielding(Mutex<Vec<Weak<dyn Yields>>>);
+pub(crate) struct Yielding(Mutex<Vec<Weak<dyn Yields>>>);
 
 impl Yielding {
     #[cfg(feature = "cuda")]
@@ -37,12 +37,12 @@ impl Yielding {
     }
 
     /// The bytes that all owners together would give back now.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         total(self.with_memory().iter().map(|owner| owner.bytes()))
     }
 
     /// Owners give way until they had `bytes` bytes. First come those with the fewest uses lately. Returns the bytes that they had.
-    pub(super) fn give_way(&self, bytes: u64) -> u64 {
+    pub(crate) fn give_way(&self, bytes: u64) -> u64 {
         let mut owners = self.with_memory();
         owners.sort_by_cached_key(|owner| owner.recent_uses());
         let mut freed = 0u64;

@@ -99,11 +99,7 @@ fn is_registered(handler: &Arc<Handler>) -> bool {
 
 impl Handler {
     pub(super) fn call(&self, pressure: &Pressure<'_>) {
-        Memory::without_handlers(|| run_user_code(|| self.call_alone(pressure)));
-    }
-
-    fn call_alone(&self, pressure: &Pressure<'_>) {
-        let _ = panic_of(|| (self.act)(pressure));
+        Memory::without_handlers(|| run_user_code(|| _ = panic_of(|| (self.act)(pressure))));
     }
 }
 

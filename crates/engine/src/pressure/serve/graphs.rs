@@ -42,13 +42,13 @@ impl<A: Ask> Reclaim<'_, A> {
             return 0;
         }
         let (lacks, all) = self.lacks();
-        if own.graph_bytes() < lacks || total(devices.iter().map(|device| device.graph_bytes())) < all {
+        if own.graphs().bytes() < lacks || total(devices.iter().map(|device| device.graphs().bytes())) < all {
             return 0;
         }
         let mut freed = 0;
         for device in devices {
             if freed < all {
-                freed = total([freed, device.drop_graphs(all - freed)]);
+                freed = total([freed, device.graphs().give_way(all - freed)]);
             }
         }
         freed
@@ -59,7 +59,7 @@ impl<A: Ask> Reclaim<'_, A> {
         let own = self.asked.stream.memory();
         let others = if process::limit() < u64::MAX { Memory::every() } else { Vec::new() };
         let others = others.into_iter().filter(|other| other.id() != own.id());
-        std::iter::once(own.clone()).chain(others).filter(|device| device.graph_bytes() > 0).collect()
+        std::iter::once(own.clone()).chain(others).filter(|device| device.graphs().bytes() > 0).collect()
     }
 
     /// The bytes that the request lacks: of its device, by the limit of the device and by what the device has left; and of all devices, by
