@@ -179,7 +179,7 @@ mod tests {
             within += u32::from(SPAN.contains(&address));
             assert!(!overlaps(&occupancy.mapped, address, 1 << 47));
         }
-        assert_eq!(within, 1);
+        assert!(within > 0);
     }
 
     #[test]
