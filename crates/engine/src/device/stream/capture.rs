@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{ThreadId, current};
 
-use super::Stream;
+use super::{Notice, Stream};
 use crate::base::error::{Error, Result};
 use crate::base::per_thread::THREAD;
 use crate::base::sync::{Mutex, lock};
@@ -121,6 +121,15 @@ impl Stream {
     /// Begins to note that the stream is captured.
     pub(in crate::device) fn begin_capture(&self, by: CaptureBy) -> Result<()> {
         let mut notice = self.notice();
+        self.refuse_second_capture(&notice)?;
+        (notice.capture, notice.has_refused) = (Some(by), false);
+        CAPTURES.fetch_add(1, Relaxed);
+        self.tell(&notice);
+        Ok(())
+    }
+
+    /// Refuses a capture or a reservation beside another one.
+    pub(super) fn refuse_second_capture(&self, notice: &Notice) -> Result<()> {
         if notice.capture.is_some() || notice.reservation.is_some() || self.is_reserved() {
             return Err(Error::unavailable(
                 "a capture of the stream",
@@ -128,9 +137,6 @@ impl Stream {
                 "end that capture first, or capture another stream",
             ));
         }
-        (notice.capture, notice.has_refused) = (Some(by), false);
-        CAPTURES.fetch_add(1, Relaxed);
-        self.tell(&notice);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::{NEXT_STREAM, NOT_READY, Stream, StreamState};
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::sync::{Mutex, lock};
 
 /// The state of a stream whose memory is reserved.
@@ -29,16 +29,10 @@ impl Stream {
     /// new stream from now on.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) if there is a reservation already.
+    /// [`is_unavailable`](crate::Error::is_unavailable) if there is a reservation already.
     pub(crate) fn reserve(&self) -> Result<Stream> {
         let mut notice = self.notice();
-        if notice.reservation.is_some() || notice.capture.is_some() || self.is_reserved() {
-            return Err(Error::unavailable(
-                "a capture of the stream",
-                "the stream is captured already",
-                "end that capture first, or capture another stream",
-            ));
-        }
+        self.refuse_second_capture(&notice)?;
         let new = self.reserved_twin(self.0.id);
         notice.reservation = Some(new.clone());
         self.tell(&notice);
