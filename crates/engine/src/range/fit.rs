@@ -10,7 +10,7 @@
 //! memory than it did the first time.
 
 use super::bins::Bins;
-use super::spans::{END, NIL, Node, RangeSpan, SpanState, Spans};
+use super::spans::{END, NIL, Node, SpanState, Spans};
 use crate::order::Tag;
 
 /// Memory of one block. Its owner returns it to [`Range::free`](super::Range::free) of the same range.
@@ -137,16 +137,7 @@ impl Fit {
             id = self.spans.at(id).prev;
         }
         self.unlist(id);
-        let node = self.spans.at_mut(id);
-        let front = RangeSpan { offset: node.offset, bytes: offset - node.offset, state: SpanState::Free };
-        let tag = node.tag;
-        node.offset = offset;
-        node.bytes -= front.bytes;
-        if front.bytes > 0 {
-            let front = self.spans.insert_before(id, front);
-            self.spans.at_mut(front).tag = tag;
-            self.list(front);
-        }
+        self.leave_front(id, offset);
         while self.spans.at(id).bytes < bytes {
             self.annex(id, bytes);
         }
@@ -197,13 +188,19 @@ impl Fit {
             node.state = Some(SpanState::Live);
             return RangeBlock { node: id, offset };
         }
-        let tag = node.tag;
-        node.offset += bytes;
-        node.bytes -= bytes;
-        let live = self.spans.insert_before(id, RangeSpan { offset, bytes, state: SpanState::Live });
-        self.spans.at_mut(live).tag = tag;
+        let node = self.spans.split_off(id, bytes, SpanState::Live);
         self.list(id);
-        RangeBlock { node: live, offset }
+        RangeBlock { node, offset }
+    }
+
+    /// Lists the part of node `id` before `offset` as a free span of its own.
+    #[inline]
+    fn leave_front(&mut self, id: u32, offset: u64) {
+        let bytes = offset - self.spans.at(id).offset;
+        if bytes > 0 {
+            let front = self.spans.split_off(id, bytes, SpanState::Free);
+            self.list(front);
+        }
     }
 
     /// The free spans of at least `bytes`, not in order of address.
@@ -270,17 +267,13 @@ impl Fit {
     ///
     /// A piece of the last hole must begin where the hole begins.
     pub(super) fn map(&mut self, hole: u32, offset: u64, bytes: u64) -> u32 {
-        let node = self.spans.at_mut(hole);
-        let before = RangeSpan { offset: node.offset, bytes: offset - node.offset, state: SpanState::Hole };
-        let behind = node.end() - (offset + bytes);
-        node.offset = offset + bytes;
-        node.bytes = behind;
-        if before.bytes > 0 {
-            let before = self.spans.insert_before(hole, before);
+        let before = offset - self.spans.at(hole).offset;
+        if before > 0 {
+            let before = self.spans.split_off(hole, before, SpanState::Hole);
             self.spans.link_hole(before);
         }
-        let id = self.spans.insert_before(hole, RangeSpan { offset, bytes, state: SpanState::Live });
-        if behind == 0 && hole != END {
+        let id = self.spans.split_off(hole, bytes, SpanState::Live);
+        if self.spans.at(hole).bytes == 0 && hole != END {
             self.spans.unlink_hole(hole);
             self.spans.remove(hole);
         }
@@ -290,19 +283,10 @@ impl Fit {
     /// Makes `bytes` at `offset` of the free span `id` a hole. Returns the free span that remains behind them, or [`NIL`].
     pub(super) fn unmap(&mut self, id: u32, offset: u64, bytes: u64) -> u32 {
         self.unlist(id);
-        let node = self.spans.at_mut(id);
-        let front = RangeSpan { offset: node.offset, bytes: offset - node.offset, state: SpanState::Free };
-        let tag = node.tag;
-        node.offset = offset + bytes;
-        node.bytes -= front.bytes + bytes;
-        let rest = node.bytes;
-        let hole = self.spans.insert_before(id, RangeSpan { offset, bytes, state: SpanState::Hole });
+        self.leave_front(id, offset);
+        let hole = self.spans.split_off(id, bytes, SpanState::Hole);
         self.spans.link_hole(hole);
-        if front.bytes > 0 {
-            let front = self.spans.insert_before(hole, front);
-            self.spans.at_mut(front).tag = tag;
-            self.list(front);
-        }
+        let rest = self.spans.at(id).bytes;
         if rest > 0 {
             self.list(id);
         } else {
@@ -342,7 +326,7 @@ impl Fit {
 
     /// Adds a new chunk, which is one free span.
     pub(super) fn add_chunk(&mut self, offset: u64, bytes: u64) -> u32 {
-        let id = self.spans.alone(RangeSpan { offset, bytes, state: SpanState::Free });
+        let id = self.spans.alone(offset, bytes, SpanState::Free);
         self.list(id);
         id
     }

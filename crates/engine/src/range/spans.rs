@@ -28,6 +28,7 @@ pub(super) enum SpanState {
 }
 
 /// A stretch of addresses in one state, as long as possible.
+#[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RangeSpan {
     /// Its first byte: an offset from the start of the reserved span, or in a chunk the device's address.
@@ -77,7 +78,7 @@ impl Spans {
     /// A list of one hole of `capacity` bytes.
     pub(super) fn new(capacity: u64) -> Self {
         let mut spans = Self { nodes: Vec::new(), spare: NIL, holes: NIL };
-        let end = spans.alone(RangeSpan { offset: 0, bytes: capacity, state: SpanState::Hole });
+        let end = spans.alone(0, capacity, SpanState::Hole);
         spans.link_hole(end);
         spans
     }
@@ -120,14 +121,20 @@ impl Spans {
     }
 
     /// Makes a new list with one node.
-    pub(super) fn alone(&mut self, span: RangeSpan) -> u32 {
-        self.place(span, NIL, NIL)
+    pub(super) fn alone(&mut self, offset: u64, bytes: u64, state: SpanState) -> u32 {
+        let (left, right) = (NIL, NIL);
+        self.place(Node { offset, bytes, prev: NIL, next: NIL, left, right, state: Some(state), tag: Tag::NOBODY })
     }
 
+    /// Makes a node of its own of the first `bytes` of node `id`. It keeps the tag, unless it is a hole.
     #[inline]
-    pub(super) fn insert_before(&mut self, id: u32, span: RangeSpan) -> u32 {
-        let prev = self.at(id).prev;
-        let new = self.place(span, prev, id);
+    pub(super) fn split_off(&mut self, id: u32, bytes: u64, state: SpanState) -> u32 {
+        let node = self.at_mut(id);
+        let Node { offset, prev, tag, .. } = *node;
+        node.offset += bytes;
+        node.bytes -= bytes;
+        let tag = if state == SpanState::Hole { Tag::NOBODY } else { tag };
+        let new = self.place(Node { offset, bytes, prev, next: id, left: NIL, right: NIL, state: Some(state), tag });
         self.at_mut(id).prev = new;
         if let Some(node) = self.nodes.get_mut(prev as usize) {
             node.next = new;
@@ -153,9 +160,7 @@ impl Spans {
     }
 
     #[inline]
-    fn place(&mut self, span: RangeSpan, prev: u32, next: u32) -> u32 {
-        let RangeSpan { offset, bytes, state } = span;
-        let node = Node { offset, bytes, prev, next, left: NIL, right: NIL, state: Some(state), tag: Tag::NOBODY };
+    fn place(&mut self, node: Node) -> u32 {
         let id = self.spare;
         if id == NIL {
             self.nodes.push(node);
@@ -168,7 +173,7 @@ impl Spans {
 
     /// Makes a hole in its own list, outside the list of holes. Only the code that knows its number can find it.
     pub(super) fn private_hole(&mut self, offset: u64, bytes: u64) -> u32 {
-        let id = self.alone(RangeSpan { offset, bytes, state: SpanState::Hole });
+        let id = self.alone(offset, bytes, SpanState::Hole);
         self.at_mut(id).left = PRIVATE;
         id
     }

@@ -2,7 +2,7 @@
 
 use super::fit::{Fit, RangeBlock};
 use super::range::Range;
-use super::spans::{RangeSpan, SpanState};
+use super::spans::SpanState;
 use super::{ALIGN, Tag};
 use crate::device::Pages;
 
@@ -41,22 +41,11 @@ impl Fit {
     /// bytes.
     fn detach(&mut self, id: u32, gap: u64, bytes: u64) -> RangeBlock {
         if gap > 0 {
-            let gap = self.cut(id, gap);
+            let gap = self.spans.split_off(id, gap, SpanState::Live);
             self.coalesce(gap);
         }
-        let node = self.cut(id, bytes);
+        let node = self.spans.split_off(id, bytes, SpanState::Live);
         RangeBlock { node, offset: self.spans.at(node).offset }
-    }
-
-    /// Makes a separate live node of the first `bytes` of the live node `id`.
-    fn cut(&mut self, id: u32, bytes: u64) -> u32 {
-        let node = self.spans.at_mut(id);
-        let (offset, tag) = (node.offset, node.tag);
-        node.offset += bytes;
-        node.bytes -= bytes;
-        let front = self.spans.insert_before(id, RangeSpan { offset, bytes, state: SpanState::Live });
-        self.spans.at_mut(front).tag = tag;
-        front
     }
 
     /// Frees the rest of a node that [`detach`](Fit::detach) left.

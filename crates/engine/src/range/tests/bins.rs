@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::super::ALIGN;
 use super::super::bins::Bins;
-use super::super::spans::{RangeSpan, SpanState, Spans};
+use super::super::spans::{SpanState, Spans};
 
 /// The index, and a list of the same spans by (bytes, offset, node).
 struct Pair {
@@ -16,7 +16,7 @@ struct Pair {
 impl Pair {
     fn insert(&mut self, units: u64) {
         let (offset, bytes) = (self.spans.slots() as u64 * 977 % 1009 * ALIGN, units * ALIGN);
-        let id = self.spans.alone(RangeSpan { offset, bytes, state: SpanState::Free });
+        let id = self.spans.alone(offset, bytes, SpanState::Free);
         self.bins.insert(&mut self.spans, id);
         self.all.push((bytes, offset, id));
     }
