@@ -195,6 +195,29 @@ fn record_context() -> Option<RecordContext> {
     })
 }
 
+/// Declares a table of functions of the driver, with the types that its header declares, and a function that finds them once.
+macro_rules! driver_calls {
+    ($($field:ident: $name:ident($($argument:ty),*);)*) => {
+        /// Functions of the driver.
+        pub(super) struct Calls {
+            $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> cudarc::driver::sys::CUresult,)*
+        }
+
+        /// The functions, if the driver has all of them.
+        pub(super) fn calls() -> Option<&'static Calls> {
+            static CALLS: crate::base::sync::OnceLock<Option<Calls>> = crate::base::sync::OnceLock::new();
+            let find = || {
+                let library = crate::device::cuda::driver::library()?;
+                // SAFETY: the types are those of the driver's header, which no version has changed. The library is never unloaded, so the
+                // addresses stay valid.
+                unsafe { Some(Calls { $($field: *library.get(concat!(stringify!($name), "\0").as_bytes()).ok()?,)* }) }
+            };
+            CALLS.get_or_init(find).as_ref()
+        }
+    };
+}
+pub(super) use driver_calls;
+
 /// The names of the driver's library.
 const LIBRARY: [&str; 3] = ["libcuda.so.1", "libcuda.so", "nvcuda.dll"];
 

@@ -14,30 +14,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Re
 use cudarc::driver::sys;
 
 use super::Handle;
-use super::driver::library;
-use crate::base::sync::{Mutex, OnceLock, lock};
+use super::driver::driver_calls;
+use crate::base::sync::{Mutex, lock};
 use crate::device::stream::Stream;
 
-type Info = unsafe extern "C" fn(
-    sys::CUstream,
-    *mut u32,
-    *mut u64,
-    *mut sys::CUgraph,
-    *mut *const sys::CUgraphNode,
-    *mut usize,
-) -> sys::CUresult;
-type Create =
-    unsafe extern "C" fn(*mut *mut c_void, *mut c_void, unsafe extern "C" fn(*mut c_void), u32, u32) -> sys::CUresult;
-type Retain = unsafe extern "C" fn(sys::CUgraph, *mut c_void, u32, u32) -> sys::CUresult;
-type Give = unsafe extern "C" fn(*mut c_void, u32) -> sys::CUresult;
-
-/// The driver's functions, with the types that its header declares. It has them since CUDA 11.3, which is older than allocations in
-/// captures.
-struct Calls {
-    info: Info,
-    create: Create,
-    retain: Retain,
-    release: Give,
+// The driver has them since CUDA 11.3, which is older than allocations in captures.
+driver_calls! {
+    info: cuStreamGetCaptureInfo_v2(
+        sys::CUstream, *mut u32, *mut u64, *mut sys::CUgraph, *mut *const sys::CUgraphNode, *mut usize
+    );
+    create: cuUserObjectCreate(*mut *mut c_void, *mut c_void, unsafe extern "C" fn(*mut c_void), u32, u32);
+    retain: cuGraphRetainUserObject(sys::CUgraph, *mut c_void, u32, u32);
+    release: cuUserObjectRelease(*mut c_void, u32);
 }
 
 /// `CU_STREAM_CAPTURE_STATUS_NONE`.
@@ -46,24 +34,6 @@ const NOT_CAPTURED: u32 = 0;
 const NO_WAIT: u32 = 1;
 /// `CU_GRAPH_USER_OBJECT_MOVE`: the graph takes the caller's reference over.
 const MOVE: u32 = 1;
-
-fn calls() -> Option<&'static Calls> {
-    static CALLS: OnceLock<Option<Calls>> = OnceLock::new();
-    let find = || {
-        let library = library()?;
-        // SAFETY: the types are those of the driver's header, which no version has changed. The library is never unloaded, so the addresses
-        // stay valid.
-        unsafe {
-            Some(Calls {
-                info: *library.get(b"cuStreamGetCaptureInfo_v2\0").ok()?,
-                create: *library.get(b"cuUserObjectCreate\0").ok()?,
-                retain: *library.get(b"cuGraphRetainUserObject\0").ok()?,
-                release: *library.get(b"cuUserObjectRelease\0").ok()?,
-            })
-        }
-    };
-    CALLS.get_or_init(find).as_ref()
-}
 
 /// Values that are kept until the graph ends that may use them.
 type Kept = Vec<(GraphEnd, Arc<dyn Any + Send + Sync>)>;

@@ -5,8 +5,7 @@ use std::ffi::{c_char, c_void};
 
 use cudarc::driver::{DriverError, sys};
 
-use crate::base::sync::OnceLock;
-use crate::device::cuda::driver::library;
+use crate::device::cuda::driver::driver_calls;
 
 /// `CUDA_KERNEL_NODE_PARAMS_v2`.
 #[repr(C)]
@@ -45,25 +44,8 @@ pub(super) struct UpdateInfo {
     from: sys::CUgraphNode,
 }
 
-macro_rules! calls {
-    ($($field:ident: $name:ident($($argument:ty),*);)*) => {
-        /// The functions, with the types that the driver's header declares.
-        pub(super) struct Calls {
-            $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> sys::CUresult,)*
-        }
-
-        impl Calls {
-            fn find() -> Option<Calls> {
-                let library = library()?;
-                // SAFETY: the types are those of the driver's header, which no version has changed. The library is never unloaded, so the
-                // addresses stay valid.
-                unsafe { Some(Calls { $($field: *library.get(concat!(stringify!($name), "\0").as_bytes()).ok()?,)* }) }
-            }
-        }
-    };
-}
-
-calls! {
+// The driver has all of them since CUDA 12.4.
+driver_calls! {
     begin: cuStreamBeginCapture_v2(sys::CUstream, u32);
     end: cuStreamEndCapture(sys::CUstream, *mut sys::CUgraph);
     nodes: cuGraphGetNodes(sys::CUgraph, *mut sys::CUgraphNode, *mut usize);
@@ -83,12 +65,6 @@ calls! {
     destroy_executable: cuGraphExecDestroy(sys::CUgraphExec);
     destroy: cuGraphDestroy(sys::CUgraph);
     trim: cuDeviceGraphMemTrim(sys::CUdevice);
-}
-
-/// The functions, if the driver has all of them. It has them since CUDA 12.4.
-pub(super) fn calls() -> Option<&'static Calls> {
-    static CALLS: OnceLock<Option<Calls>> = OnceLock::new();
-    CALLS.get_or_init(Calls::find).as_ref()
 }
 
 impl KernelParams {
