@@ -36,6 +36,7 @@ pub(crate) use user::User;
 pub struct Stream(Arc<StreamState>);
 
 /// A reference to a stream that does not keep it alive.
+#[derive(Debug)]
 pub(crate) struct WeakStream(std::sync::Weak<StreamState>);
 
 struct StreamState {

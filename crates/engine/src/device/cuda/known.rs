@@ -34,7 +34,7 @@ pub enum Peer {
 }
 
 /// The live streams of one GPU.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Known {
     streams: Mutex<Vec<(RawStream, WeakStream)>>,
     /// Whether there was a stream that is unknown to the cudarc context object of another stream.
@@ -154,12 +154,6 @@ impl Known {
 
     pub(super) fn is_mixed(&self) -> bool {
         self.is_mixed.load(Relaxed)
-    }
-}
-
-impl std::fmt::Debug for Known {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Known").field("is_mixed", &self.is_mixed).finish_non_exhaustive()
     }
 }
 

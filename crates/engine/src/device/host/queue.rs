@@ -6,7 +6,6 @@
 //! - Every piece runs while the process lives. The thread ends only once the queue is empty and nobody can put work on it.
 //! - A piece that this crate makes waits only for work that was queued before it. So streams cannot wait for each other in a circle.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::sync::{Arc, PoisonError};
@@ -22,6 +21,7 @@ use crate::device::stream::WeakStream;
 type Work = Box<dyn FnOnce() + Send>;
 
 /// The end of the queue that takes new work. After its drop, the thread finishes the remaining work and ends.
+#[derive(Debug)]
 pub(super) struct HostQueue {
     /// Locked so that the numbers follow the order of the queue.
     end: Mutex<Sender<Work>>,
@@ -29,7 +29,7 @@ pub(super) struct HostQueue {
 }
 
 /// How far the work of a queue has come.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Progress {
     queued: AtomicU64,
     done: AtomicU64,
@@ -152,17 +152,5 @@ impl Progress {
             }
         }
         Ok(())
-    }
-}
-
-impl fmt::Debug for HostQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostQueue {:?}", self.progress)
-    }
-}
-
-impl fmt::Debug for Progress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} done", self.done.load(SeqCst), self.queued())
     }
 }
