@@ -12,12 +12,13 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use hashbrown::HashMap;
 
+use super::driver::driver_calls;
 use super::lent::note_end;
 use super::memory::CudaMemory;
 use super::pool::Pool;
 use super::queue::{CudaQueue, lasting_stream};
 use super::{GpuStream, Handle, driver, gpu_of};
-use crate::base::sync::{LazyLock, Mutex, OnceLock, lock};
+use crate::base::sync::{LazyLock, Mutex, lock};
 use crate::device::stream::Stream;
 
 /// A stream, and the id that distinguishes it from a later stream with the same handle. There is none for a stream that was first seen while
@@ -53,11 +54,11 @@ impl Handle {
     /// The driver's number of the stream. `None` for default streams, whose handles never mean another stream of their context, and for
     /// drivers that do not report ids.
     fn id(self) -> Option<u64> {
-        let get = get_id().filter(|_| !self.is_of_context())?;
+        let calls = calls().filter(|_| !self.is_of_context())?;
         let mut id = 0;
         // SAFETY: another library passes the handle to the driver for a call now, so the stream is alive. The driver writes one number, for
         // which there is room.
-        let told = unsafe { get(self.raw(), &mut id) };
+        let told = unsafe { (calls.get_id)(self.raw(), &mut id) };
         (told == sys::CUresult::CUDA_SUCCESS).then_some(id)
     }
 
@@ -166,16 +167,9 @@ impl Handle {
     }
 }
 
-type GetId = unsafe extern "C" fn(sys::CUstream, *mut u64) -> sys::CUresult;
-
-/// The driver's function `cuStreamGetId`, which exists since CUDA 12.0. cudarc panics if it is missing, so it is looked up here.
-fn get_id() -> Option<GetId> {
-    static GET: OnceLock<Option<GetId>> = OnceLock::new();
-    *GET.get_or_init(|| {
-        // SAFETY: `GetId` is the declaration in the driver's header, the same in all versions that have the function. The library is never
-        // unloaded, so the address stays valid.
-        unsafe { driver::library()?.get::<GetId>(b"cuStreamGetId\0") }.ok().map(|found| *found)
-    })
+// The driver has it since CUDA 12.0. cudarc panics if it is missing, so it is looked up here.
+driver_calls! {
+    get_id: cuStreamGetId(sys::CUstream, *mut u64);
 }
 
 impl Handle {

@@ -75,7 +75,7 @@ impl<'a> EventRef<'a> {
     /// Records the event behind all work that its own context has got so far on any stream. `None` if the driver cannot do this (before
     /// CUDA 12.5).
     pub(super) fn record_context(self, context: &CudaContext) -> Option<Result<(), DriverError>> {
-        let record = record_context()?;
+        let record = calls()?.record_context;
         // SAFETY: this is the driver's own function, of the type that its header declares. The context is alive, since its object holds a
         // reference to it and is borrowed. The event is alive by this type's invariant.
         Some(bind(context).and_then(|()| unsafe { record(context.cu_ctx(), self.event) }.result()))
@@ -183,18 +183,6 @@ impl Drop for OwnEvent {
     }
 }
 
-type RecordContext = unsafe extern "C" fn(sys::CUcontext, sys::CUevent) -> sys::CUresult;
-
-/// The driver's function `cuCtxRecordEvent`. cudarc has it only if it was built for CUDA 12.5 or newer, so it is looked up here.
-fn record_context() -> Option<RecordContext> {
-    static RECORD: OnceLock<Option<RecordContext>> = OnceLock::new();
-    *RECORD.get_or_init(|| {
-        // SAFETY: `RecordContext` is the function's declaration in the driver's header, which no version has changed. The library is never
-        // unloaded, so the address stays valid.
-        unsafe { library()?.get::<RecordContext>(b"cuCtxRecordEvent\0") }.ok().map(|found| *found)
-    })
-}
-
 /// Declares a table of functions of the driver, with the types that its header declares, and a function that finds them once.
 macro_rules! driver_calls {
     ($($field:ident: $name:ident($($argument:ty),*);)*) => {
@@ -217,6 +205,11 @@ macro_rules! driver_calls {
     };
 }
 pub(super) use driver_calls;
+
+// cudarc has it only if it was built for CUDA 12.5 or newer, so it is looked up here.
+driver_calls! {
+    record_context: cuCtxRecordEvent(sys::CUcontext, sys::CUevent);
+}
 
 /// The names of the driver's library.
 const LIBRARY: [&str; 3] = ["libcuda.so.1", "libcuda.so", "nvcuda.dll"];
