@@ -227,7 +227,7 @@ impl<P: Pages> Range<P> {
         // The loop starts at the shortest span that can hold a handle, and goes up by size. The rest of a trimmed span comes before it in
         // this order.
         let mut last = (self.granule, 0);
-        while let Some(id) = self.fit.bins.next(&self.fit.spans, last) {
+        while let Some(id) = self.fit.by_size.next(&self.fit.spans, last) {
             let span = self.fit.spans.at(id);
             last = (span.bytes, span.offset + 1);
             if is_idle(span.tag) {
@@ -251,7 +251,7 @@ impl<P: Pages> Range<P> {
     pub(super) fn is_long_enough(&self, bytes: u64) -> bool {
         let tail = self.fit.tail;
         let is_tail_long = tail != NIL && self.fit.spans.at(tail).bytes >= bytes;
-        is_tail_long || self.fit.bins.find(&self.fit.spans, bytes.max(ALIGN)).is_some()
+        is_tail_long || self.fit.by_size.find(&self.fit.spans, bytes.max(ALIGN)).is_some()
     }
 
     /// The length of the longest free stretch.
