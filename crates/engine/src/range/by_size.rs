@@ -37,12 +37,6 @@ impl BySize {
         Self { root: NIL }
     }
 
-    /// The best fit for `bytes`. The span stays in the treap.
-    #[inline]
-    pub(super) fn find(&self, spans: &Spans, bytes: u64) -> Option<u32> {
-        self.next(spans, (bytes, 0))
-    }
-
     /// The first span at or after this place in the order of (bytes, offset).
     #[inline]
     pub(super) fn next(&self, spans: &Spans, from: (u64, u64)) -> Option<u32> {

@@ -70,7 +70,7 @@ impl Fit {
         most: usize,
         mut accepts: impl FnMut(Tag) -> Result<bool, E>,
     ) -> Result<Option<RangeBlock>, E> {
-        let mut found = self.by_size.find(&self.spans, bytes);
+        let mut found = self.by_size.next(&self.spans, (bytes, 0));
         for _ in 0..most {
             let Some(id) = found else { break };
             let Node { bytes: length, offset, tag, .. } = *self.spans.at(id);
@@ -109,15 +109,8 @@ impl Fit {
         bytes: u64,
         accepts: impl Fn(&Node) -> bool,
     ) -> Option<RangeBlock> {
-        let (mut best, mut from) = (None, (bytes, 0));
-        let tail = Some(self.tail).filter(|&tail| tail != NIL && self.spans.at(tail).bytes >= bytes);
-        for id in std::iter::from_fn(|| {
-            let id = self.by_size.next(&self.spans, from)?;
-            from = (self.spans.at(id).bytes, self.spans.at(id).offset + 1);
-            Some(id)
-        })
-        .chain(tail)
-        {
+        let mut best = None;
+        for id in self.free_spans(bytes) {
             let node = self.spans.at(id);
             let is_better = |(_, other): &(u32, u64)| (node.offset > *other) == is_high;
             if best.as_ref().is_none_or(is_better) && accepts(node) {

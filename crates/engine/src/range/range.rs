@@ -249,9 +249,7 @@ impl<P: Pages> Range<P> {
 
     /// Whether `bytes` of free memory lie side by side, whichever work may still use them.
     pub(super) fn is_long_enough(&self, bytes: u64) -> bool {
-        let tail = self.fit.tail;
-        let is_tail_long = tail != NIL && self.fit.spans.at(tail).bytes >= bytes;
-        is_tail_long || self.fit.by_size.find(&self.fit.spans, bytes.max(ALIGN)).is_some()
+        self.fit.free_spans(bytes).next().is_some()
     }
 
     /// The length of the longest free stretch.
