@@ -114,28 +114,39 @@ impl Stream {
     pub(super) fn over(memory: Arc<Memory>, backend: Arc<dyn Backend>, queue: Option<u64>) -> Stream {
         super::exit::watch();
         memory.note_stream();
+        let refusal = memory.take_refusal();
+        let stream = Stream::made(memory, backend, queue, Arc::default(), None);
+        // A program that asked for a limit must not run without it, so the first call fails.
+        refusal.into_iter().for_each(|error| stream.refuse_next(error));
+        stream
+    }
+
+    fn made(
+        memory: Arc<Memory>,
+        backend: Arc<dyn Backend>,
+        queue: Option<u64>,
+        wanted: Arc<AtomicBool>,
+        reserved: Option<Reserved>,
+    ) -> Stream {
         let (watches, runs_closures, can_capture) = (backend.watches(), backend.runs_closures(), backend.can_capture());
-        let (id, refusal) = (NEXT_STREAM.fetch_add(1, Relaxed), memory.take_refusal());
-        let stream = Stream(Arc::new(StreamState {
+        let (id, is_reserved) = (NEXT_STREAM.fetch_add(1, Relaxed), reserved.is_some());
+        Stream(Arc::new(StreamState {
             id,
             queue: queue.unwrap_or(id),
             memory,
             watches,
             runs_closures,
             can_capture,
-            ready_id: AtomicU64::new(ready_id(id, watches)),
+            ready_id: AtomicU64::new(ready_id(id, watches || is_reserved)),
             epoch: Arc::default(),
-            wanted: Arc::default(),
-            has_notice: AtomicBool::new(false),
+            wanted,
+            has_notice: AtomicBool::new(is_reserved),
             notice: Mutex::default(),
-            reserved: None,
+            reserved,
             by_thread: None,
             users: Mutex::default(),
             backend,
-        }));
-        // A program that asked for a limit must not run without it, so the first call fails.
-        refusal.into_iter().for_each(|error| stream.refuse_next(error));
-        stream
+        }))
     }
 
     fn notice(&self) -> MutexGuard<'_, Notice> {

@@ -5,11 +5,9 @@
 #![cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "graphs alone reserve memory, and CUDA alone has them"))]
 
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use super::{NEXT_STREAM, NOT_READY, Stream, StreamState};
+use super::{NEXT_STREAM, Stream, StreamState};
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, lock};
 
@@ -47,25 +45,10 @@ impl Stream {
 
     /// Another stream over the same queue, which counts as the queue of this number. Nobody else gets its memory until its reservation ends.
     fn reserved_twin(&self, queue: u64) -> Stream {
-        let inner = &*self.0;
-        Stream(Arc::new(StreamState {
-            id: NEXT_STREAM.fetch_add(1, Relaxed),
-            queue,
-            memory: inner.memory.clone(),
-            watches: inner.watches,
-            runs_closures: inner.runs_closures,
-            can_capture: inner.can_capture,
-            ready_id: AtomicU64::new(NOT_READY),
-            epoch: Arc::default(),
-            // A thread that works on either stream ends the epochs of both.
-            wanted: inner.wanted.clone(),
-            has_notice: AtomicBool::new(true),
-            notice: Mutex::default(),
-            reserved: Some(Reserved { home: self.clone(), kept: Mutex::new(Some(Vec::new())) }),
-            by_thread: None,
-            users: Mutex::default(),
-            backend: inner.backend.clone(),
-        }))
+        let StreamState { memory, backend, wanted, .. } = &*self.0;
+        let reserved = Reserved { home: self.clone(), kept: Mutex::new(Some(Vec::new())) };
+        // A thread that works on either stream ends the epochs of both.
+        Stream::made(memory.clone(), backend.clone(), Some(queue), wanted.clone(), Some(reserved))
     }
 
     /// Later allocations on this reservation's home are no longer reserved for it. Another reservation of the home stays open.
