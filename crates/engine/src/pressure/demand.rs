@@ -75,7 +75,7 @@ pub(crate) fn of(device: u64) -> u64 {
 /// must drop where no lock is held.
 pub(crate) fn trim_to_demand(waits: bool, serves: impl Fn(u64) -> bool) -> Vec<Memory> {
     let wait_for = if waits { WaitFor::AnyWork } else { WaitFor::Nothing };
-    let ended = range::trim_all(|device| if serves(device) { of(device) } else { u64::MAX }, wait_for);
+    let ended = range::trim_all(|device| serves(device).then(|| of(device)), wait_for);
     // Another thread may be short of the memory that was trimmed here.
     reclaim::count_release(1);
     ended

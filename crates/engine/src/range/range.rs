@@ -45,7 +45,6 @@ pub(super) struct Stats {
 
 /// The reason why a request was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub(super) enum RangeError<E> {
     /// The device refused to map the missing pages.
     Pages(E),

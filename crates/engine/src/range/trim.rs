@@ -14,9 +14,6 @@ use crate::base::error::Result;
 use crate::device::{Memory, Source, Stream};
 use crate::order::{Due, FreeMoment};
 
-/// The `keep` of a device whose range a trim must leave alone.
-const EVERYTHING: u64 = u64::MAX;
-
 /// The work that keeps pages mapped after a trim, and that a thread can wait for. The first value says whether work of streams does. The
 /// second is the moment up to which memory was freed that unknown work may use.
 type Keepers = (bool, Option<FreeMoment>);
@@ -137,19 +134,17 @@ fn is_worth_asking(range: &Range<Source>, bytes: u64, wait_for: WaitFor) -> bool
     bytes > 0 && (wait_for != WaitFor::Nothing || range.has_free_handle(bytes))
 }
 
-/// Unmaps free pages of every device's range, as long as `keep` bytes of the device stay reserved. A failure is kept for the next call on
-/// that range, but only if the trim waits for work. A trim that does not wait may run in a drop within a callback of the driver, which
+/// Unmaps free pages of every device's range, as long as `keep` bytes of the device stay reserved. Where `keep` returns `None`, the range is
+/// not locked at all. A failure is kept for the next call on that range, but only if the trim waits for work. A trim that does not wait may run in a drop within a callback of the driver, which
 /// refuses all calls there. The pages then stay for the next trim, which meets the same failure if it persists.
 ///
 /// Returns the devices that nobody else refers to any more. Their destructors may be code of the program, so the caller must drop them
 /// while it holds no lock.
-pub(crate) fn trim_all(keep: impl Fn(u64) -> u64, wait_for: WaitFor) -> Vec<Memory> {
+pub(crate) fn trim_all(keep: impl Fn(u64) -> Option<u64>, wait_for: WaitFor) -> Vec<Memory> {
     let mut ended = Vec::new();
     // Not under the lock of the list, since this may take some time.
     for memory in memories() {
-        let keep = keep(memory.id());
-        // The range of a device that keeps everything is not locked at all.
-        if keep < EVERYTHING
+        if let Some(keep) = keep(memory.id())
             && let Some(range) = memory.known_range::<DeviceRange>()
             && let Err(error) = range.trim(keep, wait_for)
             && wait_for == WaitFor::AnyWork
