@@ -7,7 +7,6 @@ use smallvec::{SmallVec, smallvec};
 
 use super::fit::Fit;
 use super::ordered::Ordered;
-use super::range::Range;
 use super::shared::DeviceRange;
 use super::spans::SpanState;
 use super::{ALIGN, Carved};
@@ -21,7 +20,11 @@ impl DeviceRange {
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if the device has less than it seems, or a failure of the device.
     pub fn find_contiguous(&self, stream: &Stream, bytes: u64) -> Result<Option<(u64, u64)>> {
-        let most = self.inner().range.most_contiguous(bytes);
+        let most = {
+            let range = &self.inner().range;
+            let pages = range.pages.room() / range.granule * range.granule;
+            if range.is_long_enough(bytes) { bytes } else { bytes.min(pages) }
+        };
         if most == 0 {
             return Ok(None);
         }
@@ -52,14 +55,6 @@ impl DeviceRange {
         let block = range.fit.carve(spans[0], offset, bytes);
         range.count(bytes);
         Ok(Some(inner.carved(me, block, 0, 0)))
-    }
-}
-
-impl<P: Pages> Range<P> {
-    /// `bytes`, if as many are free or can be reserved; otherwise the bytes of all pages that can be reserved.
-    fn most_contiguous(&self, bytes: u64) -> u64 {
-        let pages = self.pages.room() / self.granule * self.granule;
-        if self.is_long_enough(bytes) { bytes } else { bytes.min(pages) }
     }
 }
 

@@ -7,7 +7,6 @@
 use std::ops;
 
 use super::Carved;
-use super::fit::RangeBlock;
 use super::range::Range;
 use super::shared::DeviceRange;
 use super::spans::{NIL, Node, SpanState};
@@ -66,7 +65,8 @@ impl DeviceRange {
         let streams = &inner.streams;
         let begin = inner.range.pages.address(0);
         let place = place.start.saturating_sub(begin)..place.end.saturating_sub(begin);
-        let block = inner.range.reuse_outside(bytes, &place, |tag| streams.may_use(me, tag));
+        let is_outside = |node: &Node| node.end() <= place.start || place.end <= node.offset;
+        let block = inner.range.reuse_at_its_end(bytes, |node| is_outside(node) && streams.may_use(me, node.tag));
         Ok(block.map(|block| inner.carved(me, block, 0, 0)))
     }
 }
@@ -112,16 +112,6 @@ impl<P: Pages> Range<P> {
             runs.push(run);
         }
         runs
-    }
-
-    pub(super) fn reuse_outside(
-        &mut self,
-        bytes: u64,
-        place: &ops::Range<u64>,
-        may_use: impl Fn(Tag) -> bool,
-    ) -> Option<RangeBlock> {
-        let is_outside = |node: &Node| node.end() <= place.start || place.end <= node.offset;
-        self.reuse_at_its_end(bytes, |node| is_outside(node) && may_use(node.tag))
     }
 }
 

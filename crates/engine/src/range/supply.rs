@@ -109,7 +109,7 @@ impl DeviceRange {
     /// # Errors
     /// As for [`trim`](DeviceRange::trim).
     pub(crate) fn give_all_back(&self, wait_for: WaitFor) -> Result<u64> {
-        self.end_epochs()?;
+        self.inner().streams.look(true)?;
         self.trim(0, wait_for)
     }
 
@@ -119,14 +119,6 @@ impl DeviceRange {
     /// As for [`trim`](DeviceRange::trim).
     pub fn empty(&self) -> Result<u64> {
         self.give_all_back(WaitFor::AnyWork)
-    }
-
-    /// Ends the epochs of all streams, because the device has no memory left. The streams can then be asked which memory they still use.
-    ///
-    /// # Errors
-    /// An error of the streams' work.
-    fn end_epochs(&self) -> Result<()> {
-        self.inner().streams.look(true)
     }
 
     /// The length of the longest free stretch.

@@ -135,8 +135,9 @@ fn is_worth_asking(range: &Range<Source>, bytes: u64, wait_for: WaitFor) -> bool
 }
 
 /// Unmaps free pages of every device's range, as long as `keep` bytes of the device stay reserved. Where `keep` returns `None`, the range is
-/// not locked at all. A failure is kept for the next call on that range, but only if the trim waits for work. A trim that does not wait may run in a drop within a callback of the driver, which
-/// refuses all calls there. The pages then stay for the next trim, which meets the same failure if it persists.
+/// not locked at all. A failure is kept for the next call on that range, but only if the trim waits for work. A trim that does not wait may
+/// run in a drop within a callback of the driver, which refuses all calls there. The pages then stay for the next trim, which meets the same
+/// failure if it persists.
 ///
 /// Returns the devices that nobody else refers to any more. Their destructors may be code of the program, so the caller must drop them
 /// while it holds no lock.

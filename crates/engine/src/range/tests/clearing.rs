@@ -22,7 +22,7 @@ fn what_lies_between_free_places_is_moved_to_another_one() {
     let between = 2 * GRANULE;
     let found = range.clearing(4 * GRANULE, |_| true, |offset| offset == between).unwrap();
     assert_eq!(found, 0..4 * GRANULE);
-    let moved = range.reuse_outside(2 * GRANULE, &found, |_| true).unwrap();
+    let moved = range.reuse_at_its_end(2 * GRANULE, |node| node.offset >= found.end).unwrap();
     assert_eq!(moved.offset(), 4 * GRANULE);
     range.free(blocks.remove(0), Tag::NOBODY);
     assert!(range.is_long_enough(4 * GRANULE));
