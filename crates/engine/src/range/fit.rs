@@ -3,13 +3,13 @@
 //! Invariants:
 //! * No two neighbours in a list are both free with tags that merge, and no two are both holes. In a range of one span, while
 //!   streams wait for each other's memory, a long free span does not merge with a short one that is in use for longer.
-//! * `tail` is the free span right before the last hole, if there is one. Every other free span is in `by_size`.
+//! * `tail` is the free span right before the last hole, if there is one. Every other free span is in `bins`.
 //!
 //! The tail serves a request only if no other span fits (the "wilderness preservation" of Korn and Vo, "In search of a better malloc",
 //! 1985). So blocks lie the same way in a range that still grows and in one that has grown. A load that repeats therefore never needs more
 //! memory than it did the first time.
 
-use super::by_size::BySize;
+use super::bins::Bins;
 use super::spans::{END, NIL, Node, SpanState, Spans};
 use crate::order::Tag;
 
@@ -42,7 +42,7 @@ pub(super) const EVERY_SPAN: usize = usize::MAX;
 
 pub(super) struct Fit {
     pub(super) spans: Spans,
-    pub(super) by_size: BySize,
+    pub(super) bins: Bins,
     pub(super) tail: u32,
     /// Whether long spans stay apart from short ones that are in use for longer.
     pub(super) keeps_apart: bool,
@@ -51,7 +51,7 @@ pub(super) struct Fit {
 impl Fit {
     /// One hole of `capacity` bytes.
     pub(super) fn new(capacity: u64) -> Self {
-        Self { spans: Spans::new(capacity), by_size: BySize::new(), tail: NIL, keeps_apart: false }
+        Self { spans: Spans::new(capacity), bins: Bins::new(), tail: NIL, keeps_apart: false }
     }
 
     /// A block in the smallest free span of at least `bytes` and at most `longest` whose tag `accepts`; among equal sizes, the lowest
@@ -70,7 +70,7 @@ impl Fit {
         most: usize,
         mut accepts: impl FnMut(Tag) -> Result<bool, E>,
     ) -> Result<Option<RangeBlock>, E> {
-        let mut found = self.by_size.next(&self.spans, (bytes, 0));
+        let mut found = self.bins.next(&self.spans, (bytes, 0));
         for _ in 0..most {
             let Some(id) = found else { break };
             let Node { bytes: length, offset, tag, .. } = *self.spans.at(id);
@@ -81,7 +81,7 @@ impl Fit {
                 self.unlist(id);
                 return Ok(Some(self.take(id, bytes)));
             }
-            found = self.by_size.next(&self.spans, (length, offset + 1));
+            found = self.bins.next(&self.spans, (length, offset + 1));
         }
         if found.is_none() && longest == ANY_LENGTH { self.allocate_tail(bytes, accepts) } else { Ok(None) }
     }
@@ -198,9 +198,9 @@ impl Fit {
 
     /// The free spans of at least `bytes`, not in order of address.
     pub(super) fn free_spans(&self, bytes: u64) -> impl Iterator<Item = u32> + '_ {
-        let next = |&id: &u32| self.by_size.next(&self.spans, (self.spans.at(id).bytes, self.spans.at(id).offset + 1));
+        let next = |&id: &u32| self.bins.next(&self.spans, (self.spans.at(id).bytes, self.spans.at(id).offset + 1));
         let tail = Some(self.tail).filter(|&tail| tail != NIL && self.spans.at(tail).bytes >= bytes);
-        std::iter::successors(self.by_size.next(&self.spans, (bytes, 0)), next).chain(tail)
+        std::iter::successors(self.bins.next(&self.spans, (bytes, 0)), next).chain(tail)
     }
 
     /// The bytes of a block. `None` if the block is not of this range or was freed.
@@ -302,7 +302,7 @@ impl Fit {
         }
         let before = self.spans.at(hole).prev;
         if hole == END && self.spans.state(before) == Some(SpanState::Free) {
-            self.by_size.remove(&mut self.spans, before);
+            self.bins.remove(&mut self.spans, before);
             self.tail = before;
         }
     }
@@ -330,17 +330,17 @@ impl Fit {
         self.spans.remove(id);
     }
 
-    /// Lists the free span `id`: as the tail if it lies before the last hole, otherwise in order of size.
+    /// Lists the free span `id`: as the tail if it lies before the last hole, otherwise in the bins.
     #[inline]
     fn list(&mut self, id: u32) {
         if self.spans.at(id).next == END {
             let last = std::mem::replace(&mut self.tail, id);
             // New memory lies behind the last tail, and did not merge with it.
             if last != NIL {
-                self.by_size.insert(&mut self.spans, last);
+                self.bins.insert(&mut self.spans, last);
             }
         } else {
-            self.by_size.insert(&mut self.spans, id);
+            self.bins.insert(&mut self.spans, id);
         }
     }
 
@@ -349,7 +349,7 @@ impl Fit {
         if id == self.tail {
             self.tail = NIL;
         } else {
-            self.by_size.remove(&mut self.spans, id);
+            self.bins.remove(&mut self.spans, id);
         }
     }
 }

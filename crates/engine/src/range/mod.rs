@@ -5,7 +5,7 @@
 //! through [`Pages`](crate::device::Pages).
 //!
 //! A request takes this way: `DeviceRange::reuse` (`supply`) locks the range and looks for a free span that the request's stream may use
-//! (`ordered`, `fit`, `by_size`). If there is none, the caller tries cheaper steps first and then calls `DeviceRange::allocate`, which maps
+//! (`ordered`, `fit`, `bins`). If there is none, the caller tries cheaper steps first and then calls `DeviceRange::allocate`, which maps
 //! more pages (`window`, `sizing`, `mapping`). `DeviceRange::free` (`shared`) takes a block back.
 //!
 //! The same code serves two kinds of memory:
@@ -27,7 +27,7 @@
 //! | `fit` | which free span serves a request, how spans split and merge |
 //! | `across` | blocks across neighbouring free spans, which different work may still use |
 //! | `at` | blocks at given addresses |
-//! | `by_size` | free spans in order of size |
+//! | `bins` | free spans in order of size |
 //! | `spans` | spans in order of address |
 //! | `window` | where the fewest pages are missing, if no mapped span is long enough |
 //! | `exchanges` | how much a range may reserve before pages move, and how often they may move |
@@ -43,7 +43,7 @@
 
 mod across;
 mod at;
-mod by_size;
+mod bins;
 mod clearing;
 mod cut;
 mod exchange;

@@ -226,7 +226,7 @@ impl<P: Pages> Range<P> {
         // The loop starts at the shortest span that can hold a handle, and goes up by size. The rest of a trimmed span comes before it in
         // this order.
         let mut last = (self.granule, 0);
-        while let Some(id) = self.fit.by_size.next(&self.fit.spans, last) {
+        while let Some(id) = self.fit.bins.next(&self.fit.spans, last) {
             let span = self.fit.spans.at(id);
             last = (span.bytes, span.offset + 1);
             if is_idle(span.tag) {

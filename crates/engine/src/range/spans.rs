@@ -4,7 +4,7 @@
 //! * In a list, each node begins where the previous one ends.
 //! * The list of the reserved span covers all of it. It ends with the node [`END`], which is always a hole, perhaps of 0 bytes. Each chunk
 //!   has its own list, so nothing can merge across the border of a chunk.
-//! * Holes are also in a second list through `left` and `right`, which a hole does not need otherwise (see `by_size`).
+//! * Holes are also in a second list through `left` and `right`, which a hole does not need otherwise (see `bins`).
 //! * A free slot is used again before another one is made, so a steady load allocates nothing on the host.
 
 use crate::order::Tag;

@@ -1,6 +1,6 @@
 //! Tests of the range as a whole; `device` is the machine they run on, `model` what they compare with.
 
-mod by_size;
+mod bins;
 mod cases;
 mod choice;
 mod clearing;

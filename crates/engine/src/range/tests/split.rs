@@ -88,7 +88,7 @@ fn leaves_no_trace(backing: Backing, granules: u64, cuts: &Cuts, order: &[usize]
     whole.free(twin, Tag::NOBODY);
     assert_eq!(by_address(&apart), by_address(&whole));
     assert_eq!(apart.stats, whole.stats);
-    // Requests find the same places as well: the order by size and the tail are equal.
+    // Requests find the same places as well: the bins and the tail are equal.
     for bytes in [GRANULE, ALIGN, 3 * GRANULE, granules * GRANULE, 2 * GRANULE] {
         assert_eq!(apart.allocate(bytes).unwrap().offset(), whole.allocate(bytes).unwrap().offset());
     }

@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 
 use super::super::ALIGN;
-use super::super::by_size::BySize;
+use super::super::bins::Bins;
 use super::super::spans::{SpanState, Spans};
 
 /// The index, and a list of the same spans by (bytes, offset, node).
 struct Pair {
     spans: Spans,
-    by_size: BySize,
+    bins: Bins,
     all: Vec<(u64, u64, u32)>,
 }
 
@@ -17,20 +17,20 @@ impl Pair {
     fn insert(&mut self, units: u64) {
         let (offset, bytes) = (self.spans.slots() as u64 * 977 % 1009 * ALIGN, units * ALIGN);
         let id = self.spans.alone(offset, bytes, SpanState::Free);
-        self.by_size.insert(&mut self.spans, id);
+        self.bins.insert(&mut self.spans, id);
         self.all.push((bytes, offset, id));
     }
 
     fn remove(&mut self, rank: usize) {
         if !self.all.is_empty() {
             let (_, _, id) = self.all.swap_remove(rank % self.all.len());
-            self.by_size.remove(&mut self.spans, id);
+            self.bins.remove(&mut self.spans, id);
         }
     }
 
     fn agree(&self, bytes: u64) {
         let expected = self.all.iter().filter(|span| span.0 >= bytes).min().map(|span| span.2);
-        assert_eq!(self.by_size.next(&self.spans, (bytes, 0)), expected, "{bytes} bytes");
+        assert_eq!(self.bins.next(&self.spans, (bytes, 0)), expected, "{bytes} bytes");
     }
 }
 
@@ -48,7 +48,7 @@ proptest! {
 
     #[test]
     fn finds_what_a_search_of_all_finds(ops in prop::collection::vec((units(), any::<usize>(), 0..5_u8), 1..300)) {
-        let mut pair = Pair { spans: Spans::new(0), by_size: BySize::new(), all: Vec::new() };
+        let mut pair = Pair { spans: Spans::new(0), bins: Bins::new(), all: Vec::new() };
         for (units, rank, op) in ops {
             if op < 3 { pair.insert(units) } else { pair.remove(rank) }
             pair.agree(units * ALIGN);
