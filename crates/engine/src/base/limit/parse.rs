@@ -13,13 +13,7 @@ pub(super) const fn limit(text: &str) -> Result<Limit, NoLimit> {
         rest = rest.split_at(5).1.trim_ascii();
     }
     if let Some((b'%', digits)) = rest.split_last() {
-        return match scaled(digits, PERCENT) {
-            Some(amount) if amount <= WHOLE => {
-                Ok(Limit { amount, kind: if is_soft { LimitKind::SoftShare } else { LimitKind::HardShare } })
-            }
-            Some(_) => Err(NoLimit::AboveWhole),
-            None => Err(NoLimit::NoAmount),
-        };
+        return share(digits, is_soft);
     }
     let (digits, unit) = split_unit(rest);
     match scaled(digits, unit) {
@@ -28,6 +22,17 @@ pub(super) const fn limit(text: &str) -> Result<Limit, NoLimit> {
         // There is no half of a byte.
         Some(_) if unit == 1 && !is_whole(digits) => Err(NoLimit::NoAmount),
         Some(bytes) => Ok(if is_soft { Limit::soft(bytes) } else { Limit::hard(bytes) }),
+    }
+}
+
+/// The limit of so many percent.
+const fn share(digits: &[u8], is_soft: bool) -> Result<Limit, NoLimit> {
+    match scaled(digits, PERCENT) {
+        Some(amount) if amount <= WHOLE => {
+            Ok(Limit { amount, kind: if is_soft { LimitKind::SoftShare } else { LimitKind::HardShare } })
+        }
+        Some(_) => Err(NoLimit::AboveWhole),
+        None => Err(NoLimit::NoAmount),
     }
 }
 
