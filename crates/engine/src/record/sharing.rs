@@ -143,7 +143,7 @@ impl Record {
     pub(crate) fn follow_uses(&mut self, fences: &[Fence]) -> Result<()> {
         let home = self.stream().clone();
         let Some(uses) = self.known_uses() else { return Ok(()) };
-        for (user, end) in uses.known_ends() {
+        for (user, end) in uses.ends() {
             match fences.iter().find(|fence| fence.stream().id() == user.id()) {
                 _ if user.queue() == home.queue() => {}
                 Some(fence) => fence.precede(&home)?,

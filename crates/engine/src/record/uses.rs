@@ -17,10 +17,8 @@ use crate::device::{Stream, User};
 pub(super) struct Uses {
     /// Whose work wrote the block last, if that is not its own stream.
     writer: Option<Writer>,
-    /// The streams that read the last written contents.
-    readers: Vec<User>,
-    /// The epoch of each of [`users`](Uses::users), in their order, when the block was dropped. Empty before the drop.
-    until: Vec<u64>,
+    /// The streams that read the last written contents, each with its epoch when the block was dropped; 0 before the drop.
+    readers: Vec<(User, u64)>,
     /// The reservations for which the block is kept when it is dropped.
     reservations: Vec<Stream>,
     /// The outcome of the late work that last wrote the block, in the life in which the block was lent to this work.
@@ -32,7 +30,7 @@ struct Writer {
     stream: User,
     /// The number of its announcements whose ends were not told.
     unended: u32,
-    /// The epoch of its last use, if all ends were told; 0 if epochs were not counted.
+    /// The epoch of its last use, if all ends were told or the block was dropped; 0 if epochs were not counted.
     ended: u64,
 }
 
@@ -68,7 +66,7 @@ impl Uses {
             return Ok(false);
         }
         order(stream, writer, end)?;
-        self.readers.push(User::of(stream));
+        self.readers.push((User::of(stream), 0));
         Ok(true)
     }
 
@@ -76,7 +74,7 @@ impl Uses {
     pub(super) fn forget_ended(&mut self, is_done: impl Fn(&Stream) -> bool) {
         let number = self.readers.len();
         if number >= MANY_READERS && number.is_power_of_two() {
-            self.readers.retain(|reader| !(reader.is_all() && is_done(reader)));
+            self.readers.retain(|(reader, _)| !(reader.is_all() && is_done(reader)));
         }
     }
 
@@ -84,7 +82,7 @@ impl Uses {
     pub(super) fn note(&mut self, stream: &Stream) {
         self.continue_writer(stream);
         if !self.users().any(|user| user.queue() == stream.queue()) {
-            self.readers.push(User::of(stream));
+            self.readers.push((User::of(stream), 0));
         }
     }
 
@@ -110,16 +108,16 @@ impl Uses {
         }
     }
 
-    /// The users, each with the epoch of its last use; 0 if that is not known.
-    pub(super) fn known_ends(&self) -> impl Iterator<Item = (&Stream, u64)> {
+    /// The users, each with the latest epoch that may contain its last use; 0 if that is not known.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (&Stream, u64)> {
         let writer = self.writer.iter().map(|writer| (&*writer.stream, writer.end()));
-        writer.chain(self.readers.iter().map(|reader| (&**reader, 0)))
+        writer.chain(self.readers.iter().map(|(reader, end)| (&**reader, *end)))
     }
 
     /// Whether a stream waits for the last write: it made that write, or has read it.
     fn knows(&self, writer: &Stream, stream: &Stream) -> bool {
         let is_same = |other: &Stream| other.queue() == stream.queue();
-        is_same(writer) || self.readers.iter().any(|reader| is_same(reader))
+        is_same(writer) || self.readers.iter().any(|(reader, _)| is_same(reader))
     }
 
     /// Lets later work of `stream` write the block, whose own stream is `home`, once `order` has made it wait for all uses. If `is_told`, work
@@ -136,7 +134,7 @@ impl Uses {
             self.continue_writer(stream);
             return Ok(());
         }
-        let users = self.known_ends().chain([(home, 0)]).filter(|(user, _)| user.queue() != stream.queue());
+        let users = self.ends().chain([(home, 0)]).filter(|(user, _)| user.queue() != stream.queue());
         users.into_iter().try_for_each(|(user, end)| order(stream, user, end))?;
         self.readers.clear();
         if !is_writer {
@@ -149,21 +147,16 @@ impl Uses {
 
     /// The streams whose work may still use the block.
     pub(super) fn users(&self) -> impl Iterator<Item = &Stream> {
-        self.writer.iter().map(|writer| &*writer.stream).chain(self.readers.iter().map(|reader| &**reader))
+        self.ends().map(|(user, _)| user)
     }
 
     /// Notes that the block was dropped. Its next life then waits only for the present work of its users, or for less if their last use is
     /// known. Calls no device.
     pub(super) fn end(&mut self) {
-        let mut until = std::mem::take(&mut self.until);
-        until.clear();
-        until.extend(self.known_ends().map(|(user, end)| if end == 0 { user.epoch() } else { end }));
-        self.until = until;
-    }
-
-    /// The users, each with the latest epoch that may contain its last use; 0 if epochs were not counted.
-    pub(super) fn ends(&self) -> impl Iterator<Item = (&Stream, u64)> {
-        self.users().zip(self.until.iter().copied().chain(std::iter::repeat(0)))
+        if let Some(writer) = self.writer.as_mut().filter(|writer| writer.end() == 0) {
+            (writer.unended, writer.ended) = (0, writer.stream.epoch());
+        }
+        self.readers.iter_mut().for_each(|(reader, end)| *end = reader.epoch());
     }
 
     /// Makes the drop keep the block for a reservation.
@@ -182,6 +175,5 @@ impl Uses {
     pub(super) fn clear(&mut self) {
         self.writer = None;
         self.readers.clear();
-        self.until.clear();
     }
 }
