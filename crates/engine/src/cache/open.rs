@@ -8,11 +8,8 @@ pub(super) struct OpenTerms {
     entries: usize,
     /// The settings of the entry that began while no other entry was open.
     first: Terms,
-    /// All open entries, once the scope was entered inside itself: their settings, and their places in `keeping` if they keep blocks. Empty
-    /// until then, since most scopes never are.
-    all: Opened<(Terms, Option<usize>)>,
-    /// The `recycle` settings of those open entries that keep blocks.
-    keeping: Opened<Recycle>,
+    /// The settings of all open entries, once the scope was entered inside itself. Empty until then, since most scopes never are.
+    all: Opened<Terms>,
 }
 
 /// The place of an entry that began while no other entry was open. An empty list gives this place to its first value.
@@ -33,14 +30,9 @@ impl OpenTerms {
     #[inline(never)]
     fn enter_again(&mut self, terms: Terms) -> usize {
         if self.all.is_empty() {
-            self.add(self.first);
+            self.all.push(self.first);
         }
-        self.add(terms)
-    }
-
-    fn add(&mut self, terms: Terms) -> usize {
-        let keeping = (terms.recycle != Recycle::Off).then(|| self.keeping.push(terms.recycle));
-        self.all.push((terms, keeping))
+        self.all.push(terms)
     }
 
     /// Notes that an entry ends. If others are open, returns the settings that apply now: the limit of the newest open entry, and
@@ -59,18 +51,17 @@ impl OpenTerms {
 
     #[inline(never)]
     fn leave_inner(&mut self, place: usize) -> Option<Terms> {
-        if let Some((_, Some(keeping))) = self.all.remove(place) {
-            self.keeping.remove(keeping);
-        }
-        let (newest, _) = *self.all.newest()?;
-        Some(Terms { recycle: self.keeping.newest().copied().unwrap_or(Recycle::Off), ..newest })
+        self.all.remove(place);
+        let places = std::iter::successors(self.all.newest_place(), |&place| self.all.before(place));
+        let recycles = places.filter_map(|place| Some(self.all.get(place)?.recycle));
+        let keeping = recycles.into_iter().find(|&recycle| recycle != Recycle::Off);
+        Some(Terms { recycle: keeping.unwrap_or(Recycle::Off), ..*self.all.newest()? })
     }
 
     /// Forgets all open entries.
     pub(super) fn forget(&mut self) {
         self.entries = 0;
         self.all.clear();
-        self.keeping.clear();
     }
 }
 
