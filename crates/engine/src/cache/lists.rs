@@ -67,17 +67,8 @@ impl Lists {
     /// in a processor's cache.
     #[inline]
     pub(super) fn pop(&mut self, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
-        let guess = self.lists.get(self.last as usize)?.next;
-        let list = match self.lists.get_mut(guess as usize) {
-            Some(list) if list.key.matches(request, stream) => {
-                self.last = guess;
-                list
-            }
-            _ => {
-                self.last = self.search(request, stream)?;
-                self.lists.get_mut(self.last as usize)?
-            }
-        };
+        let place = self.find(request, stream)?;
+        let list = self.lists.get_mut(place as usize)?;
         let mut record = list.idle.pop_back()?;
         list.out = list.out.wrapping_add(1);
         record.restore_shape(&list.key.shape);
@@ -87,7 +78,7 @@ impl Lists {
     }
 
     /// The list of a key: the list that followed the last one before, if it matches, or else the one found by the key's hash.
-    #[inline]
+    #[inline(always)]
     fn find(&mut self, request: &Request<'_>, stream: u64) -> Option<u32> {
         let guess = self.lists.get(self.last as usize)?.next;
         let place = match self.lists.get(guess as usize) {
@@ -100,7 +91,7 @@ impl Lists {
 
     #[cold]
     fn search(&mut self, request: &Request<'_>, stream: u64) -> Option<u32> {
-        let hash = hash_of(request, stream, self.hasher.build_hasher());
+        let hash = hash_parts(request.dtype, stream, request.dims, self.hasher.build_hasher());
         let lists = &self.lists;
         let place = *self.index.find(hash, |&place| lists[place as usize].key.matches(request, stream))?;
         self.lists[self.last as usize].next = place;
@@ -339,12 +330,7 @@ impl Key {
     }
 }
 
-/// The hash of a request's key on a stream.
-#[inline]
-fn hash_of(request: &Request<'_>, stream: u64, state: impl Hasher) -> u64 {
-    hash_parts(request.dtype, stream, request.dims, state)
-}
-
+/// The hash of a key's parts.
 #[inline]
 fn hash_parts(dtype: TypeId, stream: u64, dims: &[usize], mut state: impl Hasher) -> u64 {
     dtype.hash(&mut state);
