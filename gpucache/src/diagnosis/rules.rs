@@ -17,7 +17,7 @@ use super::finding::{Finding, told};
 use crate::stats::{ScopeStats, Unplanned};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::cache::ScopeFacts;
-use gpucache_engine::home::{Counter, Fact, FactCount, Sample};
+use gpucache_engine::home::{Counter, Fact, FactCount, Sample, WINDOW};
 
 /// Fewer entries are too early to tell: the first two are learned from, and plans settle in the next ones.
 const EARLY: u64 = 8;
@@ -28,7 +28,7 @@ const DEVIATING: u64 = 3;
 /// A fact that concerns a smaller share of allocations is no finding.
 const FEW: u64 = 128;
 /// A fact that did not occur in the last entries, as many as this, is over.
-const OVER: u64 = ScopeFacts::WINDOW / 2;
+const OVER: u64 = WINDOW / 2;
 /// So many entries that are empty or nested are no accident.
 const MANY: u64 = 16;
 /// So many equal rounds in an entry are a loop.
@@ -55,7 +55,7 @@ pub(super) struct Case<'a> {
 impl<'a> Case<'a> {
     pub(super) fn new(known: &'a ScopeFacts, prefetches: bool) -> Case<'a> {
         let (clock, stats) = (known.clock, ScopeStats::of(&known.counts));
-        let span = clock - (clock / ScopeFacts::WINDOW).saturating_sub(1) * ScopeFacts::WINDOW;
+        let span = clock - (clock / WINDOW).saturating_sub(1) * WINDOW;
         Case { known, stats, span: span.max(1), prefetches }
     }
 
@@ -73,7 +73,7 @@ impl<'a> Case<'a> {
     /// thread is inside the scope, since arrays of its entry are alive then.
     pub(super) fn still_alive(&self) -> u64 {
         let (alive, known) = (self.stats.busy_blocks, self.known);
-        if !known.is_entered && known.rose_so_far(alive) { alive } else { 0 }
+        if !known.is_entered && known.facts.alive.rose_so_far(alive) { alive } else { 0 }
     }
 
     /// The problem of the scope on this thread, if there is one.
@@ -133,7 +133,7 @@ impl<'a> Case<'a> {
     /// More and more arrays are alive. That explains changes of order and size, so this rule comes before those.
     fn leak(&self) -> Option<Finding> {
         let stats = &self.stats;
-        let (arrays, bytes, entries) = self.known.growth(LEAKED)?;
+        let (arrays, bytes, entries) = self.known.facts.alive.growth(LEAKED)?;
         let mean = stats.allocations() as f64 / stats.entries.max(1) as f64;
         let share = (arrays as f64 / (mean * entries as f64).max(1.0)).min(1.0);
         let grown = format!("{arrays} more arrays are alive than {entries} entries before: {} more", Bytes(bytes));
@@ -172,7 +172,7 @@ impl<'a> Case<'a> {
 
     fn streams(&self) -> Option<Finding> {
         let recorded = self.last(Fact::Recorded);
-        let [own, other] = [Fact::Recorded, Fact::OtherStream].map(|fact| self.known.lately(fact, recorded));
+        let [own, other] = [Fact::Recorded, Fact::OtherStream].map(|fact| self.known.facts.lately(fact, recorded));
         let is_other = recorded > 0 && self.last(Fact::OtherStream) == recorded;
         if is_other && other.events.saturating_mul(SELDOM) >= own.events.saturating_add(other.events) {
             let share = other.events as f64 / own.events.saturating_add(other.events) as f64;
@@ -225,7 +225,7 @@ impl<'a> Case<'a> {
     /// Examples of arrays that outlived their entry: those that the engine has watched. If there are none, those for which the ring
     /// grew, and those beside the ring.
     fn escaped(&self) -> impl Iterator<Item = &Sample> {
-        let (facts, kept) = (self.known, self.known.kept());
+        let (facts, kept) = (&self.known.facts, &self.known.facts.kept);
         let others = if kept.is_empty() { &[Fact::RingGrew, Fact::Aside, Fact::UnlikeEscapes][..] } else { &[] };
         kept.iter().chain(others.iter().flat_map(|fact| facts.samples(*fact)))
     }
@@ -256,7 +256,7 @@ impl<'a> Case<'a> {
             (Fact::UnlikeSize, Cause::ChangingShapes),
             (Fact::UnlikeOrder, Cause::ChangingOrder),
         ];
-        let seen = causes.map(|(fact, cause)| (self.known.lately(fact, recorded), fact, cause));
+        let seen = causes.map(|(fact, cause)| (self.known.facts.lately(fact, recorded), fact, cause));
         let (most, fact, cause) = seen.into_iter().max_by_key(|(amount, ..)| amount.entries)?;
         if cause == Cause::Escapes && most.entries > 1 {
             // The fact counts arrays that outlived the recorded entries.
@@ -282,12 +282,12 @@ impl<'a> Case<'a> {
     }
 
     fn lately(&self, fact: Fact) -> FactCount {
-        self.known.lately(fact, self.known.clock)
+        self.known.facts.lately(fact, self.known.clock)
     }
 
     /// The last entry with this fact, or 0.
     fn last(&self, fact: Fact) -> u64 {
-        self.known.last(fact).unwrap_or(0)
+        self.known.facts.last(fact).unwrap_or(0)
     }
 
     /// Whether the fact occurs in one of so many entries, more than once, and until now.
@@ -339,7 +339,7 @@ impl<'a> Case<'a> {
     fn finding_of(&self, cause: Cause, fact: Fact, amount: FactCount, of_entries: u64) -> Finding {
         let FactCount { entries, events, bytes } = amount;
         let all = self.usual(of_entries).max(events).max(1);
-        let samples = self.known.samples(fact).iter();
+        let samples = self.known.facts.samples(fact).iter();
         // The escaped arrays themselves come before the arrays that found their places taken.
         let (sites, details) = match cause {
             Cause::Escapes => shown(self.escaped().chain(samples)),

@@ -8,6 +8,7 @@ use super::owner::Owner;
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Bound;
+use crate::base::sync::lock;
 use crate::device::Stream;
 use crate::home::{Counter, Fact};
 use crate::pressure::reclaim::{Holder, Releaser};
@@ -72,7 +73,7 @@ impl Owner {
         if is_soft || self.allows(bytes) {
             return Ok(());
         }
-        self.shared.reclaim().failed += 1;
+        lock(&self.shared.reclaim).failed += 1;
         let held = self.shared.counters.get(Counter::HeldBytes);
         let detail = format!("{} of at most {} are reserved by the scope on this thread", Bytes(held), Bytes(limit));
         let error = Error::out_of_memory("the scope", request.bytes, detail).of_limit(limit, Bound::Scope);

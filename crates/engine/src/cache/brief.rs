@@ -69,34 +69,6 @@ impl Owner {
         self.publish();
     }
 
-    /// Takes in the blocks that returned while other streams might still use them.
-    #[inline]
-    pub(super) fn take_deferred(&self) {
-        if !self.with(|local, _| local.deferred.records.is_empty()) {
-            self.order_deferred();
-        }
-    }
-
-    #[cold]
-    fn order_deferred(&self) {
-        // The blocks are out of the cache while devices are called.
-        let mut deferred = self.with(|local, _| std::mem::take(&mut local.deferred));
-        deferred.order();
-        deferred.fences.drain(..).for_each(|fence| self.let_go_of_stream(fence.into_stream()));
-        while let Some(record) = deferred.pop() {
-            self.shared.counters.resumed(record.bytes());
-            self.put(record);
-        }
-        let mut more = self.with(|local, _| std::mem::replace(&mut local.deferred, deferred));
-        self.with(|local, _| local.deferred.records.append(&mut more.records));
-    }
-
-    /// Keeps a block that other streams may still use.
-    pub(super) fn defer(&self, record: Box<Record>) {
-        self.shared.counters.deferred(record.bytes());
-        self.with(|local, _| local.deferred.records.push(record));
-    }
-
     /// Drops a value that may hold the last handle of a stream: now, or, if the cache is held only for a moment, once it is given
     /// up.
     pub(super) fn let_go(&self, value: impl Any) {

@@ -58,7 +58,7 @@ impl Cache {
             if is_alone && owner.with(|local, shared| local.planner.hold_for_launch(shared, stream, place)) {
                 let _held = place.map(|_| finally(|| self.shared.lease.lower(0)));
                 self.shared.counters.visited(Visit::Uncaptured);
-                self.shared.note_entered(reclaim::now());
+                self.shared.entered.store(reclaim::now(), Relaxed);
                 launched = Some(launch());
             }
         });

@@ -5,40 +5,60 @@
 //! needs none of them is not delayed. The event covers the work that was on the other streams when the last of the blocks was
 //! dropped. It leaves out later work, if the streams ended their epochs in between.
 
+use smallvec::SmallVec;
+
+use super::owner::Owner;
 use crate::record::{Fence, Record};
 
-/// Blocks that wait for other streams. The owner of a cache has one of these.
-#[derive(Default)]
-pub(super) struct Deferred {
-    pub(super) records: Vec<Box<Record>>,
-    /// Kept between calls to save its allocation. The caller of `order` takes them out: each may have the last handle of its stream.
-    pub(super) fences: Vec<Fence>,
+impl Owner {
+    /// Keeps a block that other streams may still use.
+    pub(super) fn defer(&self, record: Box<Record>) {
+        self.shared.counters.deferred(record.bytes());
+        self.with(|local, _| local.deferred.push(record));
+    }
+
+    /// Takes in the blocks that returned while other streams might still use them.
+    #[inline]
+    pub(super) fn take_deferred(&self) {
+        if !self.with(|local, _| local.deferred.is_empty()) {
+            self.order_deferred();
+        }
+    }
+
+    #[cold]
+    fn order_deferred(&self) {
+        // The blocks are out of the cache while devices are called.
+        let mut deferred = self.with(|local, _| std::mem::take(&mut local.deferred));
+        // Each fence may have the last handle of its stream.
+        order(&mut deferred).into_iter().for_each(|fence| self.let_go_of_stream(fence.into_stream()));
+        while let Some(ready) = deferred.iter_mut().rposition(|record| record.users().next().is_none()) {
+            let record = deferred.swap_remove(ready);
+            self.shared.counters.resumed(record.bytes());
+            self.put(record);
+        }
+        let mut more = self.with(|local, _| std::mem::replace(&mut local.deferred, deferred));
+        self.with(|local, _| local.deferred.append(&mut more));
+    }
 }
 
-impl Deferred {
-    /// Orders each block's own stream behind the block's other users. Blocks for which this fails stay, and the next call tries
-    /// again.
-    pub(super) fn order(&mut self) {
-        for (user, epoch) in self.records.iter_mut().flat_map(|record| record.last_uses()) {
-            let fence = Fence::told(user, epoch);
-            match self.fences.iter_mut().find(|known| known.stream().id() == user.id()) {
-                Some(known) => known.extend(fence),
-                None => self.fences.push(fence),
-            }
-        }
-        for record in &mut self.records {
-            // While a graph is captured, a stream cannot wait. That is no failure.
-            if let Err(error) = record.follow_uses(&self.fences)
-                && !error.is_unavailable()
-            {
-                record.stream().keep(error);
-            }
+/// Orders each block's own stream behind the block's other users, and returns the points up to which it waits. A block for which this fails
+/// keeps its users, and the next call tries again.
+fn order(records: &mut [Box<Record>]) -> SmallVec<[Fence; 4]> {
+    let mut fences = SmallVec::<[Fence; 4]>::new();
+    for (user, epoch) in records.iter_mut().flat_map(|record| record.last_uses()) {
+        let fence = Fence::told(user, epoch);
+        match fences.iter_mut().find(|known| known.stream().id() == user.id()) {
+            Some(known) => known.extend(fence),
+            None => fences.push(fence),
         }
     }
-
-    /// Takes out a block that waits for no other stream.
-    pub(super) fn pop(&mut self) -> Option<Box<Record>> {
-        let ready = self.records.iter_mut().rposition(|record| record.users().next().is_none())?;
-        Some(self.records.swap_remove(ready))
+    for record in records {
+        // While a graph is captured, a stream cannot wait. That is no failure.
+        if let Err(error) = record.follow_uses(&fences)
+            && !error.is_unavailable()
+        {
+            record.stream().keep(error);
+        }
     }
+    fences
 }

@@ -5,7 +5,8 @@
 //! - A record in `lists` returned after the last invalidation that the owner followed. A record in `spares` has no memory.
 //! - No method calls a device or user code. Methods hand records that must be released to the caller.
 
-use super::deferred::Deferred;
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::lists::Lists;
 use super::open::OpenTerms;
 use super::policy::{Recycle, Terms};
@@ -35,7 +36,7 @@ pub(super) struct Local {
     recycle: Recycle,
     pub(super) limit: ScopeLimit,
     /// Blocks that returned while other streams may still use them.
-    pub(super) deferred: Deferred,
+    pub(super) deferred: Vec<Box<Record>>,
     /// Idle blocks of 0 bytes, whatever their shapes. There are as many as were in use at once.
     empties: Vec<Box<Record>>,
     /// Bytes of blocks from before an invalidation that went back since the range was last trimmed for them.
@@ -83,7 +84,7 @@ impl Local {
         self.limit.set(limit);
         if recycle != self.recycle && recycle != Recycle::Off {
             self.recycle = recycle;
-            shared.note_keeping(recycle == Recycle::Keyed);
+            shared.keeps_all.store(recycle == Recycle::Keyed, Relaxed);
             self.lists.age_all();
         }
     }
@@ -353,7 +354,7 @@ impl Local {
     /// Whether no array of the cache is alive, and no idle memory has to be kept.
     pub(super) fn has_nothing_to_keep(&self, shared: &Shared) -> bool {
         let keeps_all = self.recycle == Recycle::Keyed && self.lists.idle_bytes() > 0;
-        !keeps_all && self.deferred.records.is_empty() && !shared.has_busy()
+        !keeps_all && self.deferred.is_empty() && !shared.has_busy()
     }
 
     /// Resets the cache once nothing is busy or idle any more. Returns its statistics so far.

@@ -128,7 +128,7 @@ impl Cache {
 
     /// Whether the cache has, or may have, memory of this device.
     pub fn serves(&self, device: u64) -> bool {
-        self.shared.devices().contain(device)
+        self.shared.devices.contain(device)
     }
 
     /// Whether a thread is inside the scope.
@@ -144,7 +144,7 @@ impl Cache {
 
 impl Keeper for Cache {
     fn note_freed_elsewhere(&self) {
-        self.shared.note_freed_elsewhere();
+        self.shared.counters.freed_elsewhere();
     }
 
     fn take_back(&'static self, mut record: Box<Record>) {
@@ -289,7 +289,7 @@ impl Owner {
 
     /// Looks for memory within the scope. Asks twice only if blocks returned that the owner has not taken in yet.
     fn resolve(&self, stream: &Stream, request: &Request<'_>) -> Resolved {
-        let is_settled = !self.shared.is_behind() && self.with(|local, _| local.deferred.records.is_empty());
+        let is_settled = !self.shared.is_behind() && self.with(|local, _| local.deferred.is_empty());
         match self.with(|local, shared| local.resolve(shared, request, stream, is_settled)) {
             Resolved::Nothing if !is_settled => {}
             resolved => return resolved,
@@ -307,7 +307,7 @@ impl Owner {
     /// Counts a supplied record as the scope's.
     pub(super) fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
         let (mut record, taken) = supplied;
-        self.shared.devices().note(stream.memory_id());
+        self.shared.devices.note(stream.memory_id());
         if taken.is_any() {
             reclaim::tick();
             self.note_taken(stream, request.bytes as u64, taken);

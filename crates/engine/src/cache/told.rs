@@ -4,7 +4,7 @@
 
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
@@ -13,7 +13,7 @@ use super::token::claim_token;
 use crate::base::error::Result;
 use crate::base::sync::lock;
 use crate::device::Stream;
-use crate::home::{Counter, Counts, FIRST_GROWTH, Fact, FactCount, Facts, Sample, WINDOW};
+use crate::home::{Counter, Counts, Fact, Facts, Sample};
 use crate::pressure::ReclaimStats;
 use crate::range::Obtained;
 use crate::record::{Record, Request};
@@ -23,7 +23,8 @@ use crate::record::{Record, Request};
 pub struct ScopeFacts {
     /// All that is counted of the scope.
     pub counts: Counts,
-    facts: Facts,
+    /// What kept the scope from being planned lately.
+    pub facts: Facts,
     /// The clock of the facts. It counts the outermost entries of a scope that plans.
     pub clock: u64,
     /// How many times the allocations of the latest recorded entry repeat within that entry; 1 if they do not repeat.
@@ -38,55 +39,15 @@ pub struct ScopeFacts {
     pub site: Option<&'static Location<'static>>,
 }
 
-impl ScopeFacts {
-    /// The number of entries in one of the two windows of [`lately`](ScopeFacts::lately).
-    pub const WINDOW: u64 = WINDOW;
-
-    /// A leak shows after so many entries, at the earliest.
-    pub const LEAK_SHOWS: u64 = FIRST_GROWTH;
-
-    /// How often a fact occurred in the window of this entry and the window before.
-    pub fn lately(&self, fact: Fact, entry: u64) -> FactCount {
-        self.facts.lately(fact, entry)
-    }
-
-    /// The entry in which a fact occurred last.
-    pub fn last(&self, fact: Fact) -> Option<u64> {
-        self.facts.last(fact)
-    }
-
-    /// Examples of allocations that a fact concerned.
-    pub fn samples(&self, fact: Fact) -> &[Sample] {
-        self.facts.samples(fact)
-    }
-
-    /// Examples of arrays that were not dropped, each of another line, while more and more arrays are alive.
-    pub fn kept(&self) -> &[Sample] {
-        &self.facts.kept
-    }
-
-    /// How much more is alive now than after a quarter of all entries: arrays, their bytes, and the number of entries in between. `None`
-    /// unless the number of arrays grew steadily, and by `least` arrays or more.
-    pub fn growth(&self, least: u64) -> Option<(u64, u64, u64)> {
-        self.facts.alive.growth(least)
-    }
-
-    /// Whether it is too early for [`growth`](ScopeFacts::growth), but the number of live arrays, `now` outside of an entry, has risen so far
-    /// and never fell.
-    pub fn rose_so_far(&self, now: u64) -> bool {
-        self.facts.alive.rose_so_far(now)
-    }
-}
-
 impl Cache {
     /// How the scope's requests were served when memory was short.
     pub fn reclaim(&self) -> ReclaimStats {
-        *self.shared.reclaim()
+        *lock(&self.shared.reclaim)
     }
 
     /// As [`reclaim`](Cache::reclaim), and sets the counts to 0.
     pub(super) fn take_reclaim(&self) -> ReclaimStats {
-        std::mem::take(&mut *self.shared.reclaim())
+        std::mem::take(&mut *lock(&self.shared.reclaim))
     }
 
     /// Publishes how much a plan has served so far, if this thread owns the cache.
@@ -104,7 +65,7 @@ impl Cache {
 
     /// Identifies the cache while it serves one name. Its counts begin anew with the next name, and then it has another number.
     pub fn number(&self) -> u64 {
-        self.shared.number()
+        self.shared.number.load(Relaxed)
     }
 
     /// Counts an allocation of another crate.
@@ -115,7 +76,7 @@ impl Cache {
 
     /// Sets the peaks to the current use: at once, or, if another thread is inside, when that thread leaves.
     pub(super) fn reset_peaks(&'static self) {
-        self.shared.ask_for_reset();
+        self.shared.wants_reset.store(true, SeqCst);
         self.briefly(Owner::catch_up);
     }
 
@@ -145,7 +106,7 @@ impl Cache {
         let (is_entered, counts) = (self.is_entered(), self.counts());
         let own = self.briefly(|owner| owner.with(|local, _| local.known()));
         let (clock, limit, repeats) = own.unwrap_or((counts.get(Counter::Entries), None, 1));
-        let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all());
+        let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all.load(Relaxed));
         let site = self.title().and_then(|(_, site)| site);
         ScopeFacts { counts, facts, clock, repeats, is_entered, keeps_all, limit, site }
     }

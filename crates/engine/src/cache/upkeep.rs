@@ -5,9 +5,11 @@
 
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::local::Local;
 use super::owner::{Cache, Owner};
+use crate::base::sync::lock;
 use crate::home::{Counter, Counts, Fact};
 use crate::pressure::ReclaimStats;
 use crate::pressure::lease::Lease;
@@ -59,7 +61,8 @@ impl Cache {
     /// Whether plans keep their block. They do if they work on another stream and their thread may enter the scope again.
     fn keeps_plans(&self, owner: &Owner, which: Idle) -> bool {
         let Idle::OfQueue(queue) = which else { return false };
-        self.shared.entered() > 0 && owner.with(|local, _| local.planner.queue().is_some_and(|own| own != queue))
+        self.shared.entered.load(Relaxed) > 0
+            && owner.with(|local, _| local.planner.queue().is_some_and(|own| own != queue))
     }
 
     /// Closes the cache at the end of its thread, however many entries that left open. Idle memory stays, except for records that
@@ -74,7 +77,7 @@ impl Cache {
         }
         self.briefly(|owner| {
             // The ended thread cannot enter it again, so an age of 0 makes its memory go first.
-            self.shared.note_entered(0);
+            self.shared.entered.store(0, Relaxed);
             owner.let_go_of(owner.with(Local::leave_behind));
             if owner.with(|local, _| local.is_cluttered()) {
                 self.shared.generations.raise();
@@ -112,7 +115,7 @@ impl Owner {
     /// Reports how much memory is likely to be needed again, if that has changed.
     pub(super) fn tell_demand(&self) {
         if let Some((before, now)) = self.with(Local::news_of_demand) {
-            self.shared.devices().tell(before, now);
+            self.shared.devices.tell(before, now);
         }
     }
 }
@@ -128,7 +131,7 @@ fn fact_of(by: Releaser) -> Fact {
 
 impl Holder for Cache {
     fn serves(&self, device: u64) -> bool {
-        self.shared.devices().contain(device)
+        self.shared.devices.contain(device)
     }
 
     /// Does nothing while another thread is inside the scope. A plan's block goes too, if the range would otherwise grow.
@@ -163,7 +166,7 @@ impl Holder for Cache {
     }
 
     fn age(&self) -> (u64, u64) {
-        (self.shared.entered(), self.shared.counters.get(Counter::Entries))
+        (self.shared.entered.load(Relaxed), self.shared.counters.get(Counter::Entries))
     }
 
     fn name(&self) -> Option<Arc<str>> {
@@ -171,7 +174,7 @@ impl Holder for Cache {
     }
 
     fn count_reclaim(&'static self, reclaim: &ReclaimStats, is_limited: bool) {
-        self.shared.reclaim().add(reclaim);
+        lock(&self.shared.reclaim).add(reclaim);
         if let Some(owner) = self.owner() {
             owner.note(Fact::Short, 1, 0);
             owner.note(Fact::ShortByLimit, u64::from(is_limited), 0);
@@ -200,7 +203,7 @@ impl Holder for Cache {
 
     /// Graphs have the addresses of the plans' blocks.
     fn waits(&self) -> bool {
-        !self.is_entered() && !self.shared.has_graphs()
+        !self.is_entered() && !self.shared.has_graphs.load(Relaxed)
     }
 
     fn is_entered_elsewhere(&self) -> bool {

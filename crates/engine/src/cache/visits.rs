@@ -1,5 +1,7 @@
 //! How a thread enters a scope and leaves it. In between it owns the scope's cache.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::owner::{Cache, Owner};
 use super::policy::Terms;
 use super::token::claim_token;
@@ -26,7 +28,7 @@ impl Cache {
     pub(super) fn enter_and(&'static self, terms: Terms, visit: Visit, begin: impl FnOnce(&Owner)) -> usize {
         self.local.enter(claim_token());
         self.shared.counters.visited(visit);
-        self.shared.note_entered(reclaim::now());
+        self.shared.entered.store(reclaim::now(), Relaxed);
         let Some(owner) = self.owner() else { return 0 };
         let entry = owner.with(|local, shared| local.enter(shared, terms));
         if self.shared.is_behind() {

@@ -111,12 +111,12 @@ pub enum Counter {
     Larger,
     /// Allocations whose place still held a live array.
     Blocked,
+    /// Blocks that were freed on another stream than their own.
+    FreedElsewhere,
     /// Only in [`Counts`](super::Counts): bytes in use in arena and ring.
     PlannedBytes,
     /// Only in [`Counts`](super::Counts): blocks that other threads dropped and the owner has not taken back yet.
     ReturnedBlocks,
     /// Only in [`Counts`](super::Counts): bytes of those blocks.
     ReturnedBytes,
-    /// Only in [`Counts`](super::Counts): blocks that were freed on another stream than their own.
-    FreedElsewhere,
 }

@@ -9,9 +9,9 @@ use super::returns::Returns;
 use crate::range::Obtained;
 
 /// The number of counts in a cache.
-pub(super) const COUNTED: usize = Counter::Blocked as usize + 1;
+pub(super) const COUNTED: usize = Counter::FreedElsewhere as usize + 1;
 
-/// The numbers. Only the cache's owner writes them, with plain loads and stores. All threads read them.
+/// The numbers. Only the cache's owner writes them, with plain loads and stores; any thread adds to `FreedElsewhere`. All threads read them.
 pub(crate) struct Counters([AtomicU64; COUNTED]);
 
 /// The reason why a thread enters a scope.
@@ -64,6 +64,11 @@ impl Counters {
     #[inline]
     fn accumulate(&self, count: Counter, more: u64) {
         self.set(count, self.get(count).saturating_add(more));
+    }
+
+    /// Counts a block that the calling thread, which may be any thread, frees on another stream than the block's own.
+    pub(crate) fn freed_elsewhere(&self) {
+        self.0[Counter::FreedElsewhere as usize].fetch_add(1, Relaxed);
     }
 
     #[inline]

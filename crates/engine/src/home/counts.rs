@@ -6,7 +6,7 @@ use super::deviations::Deviations;
 use super::returns::Returns;
 use crate::base::amounts::{add, total};
 
-const LAST: Counter = Counter::FreedElsewhere;
+const LAST: Counter = Counter::ReturnedBytes;
 
 /// All counts of a cache, or their sums over several caches. While another thread works in the scope, the numbers are of slightly
 /// different moments.

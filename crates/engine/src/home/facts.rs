@@ -90,7 +90,7 @@ pub struct Sample {
 /// How many dimensions of a sample are kept.
 const SHOWN_DIMS: usize = 4;
 /// How many entries make a window.
-pub(crate) const WINDOW: u64 = 16;
+pub const WINDOW: u64 = 16;
 /// How many samples of a kind are kept. Each is of another line.
 const SAMPLES: usize = 3;
 
@@ -118,12 +118,12 @@ pub(crate) struct Tally {
 
 /// All facts that were noted for a scope on a thread.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub struct Facts {
     tallies: Vec<Tally>,
-    /// Boxed, so that it lies apart from the rest: most entries do not touch it.
-    pub(crate) alive: Box<AliveOverTime>,
+    /// How many arrays were alive over time. Boxed, so that it lies apart from the rest: most entries do not touch it.
+    pub alive: Box<AliveOverTime>,
     /// Samples of arrays that were not dropped, each of another line, while more and more arrays are alive.
-    pub(crate) kept: Vec<Sample>,
+    pub kept: Vec<Sample>,
 }
 
 impl Sample {
@@ -215,7 +215,7 @@ impl Facts {
     }
 
     /// How often a fact occurred in the window of this entry and the window before.
-    pub(crate) fn lately(&self, fact: Fact, entry: u64) -> FactCount {
+    pub fn lately(&self, fact: Fact, entry: u64) -> FactCount {
         let Some(mut tally) = self.of(fact).cloned() else { return FactCount::default() };
         tally.turn_to(entry);
         let mut sum = tally.now;
@@ -224,12 +224,12 @@ impl Facts {
     }
 
     /// The entry in which a fact occurred last.
-    pub(crate) fn last(&self, fact: Fact) -> Option<u64> {
+    pub fn last(&self, fact: Fact) -> Option<u64> {
         self.of(fact).map(|tally| tally.last)
     }
 
-    /// The samples of a fact.
-    pub(crate) fn samples(&self, fact: Fact) -> &[Sample] {
+    /// Examples of allocations that a fact concerned.
+    pub fn samples(&self, fact: Fact) -> &[Sample] {
         self.of(fact).map_or(&[], |tally| &tally.samples)
     }
 

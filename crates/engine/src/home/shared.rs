@@ -21,9 +21,10 @@ use crate::record::Generation;
 /// The side of a cache that other threads may touch.
 pub(crate) struct Shared {
     pub(crate) generations: Generations,
-    devices: Devices,
+    /// The devices that the cache has served.
+    pub(crate) devices: Devices,
     /// The time of the last entry, by the clock of [`now`](crate::pressure::reclaim::now); 0 once the cache's thread has ended.
-    entered: AtomicU64,
+    pub(crate) entered: AtomicU64,
     pub(crate) returns: Returns,
     pub(crate) counters: Counters,
     /// The lease of the arena that has the owner's plans.
@@ -31,19 +32,17 @@ pub(crate) struct Shared {
     /// The lease of the blocks that have carried arrays.
     pub(crate) ring: Lease,
     /// How the scope's requests were served when memory was short.
-    reclaim: Mutex<ReclaimStats>,
-    /// Blocks that were freed on another stream than their own. The thread that frees a block counts it.
-    freed_elsewhere: AtomicU64,
+    pub(crate) reclaim: Mutex<ReclaimStats>,
     /// The facts that keep the scope from being planned.
     facts: Mutex<Facts>,
     /// Whether the scope keeps every block by key.
-    keeps_all: AtomicBool,
+    pub(crate) keeps_all: AtomicBool,
     /// Whether graphs use the memory of the plans, or soon will.
-    has_graphs: AtomicBool,
-    /// Whether the owner has to reset its peaks.
-    wants_reset: AtomicBool,
+    pub(crate) has_graphs: AtomicBool,
+    /// Whether the owner has to reset its peaks. A thread that sets this then tries to hold the cache.
+    pub(crate) wants_reset: AtomicBool,
     /// Identifies these counts. They get another number when they begin anew.
-    number: AtomicU64,
+    pub(crate) number: AtomicU64,
 }
 
 /// A number that no counts have yet.
@@ -63,7 +62,6 @@ impl Shared {
             lease: Lease::new(),
             ring: Lease::new(),
             reclaim: Mutex::default(),
-            freed_elsewhere: AtomicU64::new(0),
             facts: Mutex::default(),
             keeps_all: AtomicBool::new(false),
             has_graphs: AtomicBool::new(false),
@@ -77,48 +75,9 @@ impl Shared {
         self.has_graphs.store(true, Relaxed);
     }
 
-    pub(crate) fn has_graphs(&self) -> bool {
-        self.has_graphs.load(Relaxed)
-    }
-
-    /// How the scope's requests were served when memory was short.
-    pub(crate) fn reclaim(&self) -> MutexGuard<'_, ReclaimStats> {
-        lock(&self.reclaim)
-    }
-
     /// The facts that keep the scope from being planned.
     pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
         lock(&self.facts)
-    }
-
-    pub(crate) fn note_freed_elsewhere(&self) {
-        self.freed_elsewhere.fetch_add(1, Relaxed);
-    }
-
-    /// For the owner: notes whether the scope keeps every block by key from now on.
-    pub(crate) fn note_keeping(&self, keeps_all: bool) {
-        self.keeps_all.store(keeps_all, Relaxed);
-    }
-
-    /// Whether the scope keeps every block by key.
-    pub(crate) fn keeps_all(&self) -> bool {
-        self.keeps_all.load(Relaxed)
-    }
-
-    /// The devices that the cache has served.
-    pub(crate) fn devices(&self) -> &Devices {
-        &self.devices
-    }
-
-    /// For the owner: notes the time at which the scope was entered.
-    #[inline]
-    pub(crate) fn note_entered(&self, time: u64) {
-        self.entered.store(time, Relaxed);
-    }
-
-    /// The time of the last entry.
-    pub(crate) fn entered(&self) -> u64 {
-        self.entered.load(Relaxed)
     }
 
     /// How much memory the cache is likely to need again, and of which device.
@@ -128,9 +87,7 @@ impl Shared {
 
     /// The statistics of the cache.
     pub(crate) fn counts(&self) -> Counts {
-        let mut counts = Counts::of(&self.counters, &self.returns, self.planned_bytes());
-        counts.set(Counter::FreedElsewhere, self.freed_elsewhere.load(Relaxed));
-        counts
+        Counts::of(&self.counters, &self.returns, self.planned_bytes())
     }
 
     /// For the owner: whether an array of the cache is alive, or on its way back.
@@ -138,11 +95,6 @@ impl Shared {
         let counts = self.counts();
         let returning = [Counter::ReturnedBlocks, Counter::DeferredBlocks].map(|count| counts.get(count));
         total(returning.into_iter().chain([counts.busy_blocks()])) > 0
-    }
-
-    /// Asks the owner to reset its peaks. The caller then tries to hold the cache.
-    pub(crate) fn ask_for_reset(&self) {
-        self.wants_reset.store(true, SeqCst);
     }
 
     /// For the owner: whether it has to reset its peaks. The owner then does so.
@@ -161,15 +113,9 @@ impl Shared {
         self.keeps_all.store(false, Relaxed);
         *self.facts() = Facts::default();
         let done = self.counts().without_plans();
-        self.freed_elsewhere.store(0, Relaxed);
         self.counters.reset();
         self.number.store(next_number(), Relaxed);
         done
-    }
-
-    /// Identifies the counts since they last began anew.
-    pub(crate) fn number(&self) -> u64 {
-        self.number.load(Relaxed)
     }
 
     /// The bytes in use in the arena and in the ring.
