@@ -5,7 +5,7 @@ use super::owner::Cache;
 use crate::base::error::Result;
 use crate::device::Stream;
 use crate::record::{Origin, Record, Request};
-use crate::trace::{self, Allocation, ServedBy};
+use crate::trace::{self, Action, Allocation, ServedBy};
 
 /// A record for a request, if no scope keeps blocks, or a trace is on or was on when the scope was entered.
 #[inline(never)]
@@ -78,11 +78,11 @@ pub(super) fn freed(record: &Record) {
 impl Cache {
     /// Records that the cache's scope was entered.
     pub fn note_entered(&self) {
-        self.title().iter().for_each(trace::entered);
+        self.title().iter().for_each(|title| trace::turned(Action::Entered, title));
     }
 
     /// Records that the cache's scope was left.
     pub fn note_left(&self) {
-        self.title().iter().for_each(trace::left);
+        self.title().iter().for_each(|title| trace::turned(Action::Left, title));
     }
 }

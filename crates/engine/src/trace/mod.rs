@@ -26,8 +26,7 @@ mod writer;
 pub(crate) use environment::{start_from_environment, write_at_exit};
 pub use event::{Action, ServedBy, TraceDevice, TraceEvent};
 pub use whole::Trace;
-pub(crate) use writer::read_clock_next;
-pub(crate) use writer::{Allocation, allocated, entered, freed, inside, left, reserved};
+pub(crate) use writer::{Allocation, allocated, freed, inside, read_clock_next, reserved, turned};
 
 /// Whether a trace is on.
 #[inline(always)]

@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use super::packed::{MOST_SCOPES, MOST_SITES};
 use super::ring::{Pen, Ring};
 use crate::base::sync::{Mutex, lock};
 
@@ -92,21 +91,10 @@ fn with<R: Default>(number: u64, act: impl FnOnce(&mut Session) -> R) -> R {
     lock(&SESSION).as_mut().filter(|session| session.number == number).map_or_else(R::default, act)
 }
 
-/// The number of a scope in the session `number`; 0 if that session has ended.
-pub(super) fn scope(number: u64, title: &Title) -> u32 {
-    let number = with(number, |session| u32::try_from(session.scopes.number_of(title)).ok());
-    number.filter(|number| *number <= MOST_SCOPES).unwrap_or(0)
-}
-
-/// The number of a type's name in the session `number`; 0 if that session has ended.
-pub(super) fn dtype(number: u64, name: &'static str) -> u16 {
-    with(number, |session| u16::try_from(session.dtypes.number_of(&name)).unwrap_or(0))
-}
-
-/// The number of a source line in the session `number`; 0 if that has ended.
-pub(super) fn site(number: u64, site: &Site) -> u32 {
-    let number = with(number, |session| u32::try_from(session.sites.number_of(site)).ok());
-    number.filter(|number| *number <= MOST_SITES).unwrap_or(0)
+/// The number of a name in the session `number`, as `find` returns it; 0 if it is above `most`, or if that session has ended.
+pub(super) fn number_of(number: u64, most: u32, find: impl FnOnce(&mut Session) -> usize) -> u32 {
+    let found = with(number, |session| u32::try_from(find(session)).ok());
+    found.filter(|found| *found <= most).unwrap_or(0)
 }
 
 /// Notes the size of a device's pages in the session `number`.
@@ -124,7 +112,7 @@ impl<T: Clone + Eq + Hash> Names<T> {
     }
 
     /// The number of a name. Adds the name if it is new.
-    fn number_of(&mut self, name: &T) -> usize {
+    pub(super) fn number_of(&mut self, name: &T) -> usize {
         if let Some(number) = self.numbers.get(name) {
             return *number;
         }

@@ -4,7 +4,8 @@ use std::panic::Location;
 
 use hashbrown::HashMap;
 
-use super::session;
+use super::packed::MOST_SITES;
+use super::session::{self, Site};
 
 /// Lines that are found by their address alone, without a hash.
 const NEAR: usize = 64;
@@ -27,7 +28,7 @@ impl Sites {
     #[inline(always)]
     pub(super) fn number_of(&mut self, session: u64, site: &'static Location<'static>) -> u32 {
         if cfg!(feature = "backtrace") {
-            return session::site(session, &(site, super::stack::callers(site)));
+            return number_in(session, &(site, super::stack::callers(site)));
         }
         let key = std::ptr::from_ref(site);
         // A line has an odd number of words, so neighbours in memory have places of their own.
@@ -42,8 +43,12 @@ impl Sites {
     #[inline(never)]
     fn find(&mut self, session: u64, site: &'static Location<'static>, place: usize) -> u32 {
         let key = std::ptr::from_ref(site);
-        let number = *self.numbers.entry(key).or_insert_with(|| session::site(session, &(site, None)));
+        let number = *self.numbers.entry(key).or_insert_with(|| number_in(session, &(site, None)));
         self.near[place] = (key, number);
         number
     }
+}
+
+fn number_in(session: u64, site: &Site) -> u32 {
+    session::number_of(session, MOST_SITES, |session| session.sites.number_of(site))
 }

@@ -55,47 +55,36 @@ impl Trace {
     pub(super) fn of(session: &Session, unwritten: u64) -> Trace {
         let (kept, lost): (Vec<_>, Vec<u64>) = session.rings.iter().map(|ring| ring.read()).unzip();
         let (told, lost) = (merge(kept), total(lost.into_iter().chain([unwritten])));
-        let mut pairing =
-            Pairing { session, live: HashMap::new(), allocations: 0, events: Vec::with_capacity(told.len()) };
-        told.into_iter().for_each(|told| pairing.take(told));
         let device = |&(device, page_bytes): &(u8, u64)| TraceDevice { device, page_bytes };
-        Trace { events: pairing.events, lost, devices: session.devices.iter().map(device).collect() }
+        Trace { events: paired(session, told), lost, devices: session.devices.iter().map(device).collect() }
     }
 }
 
-/// Finds the allocation that each free ends.
-struct Pairing<'s> {
-    session: &'s Session,
-    /// The place in `events` of each allocation in use, by its device and address.
-    live: HashMap<Lies, usize>,
-    allocations: u64,
-    events: Vec<TraceEvent>,
-}
-
-impl Pairing<'_> {
-    fn take(&mut self, (thread, event): Told) {
-        let id = match event.action {
-            Action::Allocated => self.begin(thread, &event),
-            Action::Freed => return self.end(thread, event),
-            Action::Entered | Action::Left | Action::Short | Action::Reserved => 0,
-        };
-        self.events.push(unpacked(self.session, thread, &event, id));
+/// All events with names. Each free gets the rest of the allocation that it ends, since a free records only its address. If an address is
+/// allocated while it is still in use, its free was lost and is added first.
+fn paired(session: &Session, told: Vec<Told>) -> Vec<TraceEvent> {
+    // The place in `events` of each allocation in use.
+    let mut live = HashMap::<Lies, usize>::new();
+    let (mut events, mut allocations) = (Vec::with_capacity(told.len()), 0);
+    for (thread, event) in told {
+        let is_allocation = event.action == Action::Allocated;
+        if is_allocation || event.action == Action::Freed {
+            if let Some(place) = live.remove(&event.lies()) {
+                let TraceEvent { id, bytes, stream, .. } = events[place];
+                let freed =
+                    Packed { action: Action::Freed, dtype: 0, site: 0, served_by: None, bytes, stream, ..event };
+                events.push(unpacked(session, thread, &freed, id));
+            }
+        }
+        if is_allocation {
+            live.insert(event.lies(), events.len());
+            allocations += 1;
+        }
+        if event.action != Action::Freed {
+            events.push(unpacked(session, thread, &event, if is_allocation { allocations } else { 0 }));
+        }
     }
-
-    /// Adds a free. A free records only its address, so the rest comes from its allocation.
-    fn end(&mut self, thread: u32, freed: Packed) {
-        let Some(place) = self.live.remove(&freed.lies()) else { return };
-        let TraceEvent { id, bytes, stream, .. } = self.events[place];
-        self.events.push(unpacked(self.session, thread, &Packed { bytes, stream, ..freed }, id));
-    }
-
-    /// Adds an allocation. If the address is still in use, its free was lost and is added first.
-    fn begin(&mut self, thread: u32, event: &Packed) -> u64 {
-        self.end(thread, Packed { action: Action::Freed, dtype: 0, site: 0, served_by: None, ..*event });
-        self.live.insert(event.lies(), self.events.len());
-        self.allocations += 1;
-        self.allocations
-    }
+    events
 }
 
 /// The name of a scope, so that an empty one differs from that of no scope in a file too.

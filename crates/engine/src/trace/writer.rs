@@ -8,7 +8,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use super::event::{Action, ServedBy};
-use super::packed::{Packed, Shape};
+use super::packed::{MOST_SCOPES, Packed, Shape};
 use super::ring::Pen;
 use super::session::{self, Title};
 use super::sites::Sites;
@@ -108,17 +108,8 @@ pub(crate) fn freed(address: u64, device: u64) {
     });
 }
 
-/// Records that a scope was entered.
-pub(crate) fn entered(title: &Title) {
-    turned(Action::Entered, title);
-}
-
-/// Records that a scope was left.
-pub(crate) fn left(title: &Title) {
-    turned(Action::Left, title);
-}
-
-fn turned(action: Action, title: &Title) {
+/// Records that a scope was entered or left.
+pub(crate) fn turned(action: Action, title: &Title) {
     write(|writer| {
         let (time, scope) = (writer.look(), writer.number_of(title));
         writer.pen.push(&Packed { time, action, scope, ..Packed::BARE });
@@ -193,7 +184,8 @@ impl Writer {
 
     #[cold]
     fn learn_dtype(&mut self, name: &'static str) -> u16 {
-        let number = session::dtype(self.session, name);
+        let number =
+            session::number_of(self.session, u16::MAX.into(), |session| session.dtypes.number_of(&name)) as u16;
         self.dtypes.push((name, number));
         number
     }
@@ -202,7 +194,7 @@ impl Writer {
         if let Some(number) = self.scopes.get(&title.0) {
             return *number;
         }
-        let number = session::scope(self.session, title);
+        let number = session::number_of(self.session, MOST_SCOPES, |session| session.scopes.number_of(title));
         self.scopes.insert(title.0.clone(), number);
         number
     }
