@@ -156,20 +156,11 @@ impl<T> Hold<T> {
         has_come_back
     }
 
-    /// As [`exit_after`](Hold::exit_after), without an act.
-    ///
-    /// # Safety
-    /// This thread owns the cache.
-    pub(crate) unsafe fn exit(&self, me: u64, duties: &impl Duties) -> bool {
-        // SAFETY: this function has the same contract.
-        unsafe { self.exit_after(me, duties, || ()) }
-    }
-
     /// Does the work that is due, unless another thread owns the cache. That thread looks when it leaves.
     pub(crate) fn attend(&self, me: u64, duties: &impl Duties) {
         if self.try_hold(me) {
             // SAFETY: this thread owns the cache, since `try_hold` returned true.
-            unsafe { self.exit(me, duties) };
+            unsafe { self.exit_after(me, duties, || ()) };
         }
     }
 
@@ -183,11 +174,11 @@ impl<T> Hold<T> {
         self.inside.with_mut(|inside| unsafe { (*inside).depth })
     }
 
-    /// Sets how many times this thread holds the cache. A thread that ends sets 1, so that one exit undoes all its entries.
+    /// Sets how many times this thread has entered or holds the cache.
     ///
     /// # Safety
     /// This thread owns the cache.
-    pub(crate) unsafe fn set_depth(&self, depth: usize) {
+    unsafe fn set_depth(&self, depth: usize) {
         // SAFETY: this thread owns the cache by this function's contract, so no other thread touches `depth`. The value is written
         // at once, and no reference to it is kept.
         self.inside.with_mut(|inside| unsafe { (*inside).depth = depth });

@@ -51,7 +51,7 @@ impl Toy {
     fn exit(&self, me: u64) {
         assert!(self.hold.is_mine(me));
         // SAFETY: this thread owns the cache, as the assertion above checks.
-        unsafe { self.hold.exit(me, self) };
+        unsafe { self.hold.exit_after(me, self, || ()) };
     }
 
     /// As `Cache::enter` and then `Cache::leave`.
