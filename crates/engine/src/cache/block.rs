@@ -12,7 +12,7 @@ use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
-use crate::record::{Fence, Origin, Outcome, Record, Request, View};
+use crate::record::{Fence, Generation, Origin, Outcome, Record, Request, View};
 
 /// Memory on a stream, in use until it is dropped. The drop returns it to the cache that served it, from any thread.
 pub struct Block(pub(super) ManuallyDrop<Box<Record>>);
@@ -197,7 +197,8 @@ impl Block {
             #[cfg(feature = "cuda")]
             crate::device::disown(self.0.address);
         }
-        self.0.leave_home();
+        // The cache that served the memory never keeps it again.
+        self.0.generation = Generation::NEVER_KEPT;
         Some(view)
     }
 

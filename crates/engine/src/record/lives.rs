@@ -136,16 +136,7 @@ impl Record {
     /// Notes that a drop only has to return the memory, unless a device watches it or the cache's planner does.
     pub(super) fn take_no_care(&mut self) {
         let own = self.arena().map_or(DropPath::UNPLANNED, DropPath::of_arena);
-        self.set_path(self.path_or_care(own));
-    }
-
-    fn path_or_care(&self, own: DropPath) -> DropPath {
-        if self.is_watched { DropPath::CARE } else { path_on(&self.stream, own) }
-    }
-
-    /// Makes the cache that served the memory never keep it again.
-    pub(crate) fn leave_home(&mut self) {
-        self.generation = Generation::NEVER_KEPT;
+        self.set_path(if self.is_watched { DropPath::CARE } else { path_on(&self.stream, own) });
     }
 }
 
