@@ -42,26 +42,9 @@ impl Owner {
         }
     }
 
-    /// Ends an iteration of a loop, and begins the next one.
+    /// Ends a part of an entry, and begins the next one: a cycle, an iteration of a loop, or a program of an endless entry.
     #[cold]
-    pub(super) fn begin_iteration(&self, stream: &Stream) {
-        self.begin_part(stream, Planner::end_iteration, Planner::begin_iteration);
-    }
-
-    /// Ends a cycle, and begins the next one.
-    #[cold]
-    pub(super) fn begin_cycle(&self, stream: &Stream) {
-        self.begin_part(stream, Planner::end_cycle, Planner::begin_cycle);
-    }
-
-    /// Ends a program of an endless entry, and begins the next one.
-    #[cold]
-    pub(super) fn begin_program(&self, stream: &Stream) {
-        self.begin_part(stream, Planner::end_program, Planner::begin_program);
-    }
-
-    /// Ends a part of an entry, and begins the next one.
-    fn begin_part(
+    pub(super) fn begin_part(
         &self,
         stream: &Stream,
         end: fn(&mut Planner, &Shared) -> Option<Effects>,
@@ -77,24 +60,13 @@ impl Owner {
         self.follow(self.with(|local, shared| begin(&mut local.planner, shared)));
     }
 
-    /// Makes the plan larger before the entry's first allocation of `bytes` bytes, and its arena with it.
+    /// Changes the plans, and their arena with them, before the entry's first allocation on this stream.
     #[cold]
-    pub(super) fn enlarge(&self, stream: &Stream, bytes: u64) {
+    pub(super) fn change_plans(&self, stream: &Stream, change: impl FnOnce(&mut Planner, &Shared) -> Begin) {
         if stream.is_capturing() {
             return;
         }
-        let begin = self.with(|local, shared| local.planner.enlarge(shared, bytes));
-        self.perform(self.with(|local, _| local.planner.take_effects()));
-        self.follow(begin);
-    }
-
-    /// Moves the plans to another stream before the entry's first allocation there.
-    #[cold]
-    pub(super) fn move_plans(&self, stream: &Stream) {
-        if stream.is_capturing() {
-            return;
-        }
-        let begin = self.with(|local, shared| local.planner.move_to(shared, stream));
+        let begin = self.with(|local, shared| change(&mut local.planner, shared));
         self.perform(self.with(|local, _| local.planner.take_effects()));
         self.follow(begin);
     }
@@ -235,7 +207,8 @@ impl Owner {
     #[inline(always)]
     fn end_with(&self, end: impl FnOnce(&mut Local, &Shared) -> Option<Effects>) {
         let effects = self.with(end);
-        if self.with(|local, _| local.is_look_due()) && self.with(Local::look) {
+        if self.with(|local, _| local.is_look_due()) {
+            self.with(|local, shared| local.look_in = local.planner.look_at_alive(shared));
             while let Some(record) = self.with(|local, _| local.take_unneeded()) {
                 drop(record);
             }

@@ -11,8 +11,7 @@ impl Owner {
     /// Tells subscribers how plans changed in an entry.
     #[cold]
     pub(super) fn tell(&self, news: &News) {
-        let name = self.scope_name();
-        let scope = name.as_deref().unwrap_or_default();
+        let scope = &*self.scope_name().unwrap_or_default();
         subscriber::tell(|| match *news {
             News::LaidOut { positions, bytes, bound_bytes, allocations } => {
                 let share = allocations.map(|allocations| positions as f64 / allocations.max(1) as f64);
@@ -30,16 +29,14 @@ impl Owner {
             return;
         }
         let before_bytes = self.with(|local, _| std::mem::replace(&mut local.last_arena, bytes));
-        let name = self.scope_name();
-        let scope = name.as_deref().unwrap_or_default();
+        let scope = &*self.scope_name().unwrap_or_default();
         subscriber::tell(|| tracing::debug!(target: TARGET, scope, device, bytes, before_bytes, "arena reserved"));
     }
 
     /// Tells subscribers the size of a ring that has grown.
     #[cold]
     pub(super) fn tell_ring(&self, device: u64) {
-        let (name, bytes) = (self.scope_name(), self.shared.counters.get(Counter::RingBytes));
-        let scope = name.as_deref().unwrap_or_default();
+        let (scope, bytes) = (&*self.scope_name().unwrap_or_default(), self.shared.counters.get(Counter::RingBytes));
         subscriber::tell(|| tracing::debug!(target: TARGET, scope, device, bytes, "ring grew"));
     }
 }

@@ -72,8 +72,7 @@ impl Lists {
         let mut record = list.idle.pop_back()?;
         list.out = list.out.wrapping_add(1);
         record.restore_shape(&list.key.shape);
-        self.idle_bytes -= taken_by(&record);
-        self.idle_blocks -= 1;
+        self.count_out(&record);
         Some(record)
     }
 
@@ -285,11 +284,6 @@ impl Lists {
         let idle: Vec<_> = others.flat_map(|list| list.idle.drain(..)).collect();
         idle.iter().for_each(|record| self.count_out(record));
         idle
-    }
-
-    pub(super) fn keys_of_other_streams(&self) -> usize {
-        let stream = self.last_stream();
-        self.lists.iter().filter(|list| Some(list.key.stream) != stream).count()
     }
 
     /// The stream of the list that served last.

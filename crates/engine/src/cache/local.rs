@@ -21,11 +21,6 @@ use crate::record::{Door, Generation, ListPlace, Origin, Record, Request};
 
 /// The least number of spare records to keep. They take 16 KB, and save heap allocations to a step with as many supplies.
 const SPARES: usize = 64;
-/// In entries. This is far more than the number of orders that take turns, so a spare record that one of them needs is not dropped.
-const SPARES_KEPT_FOR: u32 = 256;
-/// Threads that come one after the other, each with a stream of its own, leave keys behind, of some 200 bytes each. Beyond this
-/// many foreign keys the cache begins anew, which costs the next thread its plan.
-const MANY_FOREIGN_KEYS: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Local {
@@ -43,13 +38,10 @@ pub(super) struct Local {
     pub(super) untrimmed: u64,
     /// Records whose memory went back, for the next supplies.
     pub(super) spares: Vec<Box<Record>>,
-    /// How many spare records nobody has needed since the last check.
+    /// How many spare records nobody has needed since the last look.
     unneeded: usize,
-    /// Entries until the next look at how much is alive, and the number of entries between the last look and that one.
-    look_in: u32,
-    looks_apart: u32,
-    /// Entries between the last check of the spare records and the last look.
-    spares_for: u32,
+    /// Entries until the next look at how much is alive, and at the spare records.
+    pub(super) look_in: u32,
     /// Whether the cache is registered as one that may hold memory.
     pub(super) is_listed: bool,
     told: Told,
@@ -61,7 +53,7 @@ pub(super) struct Local {
 
 impl Local {
     pub(super) fn new() -> Local {
-        Local { look_in: FIRST_SPACING, looks_apart: FIRST_SPACING, ..Local::default() }
+        Local { look_in: FIRST_SPACING, ..Local::default() }
     }
 
     /// Applies the settings of an entry that begins. Returns the place to pass to [`leave`](Local::leave).
@@ -117,7 +109,7 @@ impl Local {
         // An entry that keeps all blocks by key may be open within one that plans.
         let plans = self.recycle != Recycle::Keyed;
         let is_awaited = plans && (self.planner.awaits_part() || self.planner.may_move());
-        let is_listed = !shared.is_stale() && !self.planner.is_serving(stream) && !is_awaited;
+        let is_listed = !shared.generations.is_stale() && !self.planner.is_serving(stream) && !is_awaited;
         if is_listed { self.hit(shared, request, stream) } else { None }
     }
 
@@ -130,7 +122,7 @@ impl Local {
         stream: &Stream,
         is_settled: bool,
     ) -> Resolved {
-        if shared.is_stale() {
+        if shared.generations.is_stale() {
             return Resolved::Nothing;
         }
         if self.planner.is_serving(stream.id()) {
@@ -177,25 +169,14 @@ impl Local {
         (spare, moves)
     }
 
-    /// Notes that an entry ends. Returns whether the next [`look`](Local::look) is due.
+    /// Notes that an entry ends. Returns whether the next look is due.
     #[inline]
     pub(super) fn is_look_due(&mut self) -> bool {
         self.look_in -= 1;
         self.look_in == 0
     }
 
-    /// Looks at how much is alive. Returns whether it is time to drop spare records that nobody needs
-    /// ([`take_unneeded`](Local::take_unneeded)).
-    pub(super) fn look(&mut self, shared: &Shared) -> bool {
-        self.spares_for = self.spares_for.saturating_add(self.looks_apart);
-        self.look_in = self.planner.look_at_alive(shared);
-        self.looks_apart = self.look_in;
-        let are_spares_due = self.spares_for >= SPARES_KEPT_FOR;
-        self.spares_for *= u32::from(!are_spares_due);
-        are_spares_due
-    }
-
-    /// Hands out one spare record that nobody has needed since the last check, for the caller to drop. A few always stay. The plans
+    /// Hands out one spare record that nobody has needed since the last look, for the caller to drop. A few always stay. The plans
     /// gave some of these records and make new ones instead.
     pub(super) fn take_unneeded(&mut self) -> Option<Box<Record>> {
         if self.unneeded > SPARES {
@@ -244,13 +225,14 @@ impl Local {
         }
     }
 
-    /// Takes a block back into its plan or list. If neither takes it, stops counting it and returns it for the caller to release.
+    /// Takes a block back into its plan or list. If neither takes it, or if more is idle then than the budget allows, stops counting a block
+    /// and returns it for the caller to release.
     #[inline]
-    pub(super) fn put(&mut self, shared: &Shared, record: Box<Record>) -> Put {
+    pub(super) fn put(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
         let mut record = record;
         if self.planner.is_at_work() {
             match self.planner.take_back_any(shared, record) {
-                None => return Put::Kept,
+                None => return None,
                 Some(rest) => record = rest,
             }
         }
@@ -260,33 +242,33 @@ impl Local {
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
         if self.recycle == Recycle::Keyed {
-            return self.lists.keep(record).map_or(Put::Kept, |record| self.put_aside(shared, record));
+            return self.lists.keep(record).and_then(|record| self.put_aside(shared, record));
         }
         if !self.lists.expects(record.place()) {
             return self.put_aside(shared, record);
         }
         let budget = self.budget(shared);
         if !self.lists.takes(record.bytes() as u64, budget) {
-            return self.put_out(shared, record);
+            return Some(self.put_out(shared, record));
         }
         self.lists.push(record);
-        if self.lists.idle_bytes() > budget { Put::KeptTooMuch } else { Put::Kept }
+        if self.lists.idle_bytes() > budget { self.take_oldest(shared) } else { None }
     }
 
     /// Takes back a block that has no list.
-    fn put_aside(&mut self, shared: &Shared, record: Box<Record>) -> Put {
+    fn put_aside(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
         if record.bytes() > 0 || record.generation != shared.generation() {
-            return self.put_out(shared, record);
+            return Some(self.put_out(shared, record));
         }
         self.empties.push(record);
-        Put::Kept
+        None
     }
 
     /// Stops counting a block.
-    fn put_out(&mut self, shared: &Shared, mut record: Box<Record>) -> Put {
+    fn put_out(&mut self, shared: &Shared, mut record: Box<Record>) -> Box<Record> {
         self.planner.release_escaped(&mut record);
         shared.counters.released(record.bytes());
-        Put::Released(record)
+        record
     }
 
     /// The block that has been idle longest, if more is idle than the budget allows. The caller releases it.
@@ -346,11 +328,6 @@ impl Local {
         records
     }
 
-    /// Whether there are many keys of streams that the next thread may not have.
-    pub(super) fn is_cluttered(&self) -> bool {
-        self.lists.keys_of_other_streams() > MANY_FOREIGN_KEYS
-    }
-
     /// Whether no array of the cache is alive, and no idle memory has to be kept.
     pub(super) fn has_nothing_to_keep(&self, shared: &Shared) -> bool {
         let keeps_all = self.recycle == Recycle::Keyed && self.lists.idle_bytes() > 0;
@@ -388,13 +365,4 @@ impl Local {
         shared.counters.released(record.bytes());
         Some(record)
     }
-}
-
-/// The result of taking a block back.
-pub(super) enum Put {
-    Kept,
-    /// More is idle now than the budget allows.
-    KeptTooMuch,
-    /// The caller has to release the record.
-    Released(Box<Record>),
 }

@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::local::{Local, Put};
+use super::local::Local;
 use super::supply::{self, Supplied};
 use super::token::token;
 use crate::base::error::Result;
@@ -21,7 +21,7 @@ use crate::base::sync::{AtomicU64, Mutex, lock};
 use crate::device::Stream;
 use crate::home::hold::{Duties, Hold};
 use crate::home::{Counter, Fact, Shared};
-use crate::planner::Resolved;
+use crate::planner::{Planner, Resolved};
 use crate::pressure::reclaim;
 use crate::record::{Door, Generation, Keeper, Record, Request};
 
@@ -272,18 +272,18 @@ impl Owner {
     /// Begins what a request of `bytes` bytes begins: a cycle, an iteration of a loop, or an entry whose sizes are larger than its plan's.
     fn begin_with(&self, stream: &Stream, bytes: u64) {
         if self.with(|local, shared| local.planner.is_cycle_due(shared, stream.id(), bytes)) {
-            self.begin_cycle(stream);
+            self.begin_part(stream, Planner::end_cycle, Planner::begin_cycle);
         }
         if self.with(|local, shared| local.planner.begins_program(shared)) {
-            self.begin_program(stream);
+            self.begin_part(stream, Planner::end_program, Planner::begin_program);
         } else if self.with(|local, shared| local.planner.is_boundary_due(shared, stream.id(), bytes)) {
-            self.begin_iteration(stream);
+            self.begin_part(stream, Planner::end_iteration, Planner::begin_iteration);
         }
         if self.with(|local, shared| local.planner.is_elsewhere(shared, stream.id(), bytes)) {
-            self.move_plans(stream);
+            self.change_plans(stream, |planner, shared| planner.move_to(shared, stream));
         }
         if self.with(|local, shared| local.planner.begins_larger(shared, stream.id(), bytes)) {
-            self.enlarge(stream, bytes);
+            self.change_plans(stream, |planner, shared| planner.enlarge(shared, bytes));
         }
     }
 
@@ -320,10 +320,21 @@ impl Owner {
     /// Takes a block back.
     #[inline]
     pub(super) fn put(&self, record: Box<Record>) {
-        match self.with(|local, shared| local.put(shared, record)) {
-            Put::Kept if !self.shared.is_stale() => {}
-            Put::Released(record) => self.release(record),
-            Put::Kept | Put::KeptTooMuch => self.catch_up(),
+        let released = self.with(|local, shared| local.put(shared, record));
+        if released.is_some() || self.shared.generations.is_stale() {
+            self.release_all(released);
+        }
+    }
+
+    /// Gives back a block that was put, and then all that is idle beyond the budget. Follows an invalidation if there was one.
+    #[inline(never)]
+    fn release_all(&self, mut released: Option<Box<Record>>) {
+        while let Some(record) = released {
+            self.release(record);
+            released = self.with(Local::overflow);
+        }
+        if self.shared.generations.is_stale() {
+            self.catch_up();
         }
     }
 
@@ -358,7 +369,7 @@ impl Owner {
     /// gives back blocks that have been idle longest while too much is idle. The thread may only have dropped an array, for example
     /// in a callback of the driver, so it waits for no stream and makes no stream wait.
     pub(super) fn catch_up(&self) {
-        if self.shared.is_stale() {
+        if self.shared.generations.is_stale() {
             self.renew();
             self.trim_to_demand();
         }
@@ -367,7 +378,7 @@ impl Owner {
             record.leave_view();
             if record.users().next().is_some() {
                 self.defer(record);
-            } else if let Put::Released(record) = self.with(|local, shared| local.put(shared, record)) {
+            } else if let Some(record) = self.with(|local, shared| local.put(shared, record)) {
                 self.release(record);
             }
         }

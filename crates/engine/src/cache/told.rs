@@ -6,7 +6,6 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use super::local::Local;
 use super::owner::{Cache, Owner};
 use super::supply;
 use super::token::claim_token;
@@ -104,19 +103,14 @@ impl Cache {
     /// entry.
     pub fn known(&'static self) -> ScopeFacts {
         let (is_entered, counts) = (self.is_entered(), self.counts());
-        let own = self.briefly(|owner| owner.with(|local, _| local.known()));
+        let own = self.briefly(|owner| {
+            owner.with(|local, _| (local.planner.clock(), Some(local.limit.most()), local.planner.repeats()))
+        });
         let (clock, limit, repeats) = own.unwrap_or((counts.get(Counter::Entries), None, 1));
+        let limit = limit.filter(|&limit| limit < u64::MAX);
         let (facts, keeps_all) = (self.shared.facts().clone(), self.shared.keeps_all.load(Relaxed));
         let site = self.title().and_then(|(_, site)| site);
         ScopeFacts { counts, facts, clock, repeats, is_entered, keeps_all, limit, site }
-    }
-}
-
-impl Local {
-    /// The clock of the facts, the limit, and how often the latest recorded entry repeats itself.
-    fn known(&self) -> (u64, Option<u64>, u64) {
-        let limit = Some(self.limit.most()).filter(|&limit| limit < u64::MAX);
-        (self.planner.clock(), limit, self.planner.repeats())
     }
 }
 

@@ -124,12 +124,6 @@ impl Shared {
         self.lease.live().wrapping_add(self.ring.live())
     }
 
-    /// Whether an invalidation waits for the owner.
-    #[inline]
-    pub(crate) fn is_stale(&self) -> bool {
-        self.generations.is_stale()
-    }
-
     /// The generation of the owner's side.
     #[inline]
     pub(crate) fn generation(&self) -> Generation {
