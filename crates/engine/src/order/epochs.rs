@@ -7,29 +7,14 @@ use std::collections::VecDeque;
 
 /// A point in a stream's work: the end of the epoch with this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Epoch(pub(super) u64);
-
-impl Epoch {
-    /// The epoch of this number, which a stream reported.
-    pub(crate) fn numbered(number: u64) -> Epoch {
-        Epoch(number)
-    }
-}
-
-/// The known state of an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EpochState<E> {
-    Complete,
-    /// It has an event, which was not complete at the last query.
-    Closed(E),
-    Open,
-}
+pub(crate) struct Epoch(pub(crate) u64);
 
 pub(super) struct Epochs<E> {
     done: u64,
     /// The oldest event comes first.
     events: VecDeque<E>,
-    spare: Vec<E>,
+    /// Events that can be recorded again.
+    pub(super) spare: Vec<E>,
 }
 
 impl<E> Default for Epochs<E> {
@@ -45,13 +30,20 @@ impl<E> Epochs<E> {
         Epoch(self.newest().0 + 1)
     }
 
-    /// The state of an epoch. An epoch that has not begun counts as open.
+    /// Whether an epoch is known to be complete.
     #[inline]
-    pub(super) fn progress(&self, epoch: Epoch) -> EpochState<&E> {
-        match epoch.0.checked_sub(self.done + 1) {
-            None => EpochState::Complete,
-            Some(place) => self.events.get(place as usize).map_or(EpochState::Open, EpochState::Closed),
-        }
+    pub(super) fn is_complete(&self, epoch: Epoch) -> bool {
+        epoch.0 <= self.done
+    }
+
+    /// Whether an epoch is open, or has not begun.
+    pub(super) fn is_open(&self, epoch: Epoch) -> bool {
+        epoch > self.newest()
+    }
+
+    /// The event of a closed epoch, which was not complete at the last query.
+    pub(super) fn event(&self, epoch: Epoch) -> Option<&E> {
+        self.events.get(epoch.0.checked_sub(self.done + 1)? as usize)
     }
 
     /// The first epoch that is not known to be complete.
@@ -69,15 +61,6 @@ impl<E> Epochs<E> {
         self.events.push_back(event);
     }
 
-    /// Takes an event that can be recorded again.
-    pub(super) fn take_spare(&mut self) -> Option<E> {
-        self.spare.pop()
-    }
-
-    pub(super) fn put_spare(&mut self, event: E) {
-        self.spare.push(event);
-    }
-
     /// Notes that all work up to the end of a closed epoch is complete.
     pub(super) fn complete(&mut self, epoch: Epoch) {
         let closed = epoch.0.saturating_sub(self.done).min(self.events.len() as u64);
@@ -85,59 +68,41 @@ impl<E> Epochs<E> {
         self.spare.extend(self.events.drain(..closed as usize));
     }
 
-    /// Notes that all work so far is complete. This includes the open epoch and ends it.
-    pub(super) fn finish(&mut self) {
-        self.done = self.open().0;
-        self.spare.extend(self.events.drain(..));
-    }
-
-    /// Drops all events of a stream whose work is complete.
+    /// Notes that all work so far is complete, and drops all events. This includes the open epoch and ends it.
     pub(super) fn retire(&mut self) {
-        self.finish();
-        self.spare = Vec::new();
+        *self = Epochs { done: self.open().0, ..Epochs::default() };
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Epoch, EpochState, Epochs};
+    use super::{Epoch, Epochs};
 
     #[test]
     fn epochs_close_and_complete_in_order() {
         let mut epochs = Epochs::default();
-        assert_eq!((epochs.open(), epochs.progress(Epoch(1))), (Epoch(1), EpochState::Open));
+        assert!(epochs.open() == Epoch(1) && epochs.is_open(Epoch(1)));
         ('a'..='c').for_each(|event| epochs.close(event));
-        assert_eq!(
-            (epochs.open(), epochs.progress(Epoch(4)), epochs.progress(Epoch(9))),
-            (Epoch(4), EpochState::Open, EpochState::Open)
-        );
-        assert_eq!(
-            (epochs.progress(Epoch(0)), epochs.progress(Epoch(2))),
-            (EpochState::Complete, EpochState::Closed(&'b'))
-        );
+        assert!(epochs.open() == Epoch(4) && [4, 9].into_iter().all(|epoch| epochs.is_open(Epoch(epoch))));
+        assert_eq!((epochs.is_complete(Epoch(0)), epochs.event(Epoch(2))), (true, Some(&'b')));
         assert_eq!((epochs.oldest(), epochs.newest()), (Epoch(1), Epoch(3)));
 
         epochs.complete(Epoch(2));
-        assert_eq!(
-            (epochs.progress(Epoch(2)), epochs.progress(Epoch(3))),
-            (EpochState::Complete, EpochState::Closed(&'c'))
-        );
-        assert_eq!((epochs.take_spare(), epochs.take_spare(), epochs.take_spare()), (Some('b'), Some('a'), None));
+        assert_eq!((epochs.is_complete(Epoch(2)), epochs.event(Epoch(2))), (true, None));
+        assert_eq!((epochs.is_complete(Epoch(3)), epochs.event(Epoch(3))), (false, Some(&'c')));
+        assert_eq!(epochs.spare, ['a', 'b']);
         epochs.complete(Epoch(1));
         assert_eq!((epochs.open(), epochs.oldest()), (Epoch(4), Epoch(3)));
         epochs.complete(Epoch(100));
-        assert_eq!((epochs.open(), epochs.progress(Epoch(4))), (Epoch(4), EpochState::Open));
+        assert!(epochs.open() == Epoch(4) && epochs.is_open(Epoch(4)) && epochs.event(Epoch(4)).is_none());
     }
 
     #[test]
-    fn what_is_finished_is_complete_and_closed() {
+    fn a_stream_that_ended_has_no_events_and_all_its_epochs_are_complete() {
         let mut epochs = Epochs::default();
         epochs.close('a');
-        epochs.finish();
-        assert_eq!((epochs.progress(Epoch(2)), epochs.progress(Epoch(3))), (EpochState::Complete, EpochState::Open));
-        assert_eq!((epochs.open(), epochs.take_spare()), (Epoch(3), Some('a')));
-        epochs.put_spare('a');
         epochs.retire();
-        assert_eq!((epochs.open(), epochs.take_spare()), (Epoch(4), None));
+        assert!(epochs.is_complete(Epoch(2)) && epochs.is_open(Epoch(3)) && epochs.open() == Epoch(3));
+        assert!(epochs.spare.is_empty());
     }
 }

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
-use super::epochs::{Epoch, EpochState, Epochs};
+use super::epochs::{Epoch, Epochs};
 use crate::base::errand::ENDING;
 use crate::base::error::{Error, Result};
 use crate::base::per_thread::THREAD;
@@ -21,8 +21,8 @@ pub(super) struct StreamSlot {
     pub(super) queue: u64,
     /// Whether only this stream may use the memory that it freed, even if all work is complete.
     pub(super) is_reserved: bool,
-    /// Memory that was freed in an earlier epoch counts as freed in this one.
-    floor: Epoch,
+    /// Memory that was freed in an earlier epoch counts as freed in this one: the end of a reservation.
+    pub(super) floor: Epoch,
     /// The first epoch of the stream that has the slot now.
     pub(super) began: Epoch,
     /// `None` after the stream ended and all its work is done.
@@ -35,7 +35,7 @@ pub(super) struct StreamSlot {
     /// An epoch for which a wait was in vain. Until it is complete, nobody waits for the stream again.
     stuck: Epoch,
     /// An epoch for which a request waited in vain for as long as requests wait. Until it is complete, none waits for the stream.
-    outlasted: Epoch,
+    pub(super) outlasted: Epoch,
     /// An epoch that took longer than a moment.
     slow: Epoch,
     /// The last thread that worked on the stream, as far as is known here.
@@ -44,8 +44,8 @@ pub(super) struct StreamSlot {
     pub(super) freed: Epoch,
     used: Epoch,
     /// The bytes of the stream's blocks, and the most of them at once.
-    held: u64,
-    most_held: u64,
+    pub(super) held: u64,
+    pub(super) most_held: u64,
     waited: Vec<Epoch>,
     /// The last visit at which the stream was asked how far it is.
     pub(super) asked: u64,
@@ -64,18 +64,6 @@ impl StreamSlot {
         (self.held, self.most_held) = (0, 0);
     }
 
-    /// Notes that the bytes in blocks changed from `before` to `now` for the stream.
-    #[inline]
-    pub(super) fn hold(&mut self, now: u64, before: u64) {
-        self.held = self.held.saturating_add(now).saturating_sub(before);
-        self.most_held = self.most_held.max(self.held);
-    }
-
-    /// The most bytes that the stream had in blocks at once, or would have with `more`.
-    pub(super) fn needed(&self, more: u64) -> u64 {
-        self.most_held.max(self.held.saturating_add(more))
-    }
-
     /// Takes out the stream, whose work is done, for the caller to drop.
     pub(super) fn end(&mut self) -> Option<Arc<dyn Backend>> {
         self.epochs.retire();
@@ -88,11 +76,6 @@ impl StreamSlot {
         self.is_reserved = false;
         self.freed = self.use_now();
         self.floor = self.freed;
-    }
-
-    /// Whether memory of the stream was reserved, and is no longer.
-    pub(super) fn was_released(&self) -> bool {
-        self.floor > Epoch::default()
     }
 
     /// The epoch after which others may use memory that was freed in `epoch`.
@@ -156,11 +139,6 @@ impl StreamSlot {
             || self.stream.as_ref().is_none_or(|stream| stream.records_for_anyone())
     }
 
-    /// Asks the thread that works on the stream to end the open epoch.
-    pub(super) fn ask_for_end(&self) {
-        self.wanted.store(true, Relaxed);
-    }
-
     pub(super) fn waited_for(&self, other: usize) -> Epoch {
         self.waited.get(other).copied().unwrap_or_default()
     }
@@ -170,16 +148,16 @@ impl StreamSlot {
     }
 
     pub(super) fn is_complete(&self, epoch: Epoch) -> bool {
-        matches!(self.epochs.progress(epoch), EpochState::Complete)
+        self.epochs.is_complete(epoch)
     }
 
     pub(super) fn is_open(&self, epoch: Epoch) -> bool {
-        matches!(self.epochs.progress(epoch), EpochState::Open)
+        self.epochs.is_open(epoch)
     }
 
     /// Queries whether a closed epoch is complete, and remembers the answer.
     pub(super) fn ask(&mut self, epoch: Epoch, meter: &Meter) -> Result<bool> {
-        let EpochState::Closed(event) = self.epochs.progress(epoch) else { return Ok(false) };
+        let Some(event) = self.epochs.event(epoch) else { return Ok(false) };
         meter.queried();
         let is_complete = event.is_complete()?;
         if is_complete {
@@ -198,10 +176,7 @@ impl StreamSlot {
         }
         // An epoch that has not begun counts as the one that was open.
         let epoch = epoch.min(self.epochs.newest());
-        Ok(match self.epochs.progress(epoch) {
-            EpochState::Closed(event) => Some((epoch, &**event)),
-            EpochState::Complete | EpochState::Open => None,
-        })
+        Ok(self.epochs.event(epoch).map(|event| (epoch, &**event)))
     }
 
     /// Makes the stream's later work wait for an epoch of another slot.
@@ -232,18 +207,17 @@ impl StreamSlot {
         let recorded = stream.record(&*event).map(|()| !(stream.can_capture() && stream.is_capturing()));
         match recorded {
             Ok(true) => self.epochs.close(event),
-            Ok(false) | Err(_) => self.epochs.put_spare(event),
+            Ok(false) | Err(_) => self.epochs.spare.push(event),
         }
         recorded
     }
 
     /// Takes an event that can be recorded again.
     fn spare(&mut self, meter: &Meter) -> Result<Option<Arc<dyn Event>>> {
-        if let Some(event) = self.epochs.take_spare() {
-            return Ok(Some(event));
+        if self.epochs.spare.is_empty() {
+            self.ask(self.epochs.oldest(), meter)?;
         }
-        self.ask(self.epochs.oldest(), meter)?;
-        Ok(self.epochs.take_spare())
+        Ok(self.epochs.spare.pop())
     }
 
     /// Whether all work is done that uses memory which the stream freed or used. Queries, and does not wait.
@@ -282,7 +256,8 @@ impl StreamSlot {
             match may_record {
                 true if !self.close(meter)? => return Ok(()),
                 true => {}
-                false => self.ask_for_end(),
+                // Asks the thread that works on the stream to end the open epoch.
+                false => self.wanted.store(true, Relaxed),
             }
         }
         let newest = self.used.min(self.epochs.newest());
@@ -312,11 +287,6 @@ impl StreamSlot {
         let in_closure = THREAD.with(|thread| thread.does_host_work.get());
         let has_end = |stream: &Arc<dyn Backend>| !(stream.is_capturing() || in_closure && stream.runs_closures());
         self.unfinished().filter(|_| self.is_complete(self.outlasted) && self.stream.as_ref().is_some_and(has_end))
-    }
-
-    /// Notes that a request waited for this epoch in vain.
-    pub(super) fn outlasted_by(&mut self, epoch: Epoch) {
-        self.outlasted = self.outlasted.max(epoch);
     }
 
     /// Whether an epoch is known to be complete, or the stream is being captured.

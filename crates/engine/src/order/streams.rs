@@ -47,13 +47,18 @@ impl Streams {
     /// Notes that the bytes in blocks changed from `before` to `now` for a stream.
     #[inline]
     pub(crate) fn hold(&mut self, stream: usize, now: u64, before: u64) {
-        self.slots[stream].hold(now, before);
+        let slot = &mut self.slots[stream];
+        slot.held = slot.held.saturating_add(now).saturating_sub(before);
+        slot.most_held = slot.most_held.max(slot.held);
     }
 
     /// The most bytes that each living stream had in blocks at once, in total, if this stream takes `bytes` more.
     pub(crate) fn needed(&self, me: usize, bytes: u64) -> u64 {
         let living = self.slots.iter().enumerate().filter(|(_, slot)| slot.stream.is_some() && !slot.is_orphan());
-        total(living.map(|(place, slot)| slot.needed(if place == me { bytes } else { 0 })))
+        total(living.map(|(place, slot)| {
+            let more = if place == me { bytes } else { 0 };
+            slot.most_held.max(slot.held.saturating_add(more))
+        }))
     }
 
     /// The present point in the work of `stream`, for [`order`](Streams::order). Calls no device.
@@ -221,7 +226,7 @@ impl Streams {
 
     /// Whether free neighbours may have different users: several streams share the memory, or a graph reserved some of it.
     pub(crate) fn may_differ(&self) -> bool {
-        self.are_several() || self.slots.iter().any(StreamSlot::was_released)
+        self.are_several() || self.slots.iter().any(|slot| slot.floor > Epoch::default())
     }
 
     /// Whether several streams share the memory.
@@ -261,7 +266,7 @@ impl Streams {
     /// Notes that a request waited for these epochs in vain. Some may be complete.
     pub(crate) fn outlasted_by(&mut self, epochs: &[(usize, Epoch)]) {
         for &(slot, epoch) in epochs {
-            self.slots[slot].outlasted_by(epoch);
+            self.slots[slot].outlasted = self.slots[slot].outlasted.max(epoch);
         }
     }
 

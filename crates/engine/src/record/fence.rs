@@ -29,7 +29,7 @@ impl Fence {
 
     /// The end of an epoch that the stream reported.
     pub(crate) fn at(stream: &Stream, epoch: u64) -> Fence {
-        Fence { stream: stream.clone(), epoch: Some(Epoch::numbered(epoch)) }
+        Fence { stream: stream.clone(), epoch: Some(Epoch(epoch)) }
     }
 
     /// The end of an epoch that the stream reported; the present point if it reported none.

@@ -21,7 +21,7 @@ fn who_takes_memory_back_does_not_wait_for_what_came_since() {
     let later = world.work(reader);
     assert_eq!(memory.meter().orders(), [2, 0, 1]);
 
-    streams.order(&a, &b, Epoch::numbered(dropped)).unwrap();
+    streams.order(&a, &b, Epoch(dropped)).unwrap();
     assert!(world.is_behind(home, reader, read) && !world.is_behind(home, reader, later));
     assert_eq!(memory.meter().orders(), [2, 1, 2], "the epoch has its event already");
 }
@@ -32,7 +32,7 @@ fn an_epoch_that_nobody_ended_is_waited_for_as_a_whole() {
     streams.attend(&b);
     let dropped = b.epoch();
     let later = world.work(reader);
-    streams.order(&a, &b, Epoch::numbered(dropped)).unwrap();
+    streams.order(&a, &b, Epoch(dropped)).unwrap();
     assert!(world.is_behind(home, reader, later));
     assert_eq!(memory.meter().orders(), [1, 0, 1]);
 }
