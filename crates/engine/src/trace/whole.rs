@@ -67,15 +67,16 @@ fn paired(session: &Session, told: Vec<Told>) -> Vec<TraceEvent> {
     let mut live = HashMap::<Lies, usize>::new();
     let (mut events, mut allocations) = (Vec::with_capacity(told.len()), 0);
     for (thread, event) in told {
-        let is_allocation = event.action == Action::Allocated;
-        if is_allocation || event.action == Action::Freed {
-            if let Some(place) = live.remove(&event.lies()) {
-                let TraceEvent { id, bytes, stream, .. } = events[place];
-                let freed =
-                    Packed { action: Action::Freed, dtype: 0, site: 0, served_by: None, bytes, stream, ..event };
-                events.push(unpacked(session, thread, &freed, id));
-            }
+        let ended = match event.action {
+            Action::Allocated | Action::Freed => live.remove(&event.lies()),
+            Action::Entered | Action::Left | Action::Short | Action::Reserved => None,
+        };
+        if let Some(place) = ended {
+            let TraceEvent { id, bytes, stream, .. } = events[place];
+            let freed = Packed { action: Action::Freed, dtype: 0, site: 0, served_by: None, bytes, stream, ..event };
+            events.push(unpacked(session, thread, &freed, id));
         }
+        let is_allocation = event.action == Action::Allocated;
         if is_allocation {
             live.insert(event.lies(), events.len());
             allocations += 1;
