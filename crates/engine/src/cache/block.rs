@@ -337,7 +337,7 @@ fn give_back_unplanned(record: Box<Record>) {
     assert_nothing_held();
     match current::keeping_untraced() {
         _ if record.needs_care() => give_back_with_care(record),
-        Some(cache) if record.returns_to(cache.door()) => current::owner(cache).put(record),
+        Some(cache) if record.returns_to(&cache.door) => current::owner(cache).put(record),
         _ => give_back_home(record),
     }
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
+use super::block::Block;
 use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
 use super::registry::NamedCaches;
@@ -95,7 +96,7 @@ impl Current {
     #[inline]
     pub fn note_foreign(counter: Counter) {
         if let Some(cache) = keeping() {
-            cache.note_foreign(counter);
+            cache.shared.counters.add(counter, 1);
         }
     }
 
@@ -193,18 +194,20 @@ fn keeping() -> Option<&'static Cache> {
 
 /// How many allocations the innermost scope's lists have served.
 pub(super) fn listed() -> u64 {
-    keeping().map_or(0, Cache::listed)
+    keeping().map_or(0, |cache| cache.shared.counters.get(Counter::Listed))
 }
 
-/// Adds the request and the innermost scope to an error that an allocation met.
-#[cold]
-pub(super) fn refused(error: Error, request: &Request<'_>) -> Error {
-    let scope = with_serving(|serving| serving.current.get()).and_then(|current| current.cache.scope_name());
-    let place = scope.map_or_else(String::new, |name| format!(" in the scope `{}`", Short(&name)));
-    let Request { type_name: dtype, dims, bytes, .. } = *request;
-    let shape = format!("{dims:?}");
-    let request = format!("an array of {dtype} of shape {}, {:#}{place}", Short(&shape), Bytes(bytes as u64));
-    error.stopping(request, dtype, bytes)
+impl Block {
+    /// Adds the request and the innermost scope to an error that an allocation met.
+    #[cold]
+    pub fn refused(error: Error, request: &Request<'_>) -> Error {
+        let scope = with_serving(|serving| serving.current.get()).and_then(|current| current.cache.scope_name());
+        let place = scope.map_or_else(String::new, |name| format!(" in the scope `{}`", Short(&name)));
+        let Request { type_name: dtype, dims, bytes, .. } = *request;
+        let shape = format!("{dims:?}");
+        let request = format!("an array of {dtype} of shape {}, {:#}{place}", Short(&shape), Bytes(bytes as u64));
+        error.stopping(request, dtype, bytes)
+    }
 }
 
 /// Serves the position that the innermost scope's plan expects next, if the request matches it. `None` while a trace is on.
@@ -262,7 +265,7 @@ pub(super) fn keeping_untraced() -> Option<&'static Cache> {
 /// Whether the record is a position of the innermost scope's arena.
 pub(super) fn has_planned(record: &Record) -> bool {
     let current = with_serving(|serving| serving.current.get());
-    record.arena().is_some() && current.is_some_and(|current| record.returns_to(current.cache.door()))
+    record.arena().is_some() && current.is_some_and(|current| record.returns_to(&current.cache.door))
 }
 
 /// The proof of ownership for one call. The cache has to stand in `keeping` or `current`.
@@ -286,7 +289,7 @@ impl Entry {
 
     #[inline]
     fn of(cache: &'static Cache) -> Entry {
-        Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.entries() }
+        Entry { cache: std::ptr::from_ref(cache) as usize, number: cache.shared.counters.get(Counter::Entries) }
     }
 
     /// Identifies the scope on this thread.

@@ -66,9 +66,15 @@ impl Owner {
         if stream.is_capturing() {
             return;
         }
-        let begin = self.with(|local, shared| change(&mut local.planner, shared));
-        self.perform(self.with(|local, _| local.planner.take_effects()));
-        self.follow(begin);
+        self.follow(self.change(change));
+    }
+
+    /// Runs `act` on the planner, and carries out what planning then asks for.
+    pub(super) fn change<R>(&self, act: impl FnOnce(&mut Planner, &Shared) -> R) -> R {
+        let (answer, effects) =
+            self.with(|local, shared| (act(&mut local.planner, shared), local.planner.take_effects()));
+        self.perform(effects);
+        answer
     }
 
     /// Does what planning needs before an entry or an iteration begins.
@@ -82,7 +88,7 @@ impl Owner {
                 #[cfg(feature = "tracing")]
                 self.tell_arena(stream.memory_id());
             }
-            Begin::Clear => self.perform(self.with(|local, _| local.planner.take_effects())),
+            Begin::Clear => self.change(|_, _| ()),
         }
         self.with(|local, shared| local.planner.begun(shared));
     }
@@ -112,7 +118,7 @@ impl Owner {
                 local.planner.refuse(needed, shared);
                 None
             }
-            found => local.planner.install(self.door(), shared, found.flatten(), bytes),
+            found => local.planner.install(&self.door, shared, found.flatten(), bytes),
         });
         if let Some(block) = unwanted {
             range.free(stream, block);
@@ -165,10 +171,7 @@ impl Owner {
 
     /// Gives a ring that is mostly idle back.
     fn yield_ring(&self) {
-        self.perform(self.with(|local, shared| {
-            local.planner.make_room(shared);
-            local.planner.take_effects()
-        }));
+        self.change(|planner, shared| planner.make_room(shared));
     }
 
     /// As [`yield_ring`](Owner::yield_ring), if nothing in the ring is alive. Returns whether there was such a ring.
@@ -222,28 +225,26 @@ impl Owner {
     /// `need` bytes. The ring goes in a shortage, or if most of it is idle.
     pub(super) fn release_plans(&self, need: u64, is_short: bool) {
         let is_entered = self.is_entered();
-        let effects = self.with(|local, shared| {
-            let is_kept = !is_short && !is_entered && local.planner.keeps_for_graphs(need);
+        self.change(|planner, shared| {
+            let is_kept = !is_short && !is_entered && planner.keeps_for_graphs(need);
             if is_kept {
-                return local.planner.take_effects();
+                return;
             }
-            if !is_entered || local.planner.is_in_the_way(shared, need) {
-                local.planner.give_way_to(shared, need);
+            if !is_entered || planner.is_in_the_way(shared, need) {
+                planner.give_way_to(shared, need);
             }
             match is_short {
-                true => local.planner.lose_ring(shared),
-                false => local.planner.make_room(shared),
+                true => planner.lose_ring(shared),
+                false => planner.make_room(shared),
             }
-            local.planner.take_effects()
         });
-        self.perform(effects);
     }
 
     /// Carries out the effects that a request left, if there are any.
     #[inline]
     pub(super) fn perform_due(&self) {
         if self.with(|local, _| local.planner.has_departed()) {
-            self.perform(self.with(|local, _| local.planner.take_effects()));
+            self.change(|_, _| ());
         }
     }
 

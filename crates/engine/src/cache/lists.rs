@@ -287,7 +287,7 @@ impl Lists {
     }
 
     /// The stream of the list that served last.
-    pub(super) fn last_stream(&self) -> Option<u64> {
+    fn last_stream(&self) -> Option<u64> {
         Some(self.lists.get(self.last as usize)?.key.stream)
     }
 

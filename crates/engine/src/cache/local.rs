@@ -32,8 +32,6 @@ pub(super) struct Local {
     pub(super) limit: ScopeLimit,
     /// Blocks that returned while other streams may still use them.
     pub(super) deferred: Vec<Box<Record>>,
-    /// Idle blocks of 0 bytes, whatever their shapes. There are as many as were in use at once.
-    empties: Vec<Box<Record>>,
     /// Bytes of blocks from before an invalidation that went back since the range was last trimmed for them.
     pub(super) untrimmed: u64,
     /// Records whose memory went back, for the next supplies.
@@ -137,18 +135,9 @@ impl Local {
     /// A block from the lists.
     #[inline(always)]
     pub(super) fn hit(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
-        // Requests of 0 bytes have no list.
-        let mut record = self.lists.pop(request, stream).or_else(|| self.pop_empty(request, stream))?;
+        let mut record = self.lists.pop(request, stream)?;
         shared.counters.hit(record.bytes());
         self.hand_out(shared, &mut record, request);
-        Some(record)
-    }
-
-    /// A block of 0 bytes, for any shape without elements.
-    #[cold]
-    fn pop_empty(&mut self, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
-        let mut record = self.empties.pop_if(|record| request.bytes == 0 && record.stream().id() == stream)?;
-        record.shape.assign(request.dims);
         Some(record)
     }
 
@@ -160,11 +149,9 @@ impl Local {
     }
 
     /// The means for a supply: a record without memory if there is one, and when pages may move.
-    pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> (Option<Box<Record>>, Moves) {
+    pub(super) fn store(&mut self) -> (Option<Box<Record>>, Moves) {
         let moves = Moves::of(self.recycle, &mut self.planner);
-        let of_another_stream = if request.bytes == 0 { self.empties.pop() } else { None };
-        of_another_stream.iter().for_each(|_| shared.counters.released(0));
-        let spare = of_another_stream.or_else(|| self.spares.pop());
+        let spare = self.spares.pop();
         self.unneeded = self.unneeded.min(self.spares.len());
         (spare, moves)
     }
@@ -213,10 +200,8 @@ impl Local {
         keeps: bool,
     ) {
         let generation = if keeps { shared.generation() } else { Generation::NEVER_KEPT };
-        // All blocks of 0 bytes are alike.
-        let has_list = keeps && request.bytes > 0;
         let stream = record.stream().id();
-        let place = if has_list { self.lists.place_of(request, stream) } else { ListPlace::default() };
+        let place = if keeps { self.lists.place_of(request, stream) } else { ListPlace::default() };
         record.set_home(door, generation, place);
         shared.counters.allocated(record.bytes(), taken, matches!(record.origin, Origin::Device));
         match keeps {
@@ -242,10 +227,10 @@ impl Local {
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
         if self.recycle == Recycle::Keyed {
-            return self.lists.keep(record).and_then(|record| self.put_aside(shared, record));
+            return self.lists.keep(record).map(|record| self.put_out(shared, record));
         }
         if !self.lists.expects(record.place()) {
-            return self.put_aside(shared, record);
+            return Some(self.put_out(shared, record));
         }
         let budget = self.budget(shared);
         if !self.lists.takes(record.bytes() as u64, budget) {
@@ -253,15 +238,6 @@ impl Local {
         }
         self.lists.push(record);
         if self.lists.idle_bytes() > budget { self.take_oldest(shared) } else { None }
-    }
-
-    /// Takes back a block that has no list.
-    fn put_aside(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
-        if record.bytes() > 0 || record.generation != shared.generation() {
-            return Some(self.put_out(shared, record));
-        }
-        self.empties.push(record);
-        None
     }
 
     /// Stops counting a block.
@@ -299,7 +275,6 @@ impl Local {
     /// record may hold the last handle of its stream, so none is dropped in here.
     pub(super) fn renew(&mut self, shared: &Shared) -> Vec<Box<Record>> {
         let mut records = self.lists.take_idle();
-        records.append(&mut self.empties);
         records.iter().for_each(|record| shared.counters.released(record.bytes()));
         records.append(&mut self.spares);
         self.lists.forget_keys();
@@ -321,10 +296,6 @@ impl Local {
         let mut records = self.lists.take_idle_of_other_streams();
         records.iter().for_each(|record| shared.counters.released(record.bytes()));
         records.append(&mut self.spares);
-        if let Some(last) = self.lists.last_stream() {
-            let others = self.empties.extract_if(.., |record| record.stream().id() != last);
-            records.extend(others.inspect(|_| shared.counters.released(0)));
-        }
         records
     }
 

@@ -20,7 +20,7 @@ use crate::base::held::Held;
 use crate::base::sync::{AtomicU64, Mutex, lock};
 use crate::device::Stream;
 use crate::home::hold::{Duties, Hold};
-use crate::home::{Counter, Fact, Shared};
+use crate::home::{Fact, Shared};
 use crate::planner::{Planner, Resolved};
 use crate::pressure::reclaim;
 use crate::record::{Door, Generation, Keeper, Record, Request};
@@ -32,7 +32,8 @@ pub(super) type ScopeSite = Option<&'static Location<'static>>;
 pub struct Cache {
     pub(super) shared: Shared,
     pub(super) local: Hold<Local>,
-    door: Door,
+    /// The door through which the cache's records return.
+    pub(super) door: Door,
     /// The scope that the cache serves now, for messages.
     name: Mutex<Option<(Arc<str>, ScopeSite)>>,
     /// The thread that the cache serves now, for statistics.
@@ -81,23 +82,6 @@ impl Cache {
     /// The name of the cache's scope.
     pub(super) fn scope_name(&self) -> Option<Arc<str>> {
         self.title().map(|(name, _)| name)
-    }
-
-    /// How many allocations the lists have served.
-    pub(super) fn listed(&self) -> u64 {
-        self.shared.counters.get(Counter::Listed)
-    }
-
-    /// How often the scope was entered.
-    #[inline]
-    pub(super) fn entries(&self) -> u64 {
-        self.shared.counters.get(Counter::Entries)
-    }
-
-    /// The door through which the cache's records return.
-    #[inline]
-    pub(super) fn door(&'static self) -> &'static Door {
-        &self.door
     }
 
     /// Ends an entry of the scope. The settings of the entries that are still open apply again. Does nothing on a thread that does
@@ -262,7 +246,7 @@ impl Owner {
             return Err(supply::unannounced());
         }
         self.make_allowance(stream, request)?;
-        let store = self.with(|local, shared| local.store(shared, request));
+        let store = self.with(|local, _| local.store());
         let supplied = supply::from_range(stream, request, store, Some(self.cache))?;
         // Checked again, since a handler of the program may have allocated in the scope meanwhile.
         self.make_allowance(stream, request)?;
@@ -312,7 +296,7 @@ impl Owner {
             reclaim::tick();
             self.note_taken(stream, request.bytes as u64, taken);
         }
-        self.with(|local, shared| local.adopt(shared, self.cache.door(), request, (&mut record, taken), keeps));
+        self.with(|local, shared| local.adopt(shared, &self.cache.door, request, (&mut record, taken), keeps));
         self.note_holding();
         record
     }

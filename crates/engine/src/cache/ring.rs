@@ -23,15 +23,14 @@ impl Owner {
             return Some(record);
         }
         let has_grown = self.grow_for(request);
-        let carried = self.with(|local, shared| {
-            if has_grown && let Resolved::Record(record) = local.planner.carry(shared, request, stream) {
+        // If the ring was given up, the range gets its memory and serves the request.
+        let carried = self.change(|planner, shared| {
+            if has_grown && let Resolved::Record(record) = planner.carry(shared, request, stream) {
                 return Some(record);
             }
-            local.planner.carry_aside(shared, request.bytes as u64);
+            planner.carry_aside(shared, request.bytes as u64);
             None
         });
-        // If the ring was given up, the range gets its memory and serves the request.
-        self.perform(self.with(|local, _| local.planner.take_effects()));
         let served = carried.or_else(|| self.with(|local, shared| local.hit(shared, request, stream.id())));
         #[cfg(feature = "tracing")]
         if has_grown {

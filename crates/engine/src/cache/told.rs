@@ -67,12 +67,6 @@ impl Cache {
         self.shared.number.load(Relaxed)
     }
 
-    /// Counts an allocation of another crate.
-    #[inline]
-    pub(super) fn note_foreign(&self, counter: Counter) {
-        self.shared.counters.add(counter, 1);
-    }
-
     /// Sets the peaks to the current use: at once, or, if another thread is inside, when that thread leaves.
     pub(super) fn reset_peaks(&'static self) {
         self.shared.wants_reset.store(true, SeqCst);

@@ -95,7 +95,7 @@ impl Owner {
     pub(super) fn renew(&self) {
         self.let_go_of(self.with(Local::renew));
         self.note(Fact::Invalidated, 1, 0);
-        self.perform(self.with(|local, _| local.planner.take_effects()));
+        self.change(|_, _| ());
         if self.is_entered() {
             self.with(|local, _| local.search_anew());
         }
