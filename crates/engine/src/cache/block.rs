@@ -21,7 +21,7 @@ impl Block {
     /// The block that the innermost scope's plan expects next, if it matches this request. `None` while a trace is on.
     #[inline(always)]
     pub fn planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Block> {
-        current::serve_planned(stream, dims, bytes).map(Block::of)
+        current::serve_planned(stream, dims, bytes, false).map(Block::of)
     }
 
     /// Memory for `request` on `stream`: from the innermost scope's cache, or straight from the device outside of scopes.
@@ -324,7 +324,7 @@ impl Drop for Block {
 /// Returns a record. A record that a plan served returns here without a further call.
 #[inline(never)]
 fn give_back(record: Box<Record>) {
-    if let Some(record) = current::take_back_planned(record).and_then(Block::keep_for_capture) {
+    if let Some(record) = current::take_back_planned(record, false).and_then(Block::keep_for_capture) {
         give_back_unplanned(record);
     }
 }
@@ -346,7 +346,7 @@ fn give_back_unplanned(record: Box<Record>) {
 #[inline(never)]
 fn give_back_home(record: Box<Record>) {
     traced::freed(&record);
-    let Some(record) = current::take_back_planned_traced(record) else { return };
+    let Some(record) = current::take_back_planned(record, true) else { return };
     match record.door {
         Some(door) => door.take_back(record),
         None => drop(record),

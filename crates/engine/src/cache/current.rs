@@ -210,47 +210,28 @@ impl Block {
     }
 }
 
-/// Serves the position that the innermost scope's plan expects next, if the request matches it. `None` while a trace is on.
+/// The cache of the innermost scope, if it plans. While a trace is on, only for a caller that `is_traced`: it records what it does.
 #[inline(always)]
-pub(super) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
-    serve_by_plan(with_serving(|serving| serving.planning.get())?, stream, dims, bytes)
+fn planning(is_traced: bool) -> Option<&'static Cache> {
+    with_serving(|serving| match is_traced {
+        true => serving.current.get()?.planning(),
+        false => serving.planning.get(),
+    })
 }
 
-/// As [`serve_planned`], but also while a trace is on.
+/// Serves the position that the innermost scope's plan expects next, if the request matches it.
 #[inline(always)]
-pub(super) fn serve_planned_traced(stream: &Stream, request: &Request<'_>) -> Option<Box<Record>> {
-    let current = with_serving(|serving| serving.current.get())?;
-    serve_by_plan(current.planning()?, stream, request.dims, request.bytes)
-}
-
-/// Serves from the plan of `cache`, which has to stand in `planning` or `current`.
-#[inline(always)]
-fn serve_by_plan(cache: &'static Cache, stream: &Stream, dims: &[usize], bytes: usize) -> Option<Box<Record>> {
+pub(super) fn serve_planned(stream: &Stream, dims: &[usize], bytes: usize, is_traced: bool) -> Option<Box<Record>> {
+    let cache = planning(is_traced)?;
     // SAFETY: a cache that stands in `planning` or `current` was entered by this thread, so this thread owns it. Serving a position
     // touches only plain data, and so calls back into no cache.
     unsafe { cache.local.owned(|local| local.planner.serve(&cache.shared, stream, dims, bytes)) }
 }
 
-/// Takes back a record that the innermost scope's plan served, if nothing else has to be done for it. Returns any other record, and
-/// every record while a trace is on.
+/// Takes back a record that the innermost scope's plan served, if nothing else has to be done for it. Returns any other record.
 #[inline(always)]
-pub(super) fn take_back_planned(record: Box<Record>) -> Option<Box<Record>> {
-    let Some(cache) = with_serving(|serving| serving.planning.get()) else { return Some(record) };
-    take_back_by_plan(cache, record)
-}
-
-/// As [`take_back_planned`], but also while a trace is on.
-#[inline(always)]
-pub(super) fn take_back_planned_traced(record: Box<Record>) -> Option<Box<Record>> {
-    match with_serving(|serving| serving.current.get()).and_then(Current::planning) {
-        Some(cache) => take_back_by_plan(cache, record),
-        None => Some(record),
-    }
-}
-
-/// Returns a record to the plan of `cache`, which has to stand in `planning` or `current`.
-#[inline(always)]
-fn take_back_by_plan(cache: &'static Cache, record: Box<Record>) -> Option<Box<Record>> {
+pub(super) fn take_back_planned(record: Box<Record>, is_traced: bool) -> Option<Box<Record>> {
+    let Some(cache) = planning(is_traced) else { return Some(record) };
     // SAFETY: a cache that stands in `planning` or `current` was entered by this thread, so this thread owns it. Taking a position
     // back touches only plain data: the record goes on a stack and is not dropped.
     unsafe { cache.local.owned(|local| local.planner.take_back(&cache.shared, record)) }

@@ -10,7 +10,7 @@ use crate::trace::{self, Action, Allocation, ServedBy};
 /// A record for a request, if no scope keeps blocks, or a trace is on or was on when the scope was entered.
 #[inline(never)]
 pub(super) fn allocate(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let Some(record) = current::serve_planned_traced(stream, request) else {
+    let Some(record) = current::serve_planned(stream, request.dims, request.bytes, true) else {
         return told(stream, request, || current::find_beside(stream, request));
     };
     if trace::is_on() {
