@@ -36,12 +36,9 @@ impl Owner {
         is_free || self.allows(more.saturating_add(range.occupancy().granule))
     }
 
-    /// Gives back idle memory beyond the limit. Runs when an entry sets a limit, and when an older limit applies again.
-    pub(super) fn shrink(&self) {
-        self.make_room_for(0);
-    }
-
-    fn make_room_for(&self, more: u64) {
+    /// Gives back idle memory until the limit has room for `more` bytes. Runs when an entry sets a limit, when an older limit applies again, and
+    /// for a request.
+    pub(super) fn make_room_for(&self, more: u64) {
         while !self.allows(more) && self.release_some(self.excess(more), Releaser::Others) > 0 {}
     }
 

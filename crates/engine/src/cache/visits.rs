@@ -34,7 +34,7 @@ impl Cache {
         if self.shared.is_behind() {
             owner.catch_up();
         }
-        owner.shrink();
+        owner.make_room_for(0);
         if owner.depth() == 1 {
             begin(&owner);
         }
@@ -52,7 +52,7 @@ impl Cache {
                 owner.attend_stream();
                 end(owner);
             } else if are_open {
-                owner.shrink();
+                owner.make_room_for(0);
             }
         });
         if !self.is_mine() {

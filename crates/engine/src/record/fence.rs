@@ -65,19 +65,11 @@ impl Fence {
     }
 }
 
-/// Makes later work of `stream` wait for all work that is on `other` now.
+/// Makes later work of `stream` wait for the work of `other` up to the end of an epoch that it reported; 0 stands for the present one.
 ///
 /// # Errors
 /// [`is_unavailable`](crate::Error::is_unavailable) for streams of two devices; otherwise as for [`Fence::precede`].
-pub(crate) fn order(stream: &Stream, other: &Stream) -> Result<()> {
-    order_up_to(stream, other, 0)
-}
-
-/// As [`order`], for the work of `other` up to the end of an epoch that it reported; 0 stands for the present one.
-///
-/// # Errors
-/// Those of [`order`].
-pub(crate) fn order_up_to(stream: &Stream, other: &Stream, epoch: u64) -> Result<()> {
+pub(crate) fn order(stream: &Stream, other: &Stream, epoch: u64) -> Result<()> {
     if stream.memory_id() != other.memory_id() {
         return Err(Error::unavailable(
             "an array of another device",

@@ -78,9 +78,8 @@ impl Record {
         self.generation = generation;
     }
 
-    /// Makes the stream wait for the foreign uses that the view knows of, since the next life may begin with work that asks no view. If the
-    /// next life may be an array of another type or length, the view is dropped. That is so for a record of an arena, which serves any
-    /// position, and for one without bytes, which serves any array without bytes.
+    /// Makes the stream wait for the foreign uses that the view knows of, since the next life may begin with work that asks no view. The view
+    /// of a record of an arena is dropped: the next life may be an array of another type or length.
     #[inline(always)]
     pub(crate) fn leave_view(&mut self) {
         if self.view.get().is_some() {
@@ -96,7 +95,7 @@ impl Record {
             // Even a wait was not possible. So the device is lost, and runs no work any more.
             self.stream.keep(error);
         }
-        if self.arena().is_some() || self.bytes == 0 {
+        if self.arena().is_some() {
             drop(self.view.take());
             self.take_no_care();
         }

@@ -23,7 +23,7 @@ impl Record {
             Some(epoch) if writer.id() == self.stream().id() && writer.memory_id() == stream.memory_id() => {
                 Fence::at(writer, epoch).precede(stream)
             }
-            _ => fence::order_up_to(stream, writer, end),
+            _ => fence::order(stream, writer, end),
         })?;
         // During a capture, a question about work may end it.
         if is_new && !Stream::is_any_in_capture() {
@@ -53,7 +53,7 @@ impl Record {
         let uses = self.uses();
         uses.users()
             .filter(|user| user.queue() != self.stream().queue())
-            .try_for_each(|user| fence::order(self.stream(), user))
+            .try_for_each(|user| fence::order(self.stream(), user, 0))
     }
 
     /// Whether other code got the bare address in this life.
@@ -86,7 +86,7 @@ impl Record {
         }
         let home = self.stream().clone();
         let is_told = self.view.get().is_none() && !self.last_write.is_anytime();
-        self.uses().write(&home, stream, is_told, fence::order_up_to)
+        self.uses().write(&home, stream, is_told, fence::order)
     }
 
     /// Notes that all work of the last write that `stream` announced is on the stream now. Others then wait for no later work of it.
@@ -147,7 +147,7 @@ impl Record {
             match fences.iter().find(|fence| fence.stream().id() == user.id()) {
                 _ if user.queue() == home.queue() => {}
                 Some(fence) => fence.precede(&home)?,
-                None => fence::order_up_to(&home, user, end)?,
+                None => fence::order(&home, user, end)?,
             }
         }
         uses.clear();
