@@ -210,8 +210,7 @@ impl Owner {
     #[inline(always)]
     fn end_with(&self, end: impl FnOnce(&mut Local, &Shared) -> Option<Effects>) {
         let effects = self.with(end);
-        if self.with(|local, _| local.is_look_due()) {
-            self.with(|local, shared| local.look_in = local.planner.look_at_alive(shared));
+        if self.with(|local, _| local.is_look_due()) && self.with(Local::look) {
             while let Some(record) = self.with(|local, _| local.take_unneeded()) {
                 drop(record);
             }

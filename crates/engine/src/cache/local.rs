@@ -21,6 +21,9 @@ use crate::record::{Door, Generation, ListPlace, Origin, Record, Request};
 
 /// The least number of spare records to keep. They take 16 KB, and save heap allocations to a step with as many supplies.
 const SPARES: usize = 64;
+/// In entries. This is far more than the number of orders that take turns, so a spare record that one of them needs is not dropped. A drop
+/// takes time, and programs that just began to be planned have many.
+const SPARES_KEPT_FOR: u32 = 256;
 
 #[derive(Default)]
 pub(super) struct Local {
@@ -38,8 +41,8 @@ pub(super) struct Local {
     pub(super) spares: Vec<Box<Record>>,
     /// How many spare records nobody has needed since the last look.
     unneeded: usize,
-    /// Entries until the next look at how much is alive, and at the spare records.
-    pub(super) look_in: u32,
+    /// Entries until the next look at how much is alive.
+    look_in: u32,
     /// Whether the cache is registered as one that may hold memory.
     pub(super) is_listed: bool,
     told: Told,
@@ -107,7 +110,7 @@ impl Local {
         // An entry that keeps all blocks by key may be open within one that plans.
         let plans = self.recycle != Recycle::Keyed;
         let is_awaited = plans && (self.planner.awaits_part() || self.planner.may_move());
-        let is_listed = !shared.generations.is_stale() && !self.planner.is_serving(stream) && !is_awaited;
+        let is_listed = !shared.generations.is_behind() && !self.planner.is_serving(stream) && !is_awaited;
         if is_listed { self.hit(shared, request, stream) } else { None }
     }
 
@@ -120,7 +123,7 @@ impl Local {
         stream: &Stream,
         is_settled: bool,
     ) -> Resolved {
-        if shared.generations.is_stale() {
+        if shared.generations.is_behind() {
             return Resolved::Nothing;
         }
         if self.planner.is_serving(stream.id()) {
@@ -161,6 +164,13 @@ impl Local {
     pub(super) fn is_look_due(&mut self) -> bool {
         self.look_in -= 1;
         self.look_in == 0
+    }
+
+    /// Looks at how much is alive. Returns whether looks are so far apart by now that spare records which nobody needed in between may go
+    /// ([`take_unneeded`](Local::take_unneeded)).
+    pub(super) fn look(&mut self, shared: &Shared) -> bool {
+        self.look_in = self.planner.look_at_alive(shared);
+        self.look_in >= SPARES_KEPT_FOR
     }
 
     /// Hands out one spare record that nobody has needed since the last look, for the caller to drop. A few always stay. The plans

@@ -305,7 +305,7 @@ impl Owner {
     #[inline]
     pub(super) fn put(&self, record: Box<Record>) {
         let released = self.with(|local, shared| local.put(shared, record));
-        if released.is_some() || self.shared.generations.is_stale() {
+        if released.is_some() || self.shared.generations.is_behind() {
             self.release_all(released);
         }
     }
@@ -317,7 +317,7 @@ impl Owner {
             self.release(record);
             released = self.with(Local::overflow);
         }
-        if self.shared.generations.is_stale() {
+        if self.shared.generations.is_behind() {
             self.catch_up();
         }
     }
@@ -353,7 +353,7 @@ impl Owner {
     /// gives back blocks that have been idle longest while too much is idle. The thread may only have dropped an array, for example
     /// in a callback of the driver, so it waits for no stream and makes no stream wait.
     pub(super) fn catch_up(&self) {
-        if self.shared.generations.is_stale() {
+        if self.shared.generations.is_behind() {
             self.renew();
             self.trim_to_demand();
         }

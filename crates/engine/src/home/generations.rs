@@ -37,13 +37,7 @@ impl Generations {
         Generation(self.followed.load(Relaxed))
     }
 
-    /// Whether the owner has an invalidation to follow. A relaxed look, for regular checks by the owner.
-    #[inline]
-    pub(crate) fn is_stale(&self) -> bool {
-        self.followed.load(Relaxed) != self.current.load(Relaxed)
-    }
-
-    /// As [`is_stale`](Generations::is_stale), sequentially consistent, for a thread that has given the cache up.
+    /// Whether the owner has an invalidation to follow. Sequentially consistent, for a thread that has given the cache up.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
         self.followed.load(Relaxed) != self.current.load(SeqCst)

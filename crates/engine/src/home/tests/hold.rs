@@ -31,7 +31,7 @@ impl Duties for Toy {
     }
 
     fn catch_up(&self) {
-        if self.generations.is_stale() {
+        if self.generations.is_behind() {
             self.generations.follow();
             self.owned(|contents| contents.renewed += 1);
         }
