@@ -21,17 +21,21 @@ type Source = Peekable<IntoIter<(Packed, u64)>>;
 /// The next event of each thread that has one: its time, and the thread. The earliest comes first.
 type Heads = BinaryHeap<Reverse<(u64, usize)>>;
 
+/// For each address, how many allocations and frees are still to come.
+type Coming = HashMap<Lies, (u32, u32)>;
+
 /// All events in one order. Times never decrease.
 pub(super) fn merge(threads: Vec<Vec<Packed>>) -> Vec<Told> {
     let all = threads.iter().map(Vec::len).sum();
-    let mut coming = Coming::of(threads.iter().flatten());
+    let mut coming = Coming::new();
+    threads.iter().flatten().for_each(|event| count(&mut coming, event).into_iter().for_each(|count| *count += 1));
     let mut sources: Vec<Source> = threads.into_iter().map(|events| bounded(events).into_iter().peekable()).collect();
     let mut heads: Heads = (0..sources.len()).filter_map(|thread| head(&mut sources, thread)).collect();
     let (mut merged, mut live, mut time) = (Vec::with_capacity(all), HashSet::new(), 0);
     while let Some(thread) = next(&mut heads, &mut sources, |event| fits(event, &live, &coming)) {
         let Some((mut event, _)) = sources[thread].next() else { break };
         heads.extend(head(&mut sources, thread));
-        coming.came(&event);
+        count(&mut coming, &event).into_iter().for_each(|count| *count -= 1);
         match event.action {
             Action::Allocated => _ = live.insert(event.lies()),
             Action::Freed => _ = live.remove(&event.lies()),
@@ -87,48 +91,23 @@ fn next(heads: &mut Heads, sources: &mut [Source], fits: impl Fn(&Packed) -> boo
     Some(other.unwrap_or(thread))
 }
 
-/// For each address, how many allocations and frees are still to come.
-struct Coming(HashMap<Lies, (u32, u32)>);
-
-impl Coming {
-    fn of<'a>(events: impl Iterator<Item = &'a Packed>) -> Coming {
-        let mut coming = Coming(HashMap::new());
-        for event in events {
-            if let Some(count) = coming.count(event) {
-                *count += 1;
-            }
-        }
-        coming
-    }
-
-    fn came(&mut self, event: &Packed) {
-        if let Some(count) = self.count(event) {
-            *count -= 1;
-        }
-    }
-
-    fn count(&mut self, event: &Packed) -> Option<&mut u32> {
-        match event.action {
-            Action::Allocated => Some(&mut self.0.entry(event.lies()).or_default().0),
-            Action::Freed => Some(&mut self.0.entry(event.lies()).or_default().1),
-            Action::Entered | Action::Left | Action::Short | Action::Reserved => None,
-        }
-    }
-
-    /// Whether an event must possibly wait for another event of its address that is still to come: a free for an allocation, or an
-    /// allocation for a free.
-    fn has_other(&self, event: &Packed) -> bool {
-        let (allocated, freed) = self.0.get(&event.lies()).copied().unwrap_or_default();
-        if event.action == Action::Freed { allocated > 0 } else { freed > 0 }
+/// The number of allocations or frees of an address that are still to come, for an event that is one of them.
+fn count<'a>(coming: &'a mut Coming, event: &Packed) -> Option<&'a mut u32> {
+    match event.action {
+        Action::Allocated => Some(&mut coming.entry(event.lies()).or_default().0),
+        Action::Freed => Some(&mut coming.entry(event.lies()).or_default().1),
+        Action::Entered | Action::Left | Action::Short | Action::Reserved => None,
     }
 }
 
-/// Whether an event fits while these addresses are in use, or has nothing to wait for. The free of an array that was allocated
-/// before the trace has nothing to wait for. Without this rule, all threads would be checked for each such free.
+/// Whether an event fits while these addresses are in use, or has no event of its address to wait for: a free for an allocation, or an
+/// allocation for a free. The free of an array that was allocated before the trace has nothing to wait for. Without this rule, all threads
+/// would be checked for each such free.
 fn fits(event: &Packed, live: &HashSet<Lies>, coming: &Coming) -> bool {
+    let (allocated, freed) = coming.get(&event.lies()).copied().unwrap_or_default();
     match event.action {
-        Action::Allocated => !live.contains(&event.lies()) || !coming.has_other(event),
-        Action::Freed => live.contains(&event.lies()) || !coming.has_other(event),
+        Action::Allocated => !live.contains(&event.lies()) || freed == 0,
+        Action::Freed => live.contains(&event.lies()) || allocated == 0,
         Action::Entered | Action::Left | Action::Short | Action::Reserved => true,
     }
 }
