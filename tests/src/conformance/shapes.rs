@@ -66,7 +66,7 @@ pub fn no_elements<D: Device>(device: &D, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// One record serves empty arrays of all types in turn, however each was used.
+/// Empty arrays of all types come in turn, however each was used.
 pub fn no_elements_of_any_type<D: Device>(device: &D, context: &Context) -> Result<()> {
     let (auto, keyed) = (context.name("auto"), context.name("keyed"));
     for _ in 0..6 {
