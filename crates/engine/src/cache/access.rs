@@ -4,13 +4,19 @@
 use std::mem::MaybeUninit;
 
 use super::block::Block;
+use super::current;
 use crate::base::error::{Error, Result};
 use crate::device::{ALIGNMENT, CopyStream, Span, Stream};
-use crate::record::Fence;
+use crate::record::{Fence, Request};
 
 impl Block {
     /// Every block begins at a multiple of this many bytes.
     pub const ALIGNMENT: u64 = ALIGNMENT;
+
+    /// Adds the request and the innermost scope to an error that an allocation met.
+    pub fn refused(error: Error, request: &Request<'_>) -> Error {
+        current::refused(error, request)
+    }
 
     /// The block's address on its device.
     #[inline]

@@ -11,7 +11,6 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
-use super::block::Block;
 use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
 use super::registry::NamedCaches;
@@ -197,17 +196,15 @@ pub(super) fn listed() -> u64 {
     keeping().map_or(0, |cache| cache.shared.counters.get(Counter::Listed))
 }
 
-impl Block {
-    /// Adds the request and the innermost scope to an error that an allocation met.
-    #[cold]
-    pub fn refused(error: Error, request: &Request<'_>) -> Error {
-        let scope = with_serving(|serving| serving.current.get()).and_then(|current| current.cache.scope_name());
-        let place = scope.map_or_else(String::new, |name| format!(" in the scope `{}`", Short(&name)));
-        let Request { type_name: dtype, dims, bytes, .. } = *request;
-        let shape = format!("{dims:?}");
-        let request = format!("an array of {dtype} of shape {}, {:#}{place}", Short(&shape), Bytes(bytes as u64));
-        error.stopping(request, dtype, bytes)
-    }
+/// Adds the request and the innermost scope to an error that an allocation met.
+#[cold]
+pub(super) fn refused(error: Error, request: &Request<'_>) -> Error {
+    let scope = with_serving(|serving| serving.current.get()).and_then(|current| current.cache.scope_name());
+    let place = scope.map_or_else(String::new, |name| format!(" in the scope `{}`", Short(&name)));
+    let Request { type_name: dtype, dims, bytes, .. } = *request;
+    let shape = format!("{dims:?}");
+    let request = format!("an array of {dtype} of shape {}, {:#}{place}", Short(&shape), Bytes(bytes as u64));
+    error.stopping(request, dtype, bytes)
 }
 
 /// The cache of the innermost scope, if it plans. While a trace is on, only for a caller that `is_traced`: it records what it does.
