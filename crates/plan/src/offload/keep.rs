@@ -5,7 +5,6 @@
 
 use super::packing::{NO_GROUP, Packing};
 use super::prices::Prices;
-use super::room::Room;
 
 /// Price steps in all, and price steps between two fillings.
 const STEPS: usize = 80;
@@ -22,7 +21,7 @@ pub(super) struct Keep {
     /// For each gap: whether the array stays.
     pub(super) kept: Vec<bool>,
     /// The bytes that are left at each point.
-    left: Room,
+    left: Vec<u64>,
     /// Bytes that need not move.
     pub(super) saved: u64,
 }
@@ -55,7 +54,7 @@ impl Keep {
 
     /// Takes the gaps that fit, in order of their worth for the price of their memory.
     fn filled(packing: &Packing, prices: &Prices) -> Keep {
-        let mut keep = Keep { kept: packing.free.clone(), left: Room::new(&packing.room), saved: 0 };
+        let mut keep = Keep { kept: packing.free.clone(), left: packing.room.clone(), saved: 0 };
         for items in candidates(packing, prices) {
             let mut stay = items.iter().copied().filter(|&item| !keep.kept[item as usize]).collect::<Vec<_>>();
             let taken = stay.iter().position(|&item| !keep.take(packing, item));
@@ -71,10 +70,11 @@ impl Keep {
     /// Makes the array stay during a gap if it fits. Returns whether it does.
     fn take(&mut self, packing: &Packing, number: u32) -> bool {
         let item = &packing.items[number as usize];
-        let fits = packing.points(item).into_iter().all(|points| self.left.has(points, item.bytes));
+        let fits =
+            packing.points(item).into_iter().all(|points| self.left[points].iter().all(|&left| left >= item.bytes));
         if fits {
             for points in packing.points(item) {
-                self.left.take(points, item.bytes);
+                self.left[points].iter_mut().for_each(|left| *left -= item.bytes);
             }
             self.kept[number as usize] = true;
         }
@@ -84,7 +84,7 @@ impl Keep {
     fn release(&mut self, packing: &Packing, number: u32) {
         let item = &packing.items[number as usize];
         for points in packing.points(item) {
-            self.left.release(points, item.bytes);
+            self.left[points].iter_mut().for_each(|left| *left += item.bytes);
         }
         self.kept[number as usize] = false;
     }
@@ -147,13 +147,11 @@ impl Keep {
 
     /// Finds the gap to release: of the gaps that cover the fullest point of this one, the one that saves the least per byte.
     fn in_the_way(&self, packing: &Packing, number: u32) -> Option<u32> {
-        let stretches = packing.points(&packing.items[number as usize]).into_iter();
-        let (_, shortest) = stretches.filter_map(|points| self.left.fullest(points)).min_by_key(|(left, _)| *left)?;
+        let points = packing.points(&packing.items[number as usize]).into_iter().flatten();
+        let fullest = points.min_by_key(|&point| self.left[point])?;
         let stays = |other: &u32| {
             let item = &packing.items[*other as usize];
-            self.kept[*other as usize]
-                && packing.group_of[*other as usize] != NO_GROUP
-                && packing.covers(item, shortest)
+            self.kept[*other as usize] && packing.group_of[*other as usize] != NO_GROUP && packing.covers(item, fullest)
         };
         let loss = |other: &u32| self.worth(packing, *other) as f64 / packing.items[*other as usize].bytes as f64;
         (0..packing.items.len() as u32).filter(stays).min_by(|a, b| loss(a).total_cmp(&loss(b)))
