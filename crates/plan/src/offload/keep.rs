@@ -1,17 +1,15 @@
 //! Chooses the gaps in which arrays stay: of all sets of gaps that fit, one that saves nearly the most bytes, in bounded time.
 //!
 //! The prices of `prices` say how much each gap costs. Gaps are taken in order of their worth per cost; a run is tried as a whole, and
-//! so are its gaps. Then each gap that was left out is tried once more, in exchange for gaps that save less.
+//! so are its gaps. If each gap that was left out was tried once more in exchange for others, random orders moved 0.4% fewer bytes,
+//! but entries took no less time.
 
-use super::packing::{NO_GROUP, Packing};
+use super::packing::Packing;
 use super::prices::Prices;
 
 /// Price steps in all, and price steps between two fillings.
 const STEPS: usize = 80;
 const STEPS_BETWEEN: usize = 27;
-/// Rounds in which all gaps are tried once more, and the gaps that these rounds may look at in total. The latter bounds the time.
-const ROUNDS: usize = 3;
-const LOOKED_AT: usize = 200_000;
 /// A result counts as optimal if it moves at most this many times as many bytes as the bound.
 const ENOUGH: f64 = 1.001;
 
@@ -43,7 +41,6 @@ impl Keep {
                 }
             }
         }
-        best.exchange_all(packing);
         best
     }
 
@@ -87,74 +84,6 @@ impl Keep {
             self.left[points].iter_mut().for_each(|left| *left += item.bytes);
         }
         self.kept[number as usize] = false;
-    }
-
-    /// The bytes that a gap saves if the array stays, given the other gaps.
-    fn worth(&self, packing: &Packing, number: u32) -> u64 {
-        let group = &packing.groups[packing.group_of[number as usize] as usize];
-        let others = group.items.iter().all(|&item| item == number || self.kept[item as usize]);
-        packing.items[number as usize].worth + if others { group.worth } else { 0 }
-    }
-
-    /// Tries each gap that was left out in exchange for others, until no exchange is better.
-    fn exchange_all(&mut self, packing: &Packing) {
-        let mut left = LOOKED_AT;
-        for _ in 0..ROUNDS {
-            let before = self.saved;
-            for number in 0..packing.items.len() as u32 {
-                if packing.group_of[number as usize] != NO_GROUP && !self.kept[number as usize] {
-                    self.exchange(packing, number, &mut left);
-                }
-            }
-            if self.saved == before {
-                break;
-            }
-        }
-    }
-
-    /// Takes a gap in exchange for one or several others that save less in total; otherwise changes nothing.
-    fn exchange(&mut self, packing: &Packing, number: u32, looks: &mut usize) {
-        let gain = self.worth(packing, number);
-        let (mut loss, mut gone) = (0, Vec::new());
-        while loss < gain && !self.take(packing, number) {
-            let Some(fewer) = looks.checked_sub(packing.items.len()) else { break };
-            *looks = fewer;
-            let Some(other) = self.in_the_way(packing, number) else { break };
-            loss += self.worth(packing, other);
-            self.release(packing, other);
-            gone.push(other);
-        }
-        if self.kept[number as usize] && loss < gain {
-            self.saved = self.saved + gain - loss;
-            self.refill(packing, &gone);
-        } else {
-            if self.kept[number as usize] {
-                self.release(packing, number);
-            }
-            gone.into_iter().for_each(|other| _ = self.take(packing, other));
-        }
-    }
-
-    /// Takes those of the released gaps back that still fit.
-    fn refill(&mut self, packing: &Packing, gone: &[u32]) {
-        for &other in gone {
-            let worth = self.worth(packing, other);
-            if self.take(packing, other) {
-                self.saved += worth;
-            }
-        }
-    }
-
-    /// Finds the gap to release: of the gaps that cover the fullest point of this one, the one that saves the least per byte.
-    fn in_the_way(&self, packing: &Packing, number: u32) -> Option<u32> {
-        let points = packing.points(&packing.items[number as usize]).into_iter().flatten();
-        let fullest = points.min_by_key(|&point| self.left[point])?;
-        let stays = |other: &u32| {
-            let item = &packing.items[*other as usize];
-            self.kept[*other as usize] && packing.group_of[*other as usize] != NO_GROUP && packing.covers(item, fullest)
-        };
-        let loss = |other: &u32| self.worth(packing, *other) as f64 / packing.items[*other as usize].bytes as f64;
-        (0..packing.items.len() as u32).filter(stays).min_by(|a, b| loss(a).total_cmp(&loss(b)))
     }
 }
 

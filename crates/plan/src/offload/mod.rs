@@ -34,13 +34,13 @@
 //! | arrays, uses | sizes | reads alone | with writes, deaths and births | against |
 //! |---|---|---|---|---|
 //! | 8, 20 | equal | 1.00 | 1.01 | the optimum |
-//! | 8, 20 | 10 to 210 | 1.01 | 1.02 | the optimum |
+//! | 8, 20 | 10 to 210 | 1.02 | 1.03 | the optimum |
 //! | 60, 300 | equal | 1.01 | 1.08 | the bound |
 //! | 60, 300 | 10 to 210 | 1.04 | 1.10 | the bound |
 //! | 300, 2,000 | equal | 1.01 | 1.10 | the bound |
 //! | 300, 2,000 | 10 to 210 | 1.02 | 1.09 | the bound |
 //!
-//! A schedule of the training step takes 3.4 ms. One of 2,000 random uses takes 9 to 15 ms (release build, one core of a
+//! A schedule of the training step takes 3.4 ms. One of 2,000 random uses takes 5 to 9 ms (release build, one core of a
 //! Xeon at a load of 7 by other programs).
 //!
 //! Two ideas did not help. The first keeps a share of the budget free for arrays on their way. The schedule finds memory for them

@@ -39,14 +39,9 @@ pub(super) struct Packing {
     pub(super) items: Vec<Choice>,
     /// Each item that is to be decided is in one group.
     pub(super) groups: Vec<Group>,
-    /// The group of each item.
-    pub(super) group_of: Vec<u32>,
     /// Gaps in which the array stays at no cost.
     pub(super) free: Vec<bool>,
 }
-
-/// The group of an item that is in no group.
-pub(super) const NO_GROUP: u32 = u32::MAX;
 
 impl Packing {
     /// The packing of these gaps into a budget; `None` if the arrays that are held at once do not fit.
@@ -70,7 +65,7 @@ impl Packing {
         let free =
             items.iter().zip(&gaps.all).map(|(item, gap)| gap.may_stay() && (item.from == item.to || item.bytes == 0));
         let free = free.collect();
-        let mut packing = Packing { room, items, groups: Vec::new(), group_of: vec![NO_GROUP; gaps.all.len()], free };
+        let mut packing = Packing { room, items, groups: Vec::new(), free };
         packing.group(order, gaps);
         Some(packing)
     }
@@ -112,7 +107,6 @@ impl Packing {
 
     fn add_group(&mut self, items: Vec<u32>, worth: u64) {
         if !items.is_empty() {
-            items.iter().for_each(|&item| self.group_of[item as usize] = self.groups.len() as u32);
             self.groups.push(Group { items, worth });
         }
     }
@@ -120,11 +114,6 @@ impl Packing {
     /// The points that an item covers.
     pub(super) fn points(&self, item: &Choice) -> [Range<usize>; 2] {
         stretches(item.from as usize, item.to as usize, self.room.len())
-    }
-
-    /// Whether an item covers a point.
-    pub(super) fn covers(&self, item: &Choice, point: usize) -> bool {
-        self.points(item).iter().any(|points| points.contains(&point))
     }
 
     /// The bytes that move if no undecided gap is stayed in.
