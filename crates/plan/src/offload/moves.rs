@@ -76,7 +76,7 @@ impl Times {
         }
     }
 
-    /// The schedule with these times.
+    /// The schedule with these times. How long it takes is not known yet.
     pub(super) fn schedule(&self, order: &Order, gaps: &Gaps, kept: &[bool]) -> Schedule {
         let goes = |gap: u32| !kept[gap as usize] && self.goes(gaps, gap);
         let mut moves = self.write_backs(gaps, goes);
@@ -91,7 +91,8 @@ impl Times {
         moves.sort_unstable();
         let moves = moves.into_iter().map(|(before, what, _, array)| Move { before, array, what }).collect();
         let is_there = |gap: u32, at: u32| at < self.leave[gap as usize] || at >= self.come[gap as usize];
-        Schedule::of(order, moves, gaps.resident_at_end(order, |gap, at| kept[gap as usize] || is_there(gap, at)))
+        let resident_at_begin = gaps.resident_at_end(order, |gap, at| kept[gap as usize] || is_there(gap, at));
+        Schedule { moves, resident_at_begin, seconds: f64::INFINITY }
     }
 
     /// The write-backs: one for each run during whose gaps the array leaves, before it leaves for the first time.

@@ -152,23 +152,8 @@ pub struct Schedule {
     pub moves: Vec<Move>,
     /// Whether each array is on the device, or on its way to it, when the entry begins.
     pub resident_at_begin: Vec<bool>,
-    /// Bytes that are copied to the device in an entry.
-    pub moved_in: u64,
-    /// Bytes that are copied to the host in an entry.
-    pub moved_out: u64,
     /// Simulated seconds of an entry after many earlier ones.
     pub seconds: f64,
-}
-
-impl Schedule {
-    /// The schedule of these moves, before its time is known.
-    pub(super) fn of(order: &Order, moves: Vec<Move>, resident_at_begin: Vec<bool>) -> Schedule {
-        let moved = |what: What| {
-            moves.iter().filter(|each| each.what == what).map(|each| order.bytes[each.array as usize]).sum()
-        };
-        let (moved_in, moved_out) = (moved(What::Prefetch), moved(What::WriteBack));
-        Schedule { moves, resident_at_begin, moved_in, moved_out, seconds: f64::INFINITY }
-    }
 }
 
 #[cfg(test)]

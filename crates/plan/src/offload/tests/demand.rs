@@ -60,7 +60,7 @@ impl Victims for Farthest {
 /// The moves of an entry after some entries.
 pub(super) fn on_demand(order: &Order, budget: u64, link: Link, policy: &mut dyn Victims) -> Option<Schedule> {
     let (moves, begin) = moves(order, budget, policy)?;
-    let mut schedule = Schedule::of(order, moves, begin);
+    let mut schedule = Schedule { moves, resident_at_begin: begin, seconds: f64::INFINITY };
     schedule.seconds = simulate(order, budget, link, &schedule);
     Some(schedule)
 }

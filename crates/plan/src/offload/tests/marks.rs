@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::check::check;
+use super::check::{check, moved};
 use super::demand::{Farthest, on_demand};
 use super::lru::Lru;
 use super::optimum::{lower_bound, optimum};
@@ -39,7 +39,8 @@ fn near(optimizer: Optimizer, share: u64, seconds: f64, most: f64) {
     let found = schedule(&order, budget, LINK).unwrap();
     let took = (0..5).map(|_| time(&order, budget)).fold(f64::INFINITY, f64::min);
     assert_eq!(check(&order, budget, &found), Ok(()));
-    let moved = (found.moved_in + found.moved_out) as f64;
+    let [inward, outward] = moved(&order, &found);
+    let moved = (inward + outward) as f64;
     let bound = lower_bound(&order, budget);
     println!(
         "{optimizer:?}, {} uses, {share}% of {:.1} GB, {seconds} s: lru {:.3}, farthest {:.3}, schedule {:.3} in {:.2} ms; \
@@ -54,7 +55,7 @@ fn near(optimizer: Optimizer, share: u64, seconds: f64, most: f64) {
         moved / bound,
     );
     assert!(moved <= 1.05 * bound, "{moved} of {bound}");
-    let by_link = found.moved_in.max(found.moved_out) as f64 / LINK.bytes_per_second / seconds;
+    let by_link = inward.max(outward) as f64 / LINK.bytes_per_second / seconds;
     assert!(found.seconds <= seconds * most.max(1.05 * by_link), "{}", found.seconds);
     assert!(found.seconds < lru.seconds && found.seconds < farthest.seconds);
 }
@@ -102,7 +103,7 @@ fn mean(kind: Kind, seeds: u64, fewest: fn(&Order, u64) -> f64) -> f64 {
         let Some(found) = schedule(&order, budget, LINK) else { continue };
         took = took.min(time(&order, budget));
         assert_eq!(check(&order, budget, &found), Ok(()));
-        let (moved, fewest) = ((found.moved_in + found.moved_out) as f64, fewest(&order, budget));
+        let (moved, fewest) = (moved(&order, &found).iter().sum::<u64>() as f64, fewest(&order, budget));
         if fewest >= 1.0 {
             (sum, worst, count) = (sum + moved / fewest, worst.max(moved / fewest), count + 1.0);
         }
