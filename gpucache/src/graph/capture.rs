@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::check::checked;
 use super::inputs::Inputs;
 use super::kept::{Known, Launchable};
-use super::launch::Entry;
 use super::outputs::Outputs;
 use super::run::{Block, Run, unplanned};
 use super::slots::Slots;
@@ -36,38 +35,31 @@ impl<E> Recorded<E> {
 
 impl<D: Device> Run<'_, D> {
     /// Runs the block in a capture, and makes a graph of it. `None` if the work was not done.
-    pub(super) fn capture<I, R, E, F>(
+    pub(super) fn capture<'b, I: Inputs<D> + 'b, R: Outputs<D>, E: From<Error>>(
         &mut self,
         known: &mut Known,
         inputs: &mut I,
-        block: &mut Block<'_, F>,
-        seen: &mut Seen,
-    ) -> Option<Result<R, E>>
-    where
-        I: Inputs<D>,
-        R: Outputs<D>,
-        E: From<Error>,
-        F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
-    {
+        block: &mut Block<'b, D, I, R, E>,
+        is_checked: bool,
+    ) -> Option<Result<R, E>> {
         // Waits for other streams come before the capture, since a graph cannot have them.
-        seen.clear();
-        let mut visitor = Visitor::new(self.device, Act::Order(seen));
-        inputs.visit(&mut visitor);
-        visitor.end().ok().filter(|()| !seen.is_apart)?;
-        seen.inputs = seen.arrays.len();
+        if !self.is_ordered(inputs) {
+            return None;
+        }
+        self.seen.inputs = self.seen.arrays.len();
         let (like, mut outputs): (R::Like, R) = self.expected(known)?;
-        outputs.operands(&mut seen.arrays);
+        outputs.visit(&mut Visitor::new(self.device, Act::Note(&mut self.seen.arrays)));
         let (_inside, cache) = self.enter();
         let cache = cache?;
-        let recorded = self.record(cache, &like, &mut outputs, || (block.run)(inputs.lend()));
+        let recorded = self.record(cache, &like, &mut outputs, || block(inputs.lend()));
         if let Some(failure) = recorded.failed {
             self.stats.direct += 1;
             return Some(Err(failure));
         }
-        let are_same = self.are_same(inputs, seen);
-        let is_made = self.make_or_refuse(known, (cache, recorded.captured), seen, (are_same, block.is_checked));
+        let are_same = self.are_same(inputs);
+        let is_made = self.make_or_refuse(known, (cache, recorded.captured), (are_same, is_checked));
         // A run that is not done now is done directly, and counts there.
-        let is_done = recorded.is_done || self.launch_first(known, cache, seen);
+        let is_done = recorded.is_done || self.launch_first(known, cache);
         self.stats.captures += u64::from(is_done && is_made);
         self.stats.direct += u64::from(is_done && !is_made);
         match is_done {
@@ -82,19 +74,17 @@ impl<D: Device> Run<'_, D> {
         &mut self,
         known: &mut Known,
         (cache, captured): (&'static Cache, Result<Work>),
-        seen: &Seen,
         (are_same, is_checked): (bool, bool),
     ) -> bool {
         let captured = captured.and_then(|captured| if are_same { Ok(captured) } else { Err(exchanged()) });
-        let made = captured.and_then(|captured| self.make(known, (cache, captured), seen, is_checked));
+        let made = captured.and_then(|captured| self.make(known, (cache, captured), is_checked));
         made.map_err(|error| self.refuse(known, &error)).is_ok()
     }
 
     /// Launches a new graph. If there is none, or it fails, the entry counts as skipped: its block ran without effect.
-    fn launch_first(&self, known: &mut Known, cache: &'static Cache, seen: &Seen) -> bool {
+    fn launch_first(&self, known: &mut Known, cache: &'static Cache) -> bool {
         let launchable = known.launchable.as_ref();
-        let is_launched =
-            launchable.is_some_and(|launchable| matches!(self.launch_in(launchable, seen, Entry::Open), Some(Ok(_))));
+        let is_launched = launchable.is_some_and(|launchable| matches!(self.launch_in(launchable, true), Some(Ok(_))));
         if !is_launched {
             known.launchable = None;
             cache.launch_in(self.device.stream_handle(), None, || ());
@@ -103,11 +93,11 @@ impl<D: Device> Run<'_, D> {
     }
 
     /// Whether the inputs are those that were seen. The block may have put other arrays in their place, which a launch would not do.
-    fn are_same<I: Inputs<D>>(&self, inputs: &mut I, seen: &Seen) -> bool {
+    fn are_same<I: Inputs<D>>(&self, inputs: &mut I) -> bool {
         let mut now = Seen::default();
         let mut visitor = Visitor::new(self.device, Act::Order(&mut now));
         inputs.visit(&mut visitor);
-        visitor.end().is_ok() && now.arrays == seen.arrays[..seen.inputs]
+        visitor.end().is_ok() && now.arrays == self.seen.arrays[..self.seen.inputs]
     }
 
     fn refuse(&mut self, known: &mut Known, error: &Error) {
@@ -163,9 +153,9 @@ impl<D: Device> Run<'_, D> {
         &self,
         known: &mut Known,
         (cache, (captured, place)): (&'static Cache, Work),
-        seen: &Seen,
         is_checked: bool,
     ) -> Result<()> {
+        let seen = &*self.seen;
         let words = captured.words();
         if is_checked {
             checked(&captured, &words, place.as_ref(), &seen.arrays)?;
@@ -178,7 +168,7 @@ impl<D: Device> Run<'_, D> {
         };
         let graph = captured.into_graph(previous.map(|previous| previous.graph))?;
         let (operands, inputs, lens) = (seen.arrays.clone(), seen.inputs, seen.lens.clone());
-        known.launchable = Some(Launchable { graph, slots, place, cache, operands, inputs, lens });
+        known.launchable = Some(Launchable { graph, slots, place, cache, operands, inputs, lens, changes: Vec::new() });
         known.tries.note_success();
         Ok(())
     }

@@ -13,23 +13,22 @@ use gpucache_engine::{Error, Result};
 impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     /// Runs the graph, if there is one, and the block. Returns the results of the block.
     #[cold]
-    pub(super) fn run_compared<I, R, E, F>(&mut self, key: &K, mut inputs: I, mut block: Block<'_, F>) -> Result<R, E>
-    where
-        I: Inputs<D>,
-        R: Outputs<D>,
-        E: From<Error>,
-        F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
-    {
+    pub(super) fn run_compared<'b, I: Inputs<D> + 'b, R: Outputs<D>, E: From<Error>>(
+        &mut self,
+        key: &K,
+        mut inputs: I,
+        block: &mut Block<'b, D, I, R, E>,
+    ) -> Result<R, E> {
         let before = self.saved(&mut inputs)?;
-        let Some(by_graph) = self.run_graph::<I, R>(key, &mut inputs) else {
-            return self.run_block(key, &mut inputs, &mut block);
+        let Some(mut by_graph) = self.run_graph::<I, R>(key, &mut inputs) else {
+            return self.run_block(key, &mut inputs, block);
         };
         let like = by_graph.like();
-        let graph = (contents(&by_graph)?, self.saved(&mut inputs)?);
+        let graph = (self.contents(&mut by_graph)?, self.saved(&mut inputs)?);
         drop(by_graph);
         self.restore(&mut inputs, before)?;
-        let directly = self.run_directly(key, &mut inputs, &mut block)?;
-        let direct = (contents(&directly)?, self.saved(&mut inputs)?);
+        let mut directly = self.run_directly(key, &mut inputs, block)?;
+        let direct = (self.contents(&mut directly)?, self.saved(&mut inputs)?);
         let outputs = difference(&graph.0, &direct.0, "output");
         let shapes = || (like != directly.like()).then(|| "the outputs have other shapes".to_owned());
         match outputs.or_else(shapes).or_else(|| difference(&graph.1, &direct.1, "written input")) {
@@ -46,17 +45,20 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         visitor.end().map(|()| contents)
     }
 
+    /// The contents of all outputs.
+    fn contents<R: Outputs<D>>(&self, outputs: &mut R) -> Result<Vec<Contents>> {
+        let mut contents = Vec::new();
+        let mut visitor = Visitor::new(&self.device, Act::Save(&mut contents));
+        outputs.visit(&mut visitor);
+        visitor.end().map(|()| contents)
+    }
+
     fn restore<I: Inputs<D>>(&self, inputs: &mut I, contents: Vec<Contents>) -> Result<()> {
         let mut contents = contents.into_iter();
         let mut visitor = Visitor::new(&self.device, Act::Restore(&mut contents));
         inputs.visit(&mut visitor);
         visitor.end()
     }
-}
-
-fn contents<R: Outputs<D>, D: Device>(outputs: &R) -> Result<Vec<Contents>> {
-    let mut contents = Vec::new();
-    outputs.contents(&mut contents).map(|()| contents)
 }
 
 /// The first place where the contents differ.

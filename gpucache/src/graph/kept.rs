@@ -67,6 +67,8 @@ pub(super) struct Launchable {
     pub(super) inputs: usize,
     /// How the inputs are arranged in lists.
     pub(super) lens: Vec<usize>,
+    /// The words that a launch replaces, in memory that all launches use.
+    pub(super) changes: Vec<(usize, u64)>,
 }
 
 /// A plan serves most blocks after three to five runs. After so many without one, the statistics say it.

@@ -11,38 +11,24 @@ use crate::device::Device;
 use crate::scope::ScopeGuard;
 use gpucache_engine::{Error, Result};
 
-/// Whether the thread is in an entry of the scope while it launches a graph.
-#[derive(Clone, Copy)]
-pub(super) enum Entry {
-    Open,
-    /// The launch takes less time without one, and needs one in some cases only.
-    Skipped,
-}
-
 impl<D: Device> Run<'_, D> {
     /// Launches the graph, if the arrays and the memory are as it needs them. A graph that failed is dropped.
-    pub(super) fn launch<I: Inputs<D>, R: Outputs<D>>(
-        &mut self,
-        known: &mut Known,
-        inputs: &mut I,
-        seen: &mut Seen,
-        changes: &mut Vec<(usize, u64)>,
-    ) -> Option<R> {
+    pub(super) fn launch<I: Inputs<D>, R: Outputs<D>>(&mut self, known: &mut Known, inputs: &mut I) -> Option<R> {
         let Known { launchable: place, like, .. } = &mut *known;
         let launchable = place.as_mut()?;
         let like: &R::Like = like.as_ref()?.downcast_ref()?;
-        if !self.is_ordered(inputs, seen) {
+        if !self.is_ordered(inputs) {
             return None;
         }
-        let are_same = launchable.has_inputs(seen);
-        if !are_same && !launchable.takes_inputs(seen) {
+        let are_same = launchable.has_inputs(self.seen);
+        if !are_same && !launchable.takes_inputs(self.seen) {
             self.stats.last_refusal = Some(other_inputs().to_string());
             return None;
         }
         let mut outputs: R = self.allocate(like).ok()?;
-        outputs.operands(&mut seen.arrays);
-        let is_moved = !are_same || !launchable.has_outputs(seen);
-        match self.launch_on(launchable, seen, is_moved, changes) {
+        outputs.visit(&mut Visitor::new(self.device, Act::Note(&mut self.seen.arrays)));
+        let is_moved = !are_same || !launchable.has_outputs(self.seen);
+        match self.launch_on(launchable, is_moved) {
             Ok(launched) => self.expect(launched?, inputs, &mut outputs),
             Err(error) => {
                 *place = None;
@@ -59,44 +45,36 @@ impl<D: Device> Run<'_, D> {
 
     /// Lists the inputs, and orders the launch with their other uses. Returns false if that is impossible.
     #[inline]
-    fn is_ordered<I: Inputs<D>>(&self, inputs: &mut I, seen: &mut Seen) -> bool {
-        seen.clear();
-        let mut visitor = Visitor::new(self.device, Act::Order(seen));
+    pub(super) fn is_ordered<I: Inputs<D>>(&mut self, inputs: &mut I) -> bool {
+        self.seen.clear();
+        let mut visitor = Visitor::new(self.device, Act::Order(self.seen));
         inputs.visit(&mut visitor);
-        visitor.end().is_ok() && !seen.is_apart
+        visitor.end().is_ok() && !self.seen.is_apart
     }
 
     /// Launches the graph on these arrays. `None` if it cannot use them, or if the memory of the plans was taken away or moved.
     #[inline]
-    fn launch_on(
-        &self,
-        launchable: &mut Launchable,
-        seen: &Seen,
-        is_moved: bool,
-        changes: &mut Vec<(usize, u64)>,
-    ) -> Result<Option<Option<Launched>>> {
-        let is_set = !is_moved || launchable.follow(&seen.arrays, changes)?;
-        if is_set { self.put_on_stream(launchable, seen).transpose() } else { Ok(None) }
+    fn launch_on(&self, launchable: &mut Launchable, is_moved: bool) -> Result<Option<Option<Launched>>> {
+        let is_set = !is_moved || launchable.follow(&self.seen.arrays)?;
+        if is_set { self.put_on_stream(launchable).transpose() } else { Ok(None) }
     }
 
     /// Launches the graph while the memory of the plans cannot be taken away. `None` if it was taken away, or moved.
     #[inline]
-    fn put_on_stream(&self, launchable: &Launchable, seen: &Seen) -> Option<Result<Option<Launched>>> {
-        let launch = |entry| self.launch_in(launchable, seen, entry);
-        let inside = |cache: &_| if std::ptr::eq(cache, launchable.cache) { launch(Entry::Open) } else { None };
-        ScopeGuard::launch_captured(self.name, self.site, || launch(Entry::Skipped), inside)
+    fn put_on_stream(&self, launchable: &Launchable) -> Option<Result<Option<Launched>>> {
+        // A launch takes less time without an entry of the scope, and needs one in some cases only.
+        let alone = || self.launch_in(launchable, false);
+        let inside =
+            |cache: &_| if std::ptr::eq(cache, launchable.cache) { self.launch_in(launchable, true) } else { None };
+        ScopeGuard::launch_captured(self.name, self.site, alone, inside)
     }
 
-    /// As [`put_on_stream`](Run::put_on_stream), with or without an entry of the scope. Only a launch on a stream of the host has an outcome.
-    pub(super) fn launch_in(
-        &self,
-        launchable: &Launchable,
-        seen: &Seen,
-        entry: Entry,
-    ) -> Option<Result<Option<Launched>>> {
+    /// As [`put_on_stream`](Run::put_on_stream), in an entry of the scope or without one. Only a launch on a stream of the host has an
+    /// outcome.
+    pub(super) fn launch_in(&self, launchable: &Launchable, has_entry: bool) -> Option<Result<Option<Launched>>> {
         let stream = self.device.stream_handle();
         // Only streams of the host have outcomes of work.
-        let launched = if stream.can_capture() { None } else { Some(seen.launched()) };
+        let launched = if stream.can_capture() { None } else { Some(self.seen.launched()) };
         let context: &dyn std::any::Any = match &launched {
             Some(launched) => launched,
             None => &(),
@@ -112,9 +90,9 @@ impl<D: Device> Run<'_, D> {
             unsafe { launchable.graph.launch(context) }
         };
         let place = launchable.place.as_ref();
-        let done = match entry {
-            Entry::Open => launchable.cache.launch_in(stream, place, launch),
-            Entry::Skipped => launchable.cache.launch_alone(stream, place, launch),
+        let done = match has_entry {
+            true => launchable.cache.launch_in(stream, place, launch),
+            false => launchable.cache.launch_alone(stream, place, launch),
         }?;
         Some(done.map(|()| launched))
     }
@@ -127,8 +105,9 @@ impl<D: Device> Run<'_, D> {
         outputs: &mut R,
     ) {
         if let Some(launched) = launched {
-            inputs.visit(&mut Visitor::new(self.device, Act::Expect(&launched.outcome)));
-            outputs.expect(&launched.outcome);
+            let mut visitor = Visitor::new(self.device, Act::Expect(&launched.outcome));
+            inputs.visit(&mut visitor);
+            outputs.visit(&mut visitor);
         }
     }
 }
@@ -159,13 +138,13 @@ impl Launchable {
     }
 
     /// Replaces the addresses of operands that moved. Returns false if it is not known where they are, or if the outputs are of other types.
-    fn follow(&mut self, now: &[Operand], changes: &mut Vec<(usize, u64)>) -> Result<bool> {
-        changes.clear();
-        if !are_alike(&self.operands, now) || !self.slots.changes(&self.operands, now, changes) {
+    fn follow(&mut self, now: &[Operand]) -> Result<bool> {
+        self.changes.clear();
+        if !are_alike(&self.operands, now) || !self.slots.changes(&self.operands, now, &mut self.changes) {
             return Ok(false);
         }
-        self.graph.set(changes)?;
-        self.slots.changed(changes);
+        self.graph.set(&self.changes)?;
+        self.slots.changed(&self.changes);
         self.operands.copy_from_slice(now);
         Ok(true)
     }

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::visitor::{Contents, Operand};
+use super::visitor::Visitor;
 use crate::array::{Array, Element};
 use crate::device::Device;
 use gpucache_engine::Result;
@@ -28,7 +28,7 @@ pub trait Outputs<D: Device>: sealed::Out<D> {}
 impl<R: sealed::Out<D>, D: Device> Outputs<D> for R {}
 
 pub(super) mod sealed {
-    use super::{Contents, Location, Operand, Result};
+    use super::{Location, Result, Visitor};
 
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be returned from the block of a captured scope: return arrays of its device, or tuples, a `Vec` or \
@@ -49,13 +49,8 @@ pub(super) mod sealed {
         /// Copies arrays of the same shapes.
         fn copy_from(&mut self, from: &Self) -> Result<()>;
 
-        fn operands(&self, into: &mut Vec<Operand>);
-
-        /// The contents of all arrays.
-        fn contents(&self, into: &mut Vec<Contents>) -> Result<()>;
-
-        /// Stores the outcome of the launch that writes the arrays.
-        fn expect(&mut self, outcome: &std::sync::Arc<gpucache_engine::record::Outcome>);
+        /// Shows each array to the visitor.
+        fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>);
     }
 }
 
@@ -74,17 +69,8 @@ impl<T: Element, D: Device> sealed::Out<D> for Array<T, D> {
         self.block_mut().copy_from(from.block())
     }
 
-    fn operands(&self, into: &mut Vec<Operand>) {
-        into.push(Operand::of::<T>(self.block(), true));
-    }
-
-    fn contents(&self, into: &mut Vec<Contents>) -> Result<()> {
-        into.push(Contents::of(self)?);
-        Ok(())
-    }
-
-    fn expect(&mut self, outcome: &std::sync::Arc<gpucache_engine::record::Outcome>) {
-        self.block_mut().set_outcome(Some(outcome.clone()));
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
+        visitor.write(self);
     }
 }
 
@@ -103,16 +89,8 @@ impl<R: sealed::Out<D>, D> sealed::Out<D> for Vec<R> {
         self.iter_mut().zip(from).try_for_each(|(to, from)| to.copy_from(from))
     }
 
-    fn operands(&self, into: &mut Vec<Operand>) {
-        self.iter().for_each(|each| each.operands(into));
-    }
-
-    fn contents(&self, into: &mut Vec<Contents>) -> Result<()> {
-        self.iter().try_for_each(|each| each.contents(into))
-    }
-
-    fn expect(&mut self, outcome: &std::sync::Arc<gpucache_engine::record::Outcome>) {
-        self.iter_mut().for_each(|each| each.expect(outcome));
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
+        self.iter_mut().for_each(|each| each.visit(visitor));
     }
 }
 
@@ -131,16 +109,8 @@ impl<R: sealed::Out<D>, D> sealed::Out<D> for Option<R> {
         self.iter_mut().zip(from).try_for_each(|(to, from)| to.copy_from(from))
     }
 
-    fn operands(&self, into: &mut Vec<Operand>) {
-        self.iter().for_each(|each| each.operands(into));
-    }
-
-    fn contents(&self, into: &mut Vec<Contents>) -> Result<()> {
-        self.iter().try_for_each(|each| each.contents(into))
-    }
-
-    fn expect(&mut self, outcome: &std::sync::Arc<gpucache_engine::record::Outcome>) {
-        self.iter_mut().for_each(|each| each.expect(outcome));
+    fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
+        self.iter_mut().for_each(|each| each.visit(visitor));
     }
 }
 
@@ -165,17 +135,8 @@ macro_rules! tuples {
                 Ok(())
             }
 
-            fn operands(&self, into: &mut Vec<Operand>) {
-                $(self.$place.operands(into);)*
-            }
-
-            fn contents(&self, into: &mut Vec<Contents>) -> Result<()> {
-                $(self.$place.contents(into)?;)*
-                Ok(())
-            }
-
-            fn expect(&mut self, outcome: &std::sync::Arc<gpucache_engine::record::Outcome>) {
-                $(self.$place.expect(outcome);)*
+            fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {
+                $(self.$place.visit(visitor);)*
             }
         })*
     };

@@ -6,6 +6,7 @@ use super::inputs::Inputs;
 use super::kept::Known;
 use super::outputs::Outputs;
 use super::stats::GraphStats;
+use super::visitor::Seen;
 use crate::device::Device;
 use crate::scope::ScopeGuard;
 use gpucache_engine::cache::{Cache, Current, Recycle, Terms};
@@ -13,11 +14,7 @@ use gpucache_engine::home::Visit;
 use gpucache_engine::{Error, Result};
 
 /// The block of a run.
-pub(super) struct Block<'b, F> {
-    pub(super) run: &'b mut F,
-    /// Whether the memory that it uses is checked.
-    pub(super) is_checked: bool,
-}
+pub(super) type Block<'b, D, I, R, E> = dyn for<'a> FnMut(<I as Inputs<D>>::Lent<'a>) -> Result<R, E> + 'b;
 
 /// One run.
 pub(super) struct Run<'r, D> {
@@ -26,6 +23,8 @@ pub(super) struct Run<'r, D> {
     outputs: &'r str,
     pub(super) site: &'static Location<'static>,
     pub(super) stats: &'r mut GraphStats,
+    /// The arrays of the run.
+    pub(super) seen: &'r mut Seen,
     /// The scope around the run.
     around: Option<Current>,
 }
@@ -35,9 +34,9 @@ impl<'r, D: Device> Run<'r, D> {
     pub(super) fn of(
         device: &'r D,
         (name, outputs, site): (&'r str, &'r str, &'static Location<'static>),
-        stats: &'r mut GraphStats,
+        (stats, seen): (&'r mut GraphStats, &'r mut Seen),
     ) -> Run<'r, D> {
-        Run { device, name, outputs, site, stats, around: ScopeGuard::innermost() }
+        Run { device, name, outputs, site, stats, seen, around: ScopeGuard::innermost() }
     }
 
     /// Whether the run is a part of other work that is captured: of another captured scope, or by `Cuda::capture`, or by other code.
@@ -63,25 +62,19 @@ impl<'r, D: Device> Run<'r, D> {
     }
 
     /// Runs the block, and copies its results to the outputs.
-    pub(super) fn direct<I, R, E, F>(
+    pub(super) fn direct<'b, I: Inputs<D> + 'b, R: Outputs<D>, E: From<Error>>(
         &mut self,
         known: &mut Known,
         inputs: &mut I,
-        block: &mut Block<'_, F>,
-    ) -> Result<R, E>
-    where
-        I: Inputs<D>,
-        R: Outputs<D>,
-        E: From<Error>,
-        F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
-    {
+        block: &mut Block<'b, D, I, R, E>,
+    ) -> Result<R, E> {
         self.stats.direct += 1;
         // As a graph does: the scope then leaves room for the outputs when it finds memory for its plans.
         let expected = self.expected::<R>(known);
         let visit = if known.tries.is_planned { Visit::Uncaptured } else { Visit::Learning };
         let (_inside, cache) = ScopeGuard::enter_captured(self.name, self.site, (Terms::new(), visit));
         let serves_all = cache.map(Cache::watch_served);
-        let results = ScopeGuard::run_block(|| (block.run)(inputs.lend()))?;
+        let results = ScopeGuard::run_block(|| block(inputs.lend()))?;
         let like = results.like();
         let outputs = match expected {
             Some((expected, mut outputs)) if expected == like => {

@@ -64,8 +64,9 @@ pub struct CapturedScope<K, D> {
     pub(super) stats: GraphStats,
     pub(super) compares: bool,
     /// Memory for the arrays of a run.
-    pub(super) seen: Seen,
-    pub(super) changes: Vec<(usize, u64)>,
+    seen: Seen,
+    /// Whether the memory that the block of this run uses is checked.
+    is_checked: bool,
 }
 
 impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
@@ -93,7 +94,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
             stats: GraphStats::default(),
             compares: false,
             seen: Seen::default(),
-            changes: Vec::new(),
+            is_checked: true,
         }
     }
 
@@ -191,7 +192,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         R: Outputs<D>,
         E: From<Error>,
     {
-        self.run_any(&key, inputs, Block { run: &mut block, is_checked: true })
+        self.run_any(&key, inputs, &mut block, true)
     }
 
     /// As [`run`](CapturedScope::run), but the block may use memory that is no input, such as tensors of other crates and workspaces of
@@ -231,54 +232,60 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         R: Outputs<D>,
         E: From<Error>,
     {
-        self.run_any(&key, inputs, Block { run: &mut block, is_checked: false })
+        self.run_any(&key, inputs, &mut block, false)
     }
 
-    fn run_any<I, R, E, F>(&mut self, key: &K, mut inputs: I, mut block: Block<'_, F>) -> Result<R, E>
-    where
-        I: Inputs<D>,
-        R: Outputs<D>,
-        E: From<Error>,
-        F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
-    {
+    fn run_any<'b, I: Inputs<D> + 'b, R: Outputs<D>, E: From<Error>>(
+        &mut self,
+        key: &K,
+        mut inputs: I,
+        block: &mut Block<'b, D, I, R, E>,
+        is_checked: bool,
+    ) -> Result<R, E> {
         if Run::is_part_of_another(&self.device) {
-            return (block.run)(inputs.lend());
+            return block(inputs.lend());
         }
+        self.is_checked = is_checked;
         if self.compares {
             return self.run_compared(key, inputs, block);
         }
         if let Some(done) = self.run_graph(key, &mut inputs) {
             return Ok(done);
         }
-        self.run_block(key, &mut inputs, &mut block)
+        self.run_block(key, &mut inputs, block)
     }
 
     /// Does the work by the graph of `key`, if it can.
     #[inline]
     pub(super) fn run_graph<I: Inputs<D>, R: Outputs<D>>(&mut self, key: &K, inputs: &mut I) -> Option<R> {
-        let known = self.kept.with_graph(key)?;
-        let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
-        let done = run.launch(known, inputs, &mut self.seen, &mut self.changes)?;
+        let (kept, mut run) = self.parts();
+        let done = run.launch(kept.with_graph(key)?, inputs)?;
         self.stats.launches += 1;
         Some(done)
     }
 
+    /// The state of each key, and a run.
+    #[inline]
+    fn parts(&mut self) -> (&mut Kept<K>, Run<'_, D>) {
+        let names = (&*self.name, &*self.outputs, self.site);
+        (&mut self.kept, Run::of(&self.device, names, (&mut self.stats, &mut self.seen)))
+    }
+
     /// Does the work by a call of the block, captured or not.
     #[cold]
-    pub(super) fn run_block<I, R, E, F>(&mut self, key: &K, inputs: &mut I, block: &mut Block<'_, F>) -> Result<R, E>
-    where
-        I: Inputs<D>,
-        R: Outputs<D>,
-        E: From<Error>,
-        F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
-    {
+    pub(super) fn run_block<'b, I: Inputs<D> + 'b, R: Outputs<D>, E: From<Error>>(
+        &mut self,
+        key: &K,
+        inputs: &mut I,
+        block: &mut Block<'b, D, I, R, E>,
+    ) -> Result<R, E> {
         let captures = self.kept.of(key).tries.is_due();
         if captures {
             self.make_room(key);
         }
-        let known = self.kept.of(key);
-        let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
-        if captures && let Some(done) = run.capture(known, inputs, block, &mut self.seen) {
+        let is_checked = self.is_checked;
+        let (kept, mut run) = self.parts();
+        if captures && let Some(done) = run.capture(kept.of(key), inputs, block, is_checked) {
             self.make_room(key);
             return done;
         }
@@ -292,19 +299,17 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     }
 
     /// Does the work by a call of the block that is not captured.
-    pub(super) fn run_directly<I, R, E, F>(&mut self, key: &K, inputs: &mut I, block: &mut Block<'_, F>) -> Result<R, E>
-    where
-        I: Inputs<D>,
-        R: Outputs<D>,
-        E: From<Error>,
-        F: for<'a> FnMut(I::Lent<'a>) -> Result<R, E>,
-    {
+    pub(super) fn run_directly<'b, I: Inputs<D> + 'b, R: Outputs<D>, E: From<Error>>(
+        &mut self,
+        key: &K,
+        inputs: &mut I,
+        block: &mut Block<'b, D, I, R, E>,
+    ) -> Result<R, E> {
         if std::mem::take(&mut self.kept.has_forgotten) {
             self.stats.last_refusal = Some(too_many_keys().to_string());
         }
-        let known = self.kept.of(key);
-        let mut run = Run::of(&self.device, (&self.name, &self.outputs, self.site), &mut self.stats);
-        let done = run.direct(known, inputs, block);
+        let (kept, mut run) = self.parts();
+        let done = run.direct(kept.of(key), inputs, block);
         if self.place.take_own_scope(&self.stats, &self.kept.of(key).tries) {
             self.name = self.place.scope();
             self.outputs = format!("{}, outputs", self.name);

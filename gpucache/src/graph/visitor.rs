@@ -43,6 +43,8 @@ pub struct Visitor<'v, D> {
 pub(super) enum Act<'v> {
     /// Notes the arrays, and orders the next work on the stream with their other uses.
     Order(&'v mut Seen),
+    /// Notes outputs, which are new and on the stream of the launch.
+    Note(&'v mut Vec<Operand>),
     /// Stores the outcome of the launch in the arrays that it writes.
     Expect(&'v Arc<Outcome>),
     /// Copies the contents of the arrays that are written.
@@ -53,7 +55,7 @@ pub(super) enum Act<'v> {
 
 /// The contents of an array.
 #[derive(PartialEq, Eq)]
-pub struct Contents {
+pub(super) struct Contents {
     element: TypeId,
     pub(super) bytes: Vec<u8>,
 }
@@ -86,7 +88,7 @@ pub(super) struct Seen {
 
 /// An array that a graph uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Operand {
+pub(super) struct Operand {
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) is_written: bool,
@@ -129,6 +131,20 @@ impl Seen {
     /// The context of a launch on a stream of the host.
     pub(super) fn launched(&self) -> Launched {
         Launched { before: Arc::new(self.outcomes.clone()), outcome: Arc::default() }
+    }
+
+    #[inline]
+    fn note<T: Element>(&mut self, block: &Block, stream: &Stream, is_written: bool) {
+        self.arrays.push(Operand::of::<T>(block, is_written));
+        if !stream.can_capture() {
+            self.note_on_host(block, stream);
+        }
+    }
+
+    /// Only a GPU orders a launch with other streams by itself. Work of the host may have failed to write an array.
+    fn note_on_host(&mut self, block: &Block, stream: &Stream) {
+        self.is_apart |= block.stream().queue() != stream.queue() || block.is_used_elsewhere();
+        self.outcomes.extend(block.outcome());
     }
 }
 
@@ -183,6 +199,10 @@ impl<'v, D: Device> Visitor<'v, D> {
                 seen.note::<T>(array.block(), self.stream, true);
                 array.block_mut().write_on(self.stream)
             }
+            Act::Note(outputs) => {
+                outputs.push(Operand::of::<T>(array.block(), true));
+                Ok(())
+            }
             Act::Expect(outcome) => {
                 array.block_mut().set_outcome(Some(outcome.clone()));
                 Ok(())
@@ -191,21 +211,5 @@ impl<'v, D: Device> Visitor<'v, D> {
             Act::Restore(contents) => contents.next().map_or(Ok(()), |old| old.restore(array)),
         };
         self.failure = self.failure.take().or(done.err());
-    }
-}
-
-impl Seen {
-    #[inline]
-    fn note<T: Element>(&mut self, block: &Block, stream: &Stream, is_written: bool) {
-        self.arrays.push(Operand::of::<T>(block, is_written));
-        if !stream.can_capture() {
-            self.note_on_host(block, stream);
-        }
-    }
-
-    /// Only a GPU orders a launch with other streams by itself. Work of the host may have failed to write an array.
-    fn note_on_host(&mut self, block: &Block, stream: &Stream) {
-        self.is_apart |= block.stream().queue() != stream.queue() || block.is_used_elsewhere();
-        self.outcomes.extend(block.outcome());
     }
 }
