@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::library::{Id, Library};
 use super::link::Link;
 use super::operation::Operation;
-use super::prepared::{Place, Uses};
+use super::prepared::Uses;
 use crate::device::Cuda;
 use gpucache_engine::base::sync::{Mutex, MutexGuard, lock};
 use gpucache_engine::device::process_exits;
@@ -51,7 +51,9 @@ const PER_THREAD: usize = 2;
 /// ```
 pub struct Communicator {
     pub(super) link: Arc<Link>,
-    pub(super) place: Place,
+    stream: Cuda,
+    pub(super) rank: usize,
+    pub(super) ranks: usize,
     /// Held by the thread whose call NCCL is working on.
     turn: Mutex<()>,
 }
@@ -89,8 +91,7 @@ impl Communicator {
         let name = format!("NCCL rank {rank} of {ranks} on {stream:?}");
         stream.0.make_current();
         let link = Arc::new(Link::connect(library, id, numbers, name, timeout)?);
-        let place = Place { stream: stream.clone(), rank, ranks };
-        Ok(Communicator { link, place, turn: Mutex::new(()) })
+        Ok(Communicator { link, stream: stream.clone(), rank, ranks, turn: Mutex::new(()) })
     }
 
     /// The stream of the collectives.
@@ -103,7 +104,7 @@ impl Communicator {
     /// }
     /// ```
     pub fn stream(&self) -> &Cuda {
-        &self.place.stream
+        &self.stream
     }
 
     /// The number of this rank, from 0.
@@ -116,7 +117,7 @@ impl Communicator {
     /// }
     /// ```
     pub fn rank(&self) -> usize {
-        self.place.rank
+        self.rank
     }
 
     /// The number of all ranks.
@@ -129,7 +130,7 @@ impl Communicator {
     /// }
     /// ```
     pub fn ranks(&self) -> usize {
-        self.place.ranks
+        self.ranks
     }
 
     /// Queues operations whose arrays are ordered. The uses end once the work is on the stream.
@@ -138,7 +139,7 @@ impl Communicator {
             let _turn = self.turn();
             // SAFETY: the handle is that of a live stream of this GPU, which `self` keeps alive. The operations were made in `prepared`, so
             // they stay within arrays whose memory is reused only behind the stream's work, and which are ordered for the stream.
-            unsafe { self.link.launch(operations, self.place.raw_stream().cu_stream().cast()) }
+            unsafe { self.link.launch(operations, self.stream.stream().cu_stream().cast()) }
         };
         uses.into_iter().for_each(|uses| uses.end(launched.is_ok()));
         launched
@@ -147,7 +148,7 @@ impl Communicator {
     /// Waits until NCCL has taken the calls of other threads, and makes the GPU's context current.
     pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
         let turn = lock(&self.turn);
-        self.place.stream.0.make_current();
+        self.stream.0.make_current();
         turn
     }
 

@@ -1,12 +1,13 @@
 //! [`Group`]: collectives that are launched together.
 
+use std::ffi::c_int;
 use std::fmt;
 
 use super::buffer::{Readable, Writable};
 use super::communicator::Communicator;
 use super::number::{Number, Reduction};
 use super::operation::{Kind, Operation};
-use super::prepared::{Counted, Place, Uses, WHOLE, both, part_of, read, same_lengths, written};
+use super::prepared::{Uses, WHOLE, both, part_of, read, same_lengths, written};
 use crate::array::Element;
 use gpucache_engine::Result;
 
@@ -53,10 +54,6 @@ impl Communicator {
 }
 
 impl<'a> Group<'a> {
-    fn place(&self) -> &'a Place {
-        &self.communicator.place
-    }
-
     fn add(&mut self, prepared: Result<(Operation, Uses<'a>)>) -> Result<&mut Self> {
         let (operation, uses) = prepared?;
         self.operations.push(operation);
@@ -104,9 +101,9 @@ impl<'a> Group<'a> {
         to: &'a mut R,
         by: Reduction,
     ) -> Result<&mut Self> {
-        let (place, count) = (self.place(), from.len());
-        same_lengths("all_reduce", ("the input", count), ("the output", to.len()), 1)?;
-        self.add(both(place, Kind::AllReduce { by: by.raw() }, from, to, Counted::numbers::<T>(count)))
+        same_lengths("all_reduce", ("the input", from.len()), ("the output", to.len()), 1)?;
+        let operation = Operation::numbers::<T>(Kind::AllReduce { by: by as c_int }, from.len());
+        self.add(both(self.communicator, operation, from, to))
     }
 
     /// Adds a [`all_reduce_in_place`](Communicator::all_reduce_in_place).
@@ -127,8 +124,8 @@ impl<'a> Group<'a> {
         data: &'a mut R,
         by: Reduction,
     ) -> Result<&mut Self> {
-        let count = Counted::numbers::<T>(data.len());
-        self.add(written(self.place(), Kind::AllReduce { by: by.raw() }, data, count, WHOLE))
+        let operation = Operation::numbers::<T>(Kind::AllReduce { by: by as c_int }, data.len());
+        self.add(written(self.communicator, operation, data, WHOLE))
     }
 
     /// Adds a [`reduce`](Communicator::reduce).
@@ -151,10 +148,11 @@ impl<'a> Group<'a> {
         by: Reduction,
         root: usize,
     ) -> Result<&mut Self> {
-        let (place, count) = (self.place(), Counted::numbers::<T>(from.len()));
+        let ranks = self.communicator;
         same_lengths("reduce", ("the input", from.len()), ("the output", to.len()), 1)?;
-        let kind = Kind::Reduce { by: by.raw(), root: place.checked_rank(root)? };
-        self.add(if root == place.rank { both(place, kind, from, to, count) } else { read(place, kind, from, count) })
+        let kind = Kind::Reduce { by: by as c_int, root: ranks.checked_rank(root)? };
+        let operation = Operation::numbers::<T>(kind, from.len());
+        self.add(if root == ranks.rank { both(ranks, operation, from, to) } else { read(ranks, operation, from) })
     }
 
     /// Adds a [`reduce_scatter`](Communicator::reduce_scatter).
@@ -176,9 +174,10 @@ impl<'a> Group<'a> {
         to: &'a mut R,
         by: Reduction,
     ) -> Result<&mut Self> {
-        let (place, count) = (self.place(), to.len());
-        same_lengths("reduce_scatter", ("the input", from.len()), ("the output", count), place.ranks)?;
-        self.add(both(place, Kind::ReduceScatter { by: by.raw() }, from, to, Counted::numbers::<T>(count)))
+        let ranks = self.communicator;
+        same_lengths("reduce_scatter", ("the input", from.len()), ("the output", to.len()), ranks.ranks)?;
+        let operation = Operation::numbers::<T>(Kind::ReduceScatter { by: by as c_int }, to.len());
+        self.add(both(ranks, operation, from, to))
     }
 
     /// Adds a [`reduce_scatter_in_place`](Communicator::reduce_scatter_in_place).
@@ -199,9 +198,10 @@ impl<'a> Group<'a> {
         data: &'a mut R,
         by: Reduction,
     ) -> Result<&mut Self> {
-        let place = self.place();
-        let count = Counted::numbers::<T>(part_of("reduce_scatter_in_place", data.len(), place.ranks)?);
-        self.add(written(place, Kind::ReduceScatter { by: by.raw() }, data, count, (0, place.rank)))
+        let ranks = self.communicator;
+        let count = part_of("reduce_scatter_in_place", data.len(), ranks.ranks)?;
+        let operation = Operation::numbers::<T>(Kind::ReduceScatter { by: by as c_int }, count);
+        self.add(written(ranks, operation, data, (0, ranks.rank)))
     }
 
     /// Adds a [`all_gather`](Communicator::all_gather).
@@ -222,9 +222,9 @@ impl<'a> Group<'a> {
         from: &'a S,
         to: &'a mut R,
     ) -> Result<&mut Self> {
-        let (place, count) = (self.place(), from.len());
-        same_lengths("all_gather", ("the output", to.len()), ("the input", count), place.ranks)?;
-        self.add(both(place, Kind::AllGather, from, to, Counted::bytes::<T>(count)))
+        let ranks = self.communicator;
+        same_lengths("all_gather", ("the output", to.len()), ("the input", from.len()), ranks.ranks)?;
+        self.add(both(ranks, Operation::bytes::<T>(Kind::AllGather, from.len()), from, to))
     }
 
     /// Adds a [`all_gather_in_place`](Communicator::all_gather_in_place).
@@ -241,9 +241,9 @@ impl<'a> Group<'a> {
     /// }
     /// ```
     pub fn all_gather_in_place<T: Element, R: Writable<T>>(&mut self, data: &'a mut R) -> Result<&mut Self> {
-        let place = self.place();
-        let count = Counted::bytes::<T>(part_of("all_gather_in_place", data.len(), place.ranks)?);
-        self.add(written(place, Kind::AllGather, data, count, (place.rank, 0)))
+        let ranks = self.communicator;
+        let count = part_of("all_gather_in_place", data.len(), ranks.ranks)?;
+        self.add(written(ranks, Operation::bytes::<T>(Kind::AllGather, count), data, (ranks.rank, 0)))
     }
 
     /// Adds a [`broadcast`](Communicator::broadcast).
@@ -260,8 +260,8 @@ impl<'a> Group<'a> {
     /// }
     /// ```
     pub fn broadcast<T: Element, R: Writable<T>>(&mut self, data: &'a mut R, root: usize) -> Result<&mut Self> {
-        let (place, count) = (self.place(), Counted::bytes::<T>(data.len()));
-        self.add(written(place, Kind::Broadcast { root: place.checked_rank(root)? }, data, count, WHOLE))
+        let kind = Kind::Broadcast { root: self.communicator.checked_rank(root)? };
+        self.add(written(self.communicator, Operation::bytes::<T>(kind, data.len()), data, WHOLE))
     }
 
     /// Adds a [`send`](Communicator::send).
@@ -278,8 +278,8 @@ impl<'a> Group<'a> {
     /// }
     /// ```
     pub fn send<T: Element, S: Readable<T>>(&mut self, data: &'a S, to: usize) -> Result<&mut Self> {
-        let (place, count) = (self.place(), Counted::bytes::<T>(data.len()));
-        self.add(read(place, Kind::Send { to: place.checked_rank(to)? }, data, count))
+        let kind = Kind::Send { to: self.communicator.checked_rank(to)? };
+        self.add(read(self.communicator, Operation::bytes::<T>(kind, data.len()), data))
     }
 
     /// Adds a [`recv`](Communicator::recv).
@@ -296,8 +296,8 @@ impl<'a> Group<'a> {
     /// }
     /// ```
     pub fn recv<T: Element, R: Writable<T>>(&mut self, data: &'a mut R, from: usize) -> Result<&mut Self> {
-        let (place, count) = (self.place(), Counted::bytes::<T>(data.len()));
-        self.add(written(place, Kind::Recv { from: place.checked_rank(from)? }, data, count, WHOLE))
+        let kind = Kind::Recv { from: self.communicator.checked_rank(from)? };
+        self.add(written(self.communicator, Operation::bytes::<T>(kind, data.len()), data, WHOLE))
     }
 }
 

@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// How long this thread waits for NCCL to free a communicator, beyond the timeout of the communicator.
 const LONGEST_END: Duration = Duration::from_secs(5);
 
-/// NCCL's object. No other code has it.
+/// NCCL's object, which is alive. No other code has it, and only [`end`] frees it.
 struct Comm(RawComm);
 
 // SAFETY: NCCL's object belongs to no thread: any thread may call it, one at a time.
@@ -74,9 +74,9 @@ impl Link {
     ///
     /// # Errors
     /// The reason why there is no object any more.
-    fn with(&self, operation: &'static str, call: impl FnOnce(&Library, RawComm) -> Code) -> Result<Code> {
+    fn with(&self, operation: &'static str, call: impl FnOnce(&Library, &Comm) -> Code) -> Result<Code> {
         match &*lock(&self.comm) {
-            Some(comm) => Ok(call(self.library, comm.0)),
+            Some(comm) => Ok(call(self.library, comm)),
             None => Err(self.is_lost(operation)),
         }
     }
@@ -89,12 +89,7 @@ impl Link {
 
     /// NCCL's present state of the communicator.
     fn state(&self, operation: &'static str) -> Result<Code> {
-        self.with(operation, |library, comm| {
-            let mut state = 0;
-            // SAFETY: the object lives while its lock is held, and the function writes one `int`, for which there is room.
-            let code = unsafe { (library.functions.async_error)(comm, &mut state) };
-            if Code(code).is_error() { Code(code) } else { Code(state) }
-        })
+        self.with(operation, state)
     }
 
     /// Waits until NCCL has done what a call began: until the work is on the stream, say.
@@ -138,7 +133,7 @@ impl Link {
         let answer = self.with(name, |library, comm| {
             let queue = |operation: &Operation| {
                 // SAFETY: the object lives while its lock is held. The caller promises the rest.
-                unsafe { operation.queue(&library.functions, comm, stream) }
+                unsafe { operation.queue(&library.functions, comm.0, stream) }
             };
             match operations {
                 [only] => queue(only),
@@ -160,7 +155,7 @@ impl Link {
         let code = self.with(operation, |library, comm| {
             // SAFETY: the object lives while its lock is held, the function writes a pointer, for which there is room, and the caller
             // promises that the memory is allocated.
-            Code(unsafe { (library.functions.register)(comm, address as *mut c_void, bytes, &mut handle) })
+            Code(unsafe { (library.functions.register)(comm.0, address as *mut c_void, bytes, &mut handle) })
         })?;
         if code.is_error() { Err(code.error(&self.name, operation)) } else { Ok(handle as usize) }
     }
@@ -173,7 +168,7 @@ impl Link {
         // A failure concerns NCCL's table alone.
         let _ = self.with("deregistering memory", |library, comm| {
             // SAFETY: the object lives while its lock is held, and the caller promises that the handle is its own and is given back once.
-            Code(unsafe { (library.functions.deregister)(comm, handle as *mut c_void) })
+            Code(unsafe { (library.functions.deregister)(comm.0, handle as *mut c_void) })
         });
     }
 
@@ -264,6 +259,14 @@ impl Link {
     }
 }
 
+/// NCCL's present state of a communicator.
+fn state(library: &Library, comm: &Comm) -> Code {
+    let mut state = 0;
+    // SAFETY: the object is alive, and the function writes one `int`, for which there is room.
+    let code = Code(unsafe { (library.functions.async_error)(comm.0, &mut state) });
+    if code.is_error() { code } else { Code(state) }
+}
+
 /// Makes calls that NCCL launches together. Returns the first error.
 fn grouped(library: &Library, calls: impl FnOnce() -> Option<Code>) -> Code {
     // SAFETY: the function takes no arguments. Its counterpart is called below, on the same thread.
@@ -292,10 +295,7 @@ fn is_finished(library: &Library, comm: &Comm, timeout: Duration) -> bool {
     let mut code = Code(unsafe { (library.functions.finalize)(comm.0) });
     while code == Code::IN_PROGRESS && start.elapsed() < timeout {
         std::thread::sleep(LONGEST_PAUSE);
-        let mut state = 0;
-        // SAFETY: the caller owns the object, which is alive, and the function writes one `int`, for which there is room.
-        let asked = Code(unsafe { (library.functions.async_error)(comm.0, &mut state) });
-        code = if asked.is_error() { asked } else { Code(state) };
+        code = state(library, comm);
     }
     code == Code::SUCCESS
 }

@@ -59,28 +59,16 @@ numbers! { half::f16 = 6 half::bf16 = 9 }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+// The values are those of NCCL (`ncclRedOp_t`).
 pub enum Reduction {
     /// The sum.
-    Sum,
+    Sum = 0,
     /// The sum, divided by the number of ranks. Integers are rounded.
-    Mean,
+    Mean = 4,
     /// The least.
-    Min,
+    Min = 3,
     /// The greatest.
-    Max,
+    Max = 2,
     /// The product.
-    Product,
-}
-
-impl Reduction {
-    /// NCCL's number of it (`ncclRedOp_t`).
-    pub(super) fn raw(self) -> c_int {
-        match self {
-            Reduction::Sum => 0,
-            Reduction::Product => 1,
-            Reduction::Max => 2,
-            Reduction::Min => 3,
-            Reduction::Mean => 4,
-        }
-    }
+    Product = 1,
 }

@@ -4,6 +4,8 @@
 use std::ffi::c_int;
 
 use super::library::{Code, Functions, RawComm, RawStream};
+use super::number::{BYTE, Number};
+use crate::array::Element;
 
 /// An operation on memory of the communicator's GPU.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,16 @@ pub(super) enum Kind {
 }
 
 impl Operation {
+    /// An operation on so many numbers of a type, whose arrays are still unknown.
+    pub(super) fn numbers<T: Number>(kind: Kind, count: usize) -> Operation {
+        Operation { kind, from: 0, to: 0, count, dtype: T::TYPE }
+    }
+
+    /// The same for an operation that moves elements of any type as bytes.
+    pub(super) fn bytes<T: Element>(kind: Kind, count: usize) -> Operation {
+        Operation { kind, from: 0, to: 0, count: count * size_of::<T>(), dtype: BYTE }
+    }
+
     /// Its name in messages.
     pub(super) fn name(&self) -> &'static str {
         match self.kind {

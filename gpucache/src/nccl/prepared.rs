@@ -5,25 +5,17 @@
 
 use std::ffi::c_int;
 
-use cudarc::driver::{CudaStream, DeviceSlice, SyncOnDrop};
+use cudarc::driver::{CudaContext, CudaStream, DeviceSlice, SyncOnDrop};
 
 use super::buffer::{Readable, Writable};
-use super::number::{BYTE, Number};
-use super::operation::{Kind, Operation};
-use crate::array::{Element, QueuedWrite};
-use crate::device::Cuda;
+use super::communicator::Communicator;
+use super::operation::Operation;
+use crate::array::QueuedWrite;
 use gpucache_engine::{Error, Result};
 
-/// The stream of a communicator, and its rank among all ranks.
-pub(super) struct Place {
-    pub(super) stream: Cuda,
-    pub(super) rank: usize,
-    pub(super) ranks: usize,
-}
-
-impl Place {
+impl Communicator {
     pub(super) fn raw_stream(&self) -> &CudaStream {
-        self.stream.stream()
+        self.stream().stream()
     }
 
     /// A rank as NCCL counts it.
@@ -39,6 +31,19 @@ impl Place {
                 "name a rank below that, counted from 0",
             )
         })
+    }
+
+    /// Refuses what is not on the communicator's GPU.
+    pub(super) fn check_gpu(&self, what: &str, context: &CudaContext, remedy: &'static str) -> Result<()> {
+        let (own, other) = (self.raw_stream().context().ordinal(), context.ordinal());
+        match own == other {
+            true => Ok(()),
+            false => Err(Error::unavailable(
+                what,
+                format_args!("it is on cuda:{other}, and the communicator is of cuda:{own}"),
+                remedy,
+            )),
+        }
     }
 }
 
@@ -58,87 +63,53 @@ impl Uses<'_> {
     }
 }
 
-/// How many elements of which type NCCL sees.
-#[derive(Clone, Copy)]
-pub(super) struct Counted {
-    count: usize,
-    dtype: c_int,
-    /// The bytes of them all.
-    bytes: u64,
-}
-
-impl Counted {
-    pub(super) fn numbers<T: Number>(count: usize) -> Counted {
-        Counted { count, dtype: T::TYPE, bytes: (count * size_of::<T>()) as u64 }
-    }
-
-    pub(super) fn bytes<T: Element>(count: usize) -> Counted {
-        let bytes = count * size_of::<T>();
-        Counted { count: bytes, dtype: BYTE, bytes: bytes as u64 }
-    }
-
-    fn operation(self, kind: Kind, from: u64, to: u64) -> Operation {
-        Operation { kind, from, to, count: self.count, dtype: self.dtype }
-    }
-}
-
 /// The parts of an array that an operation in place reads and writes: each one is the whole array.
 pub(super) const WHOLE: (usize, usize) = (0, 0);
 
 /// An operation that reads one array and writes another one.
 pub(super) fn both<'a, T>(
-    ranks: &'a Place,
-    kind: Kind,
+    ranks: &'a Communicator,
+    operation: Operation,
     from: &'a impl Readable<T>,
     to: &'a mut impl Writable<T>,
-    count: Counted,
 ) -> Result<(Operation, Uses<'a>)> {
     on_its_gpu(ranks, from)?;
     on_its_gpu(ranks, &*to)?;
     let (from, read) = from.device_ptr(ranks.raw_stream());
     let (to, written, write) = to.queue_write(ranks.raw_stream());
-    Ok((count.operation(kind, from, to), Uses { guards: [Some(read), Some(written)], write }))
+    Ok((Operation { from, to, ..operation }, Uses { guards: [Some(read), Some(written)], write }))
 }
 
 /// An operation that only reads.
 pub(super) fn read<'a, T>(
-    ranks: &'a Place,
-    kind: Kind,
+    ranks: &'a Communicator,
+    operation: Operation,
     from: &'a impl Readable<T>,
-    count: Counted,
 ) -> Result<(Operation, Uses<'a>)> {
     on_its_gpu(ranks, from)?;
     let (from, read) = from.device_ptr(ranks.raw_stream());
     let uses = Uses { guards: [Some(read), None], write: QueuedWrite::UNKNOWN };
-    Ok((count.operation(kind, from, 0), uses))
+    Ok((Operation { from, ..operation }, uses))
 }
 
 /// An operation that reads and writes parts of one array.
 pub(super) fn written<'a, T>(
-    ranks: &'a Place,
-    kind: Kind,
+    ranks: &'a Communicator,
+    operation: Operation,
     data: &'a mut impl Writable<T>,
-    count: Counted,
     (reads, writes): (usize, usize),
 ) -> Result<(Operation, Uses<'a>)> {
     on_its_gpu(ranks, &*data)?;
+    let part = data.len() / ranks.ranks * size_of::<T>();
     let (data, written, write) = data.queue_write(ranks.raw_stream());
-    let at = |part: usize| data + part as u64 * count.bytes;
-    let operation = count.operation(kind, at(reads), at(writes));
-    Ok((operation, Uses { guards: [Some(written), None], write }))
+    let at = |number: usize| data + (number * part) as u64;
+    Ok((Operation { from: at(reads), to: at(writes), ..operation }, Uses { guards: [Some(written), None], write }))
 }
 
 /// Refuses an array of another GPU than the communicator's.
-fn on_its_gpu<T>(ranks: &Place, data: &impl DeviceSlice<T>) -> Result<()> {
-    let (own, other) = (ranks.raw_stream().context().ordinal(), data.stream().context().ordinal());
-    match own == other {
-        true => Ok(()),
-        false => Err(Error::unavailable(
-            "an array in a collective",
-            format_args!("it is on cuda:{other}, and the communicator is of cuda:{own}"),
-            "copy it by `Array::to_device`, or use the communicator of its GPU",
-        )),
-    }
+fn on_its_gpu<T>(ranks: &Communicator, data: &impl DeviceSlice<T>) -> Result<()> {
+    let remedy = "copy it by `Array::to_device`, or use the communicator of its GPU";
+    ranks.check_gpu("an array in a collective", data.stream().context(), remedy)
 }
 
 /// Refuses lengths of which the first is not `times` the second.

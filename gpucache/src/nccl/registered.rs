@@ -61,7 +61,8 @@ impl Communicator {
         if bytes == 0 {
             return Array::zeros(stream, dims);
         }
-        self.is_for(stream)?;
+        let context = stream.stream().context();
+        self.check_gpu("a stream for registered memory", context, "pass a stream of the communicator's GPU")?;
         let piece = self.registered_piece(stream, bytes as u64, dims)?;
         let address = piece.address;
         // SAFETY: NCCL's memory has `bytes` bytes at `address` or more, in pages, and nobody else knows it. The piece frees it in its drop
@@ -89,19 +90,6 @@ impl Communicator {
             Error::unavailable("registered memory", error, remedy)
         })?);
         Ok(piece)
-    }
-
-    /// Refuses a stream of another GPU.
-    fn is_for(&self, stream: &Cuda) -> Result<()> {
-        let [own, other] = [self.stream(), stream].map(|stream| stream.stream().context().ordinal());
-        match own == other {
-            true => Ok(()),
-            false => Err(Error::unavailable(
-                "registered memory",
-                format_args!("the stream is one of cuda:{other}, and the communicator is of cuda:{own}"),
-                "pass a stream of the communicator's GPU",
-            )),
-        }
     }
 }
 
