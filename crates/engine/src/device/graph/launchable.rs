@@ -31,9 +31,8 @@ enum Work {
 impl LaunchableGraph {
     #[cfg(feature = "cuda")]
     pub(super) fn of_executable(stream: Stream, executable: Executable) -> LaunchableGraph {
-        let bytes = executable.bytes();
-        let graph =
-            Arc::new(LaunchedByDriver { executable: Mutex::new(Some(executable)), bytes, launches: AtomicU64::new(1) });
+        let graph = LaunchedByDriver { executable: Mutex::new(Some(executable)), launches: AtomicU64::new(1) };
+        let graph = Arc::new(graph);
         stream.memory().graphs().add(&graph);
         LaunchableGraph { stream, work: Work::Driver(graph) }
     }
@@ -81,7 +80,7 @@ impl LaunchableGraph {
     pub fn bytes(&self) -> Option<u64> {
         match &self.work {
             #[cfg(feature = "cuda")]
-            Work::Driver(graph) => lock(&graph.executable).as_ref().map(|_| graph.bytes),
+            Work::Driver(graph) => lock(&graph.executable).as_ref().map(Executable::bytes),
             Work::Listed(_) => Some(0),
         }
     }
@@ -100,7 +99,6 @@ impl LaunchableGraph {
 pub(in crate::device) struct LaunchedByDriver {
     /// Locked by each launch. A shortage does not wait for it, and passes over a graph that is being launched.
     executable: Mutex<Option<Executable>>,
-    bytes: u64,
     /// Its launches. Those before a shortage count half, and so on.
     launches: AtomicU64,
 }
@@ -128,8 +126,7 @@ fn lost() -> Error {
 #[cfg(feature = "cuda")]
 impl Yields for LaunchedByDriver {
     fn bytes(&self) -> u64 {
-        let has_executable = self.executable.try_lock().is_ok_and(|executable| executable.is_some());
-        if has_executable { self.bytes } else { 0 }
+        self.executable.try_lock().map_or(0, |executable| executable.as_ref().map_or(0, Executable::bytes))
     }
 
     fn recent_uses(&self) -> u64 {

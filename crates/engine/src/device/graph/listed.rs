@@ -17,17 +17,7 @@ impl Listed {
     }
 
     pub(super) fn words(&self) -> Vec<Word> {
-        let mut words = Vec::new();
-        for operation in &self.operations {
-            match operation {
-                Operation::Fill { to, bytes, .. } => words.push(Word::address(*to, *bytes, true)),
-                Operation::Copy { from, to, bytes } => {
-                    words.extend([Word::address(*from, *bytes, false), Word::address(*to, *bytes, true)]);
-                }
-                Operation::Kernel { arrays, .. } => words.extend(arrays),
-            }
-        }
-        words
+        self.operations.iter().flat_map(|(words, _)| words).copied().collect()
     }
 
     /// Says what has the word at this place of [`words`](Listed::words), for a message.
@@ -37,10 +27,10 @@ impl Listed {
 
     /// Replaces words by their places in [`words`](Listed::words).
     pub(super) fn set(&mut self, changes: &[(usize, u64)]) {
-        let mut words: Vec<&mut u64> = self.operations.iter_mut().flat_map(addresses).collect();
+        let mut words: Vec<&mut Word> = self.operations.iter_mut().flat_map(|(words, _)| words).collect();
         for &(place, value) in changes {
             if let Some(word) = words.get_mut(place) {
-                **word = value;
+                word.value = value;
             }
         }
     }
@@ -50,38 +40,29 @@ impl Listed {
     /// # Safety
     /// As for [`LaunchableGraph::launch`](super::LaunchableGraph::launch).
     pub(super) unsafe fn launch(&self, stream: &Stream, context: &dyn Any) -> Result<()> {
-        self.operations.iter().try_for_each(|operation| {
+        self.operations.iter().try_for_each(|(words, operation)| {
+            let at: Vec<u64> = words.iter().map(|word| word.value).collect();
+            let bytes = words.first().map_or(0, |word| word.bytes as usize);
             // SAFETY: the caller promises the memory at each address, for as many bytes as the listed operation had. A copy has two blocks
             // that do not overlap, as the listed one had.
             unsafe {
                 match operation {
-                    Operation::Fill { to, bytes, pattern } => stream.fill(*to, *bytes, pattern),
-                    Operation::Copy { from, to, bytes } => stream.copy(*from, *to, *bytes),
-                    Operation::Kernel { arrays, run } => {
-                        run(&arrays.iter().map(|array| array.value).collect::<Vec<_>>(), context)
-                    }
+                    Operation::Fill(pattern) => stream.fill(at[0], bytes, pattern),
+                    Operation::Copy => stream.copy(at[0], at[1], bytes),
+                    Operation::Kernel(run) => run(&at, context),
                 }
             }
         })
     }
 }
 
-/// The addresses of an operation, in the order of [`Listed::words`].
-fn addresses(operation: &mut Operation) -> Vec<&mut u64> {
+/// What the addresses of an operation are.
+fn names((words, operation): &(Vec<Word>, Operation)) -> Vec<String> {
     match operation {
-        Operation::Fill { to, .. } => vec![to],
-        Operation::Copy { from, to, .. } => vec![from, to],
-        Operation::Kernel { arrays, .. } => arrays.iter_mut().map(|array| &mut array.value).collect(),
-    }
-}
-
-/// What an operation's addresses are, in the same order.
-fn names(operation: &Operation) -> Vec<String> {
-    match operation {
-        Operation::Fill { .. } => vec!["the destination of a fill".into()],
-        Operation::Copy { .. } => vec!["the source of a copy".into(), "the destination of a copy".into()],
-        Operation::Kernel { arrays, .. } => {
-            (1..=arrays.len()).map(|number| format!("array {number} of a kernel on the host")).collect()
+        Operation::Fill(_) => vec!["the destination of a fill".into()],
+        Operation::Copy => vec!["the source of a copy".into(), "the destination of a copy".into()],
+        Operation::Kernel(_) => {
+            (1..=words.len()).map(|number| format!("array {number} of a kernel on the host")).collect()
         }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub use self::launchable::LaunchableGraph;
 #[cfg(feature = "cuda")]
-use super::cuda::graph::{DriverCapture, DriverGraph, Executable};
+use super::cuda::graph::{self as driver, DriverGraph, Executable};
 use super::host::HostMemory;
 use super::stream::Stream;
 pub use super::stream::capture::Word;
@@ -29,8 +29,11 @@ pub struct Capture {
 }
 
 enum By {
+    /// The driver, which captures from its beginning to its end.
     #[cfg(feature = "cuda")]
-    Driver(DriverCapture),
+    Driver {
+        is_open: bool,
+    },
     Listing(Arc<Listing>),
 }
 
@@ -42,13 +45,12 @@ impl Capture {
     pub fn begin(stream: &Stream) -> Result<Capture> {
         Stream::take_other_work();
         #[cfg(feature = "cuda")]
-        if let Some(driver) = DriverCapture::of(stream) {
+        if driver::captures(stream) {
             stream.begin_capture(CaptureBy::Driver(std::thread::current().id()))?;
             // Made first, so that its drop ends the notice if the driver refuses.
-            let mut capture = Capture { stream: stream.clone(), by: By::Driver(driver) };
-            if let By::Driver(driver) = &mut capture.by {
-                driver.begin()?;
-            }
+            let mut capture = Capture { stream: stream.clone(), by: By::Driver { is_open: false } };
+            driver::begin(stream)?;
+            capture.by = By::Driver { is_open: true };
             return Ok(capture);
         }
         if stream.backend::<HostMemory>().is_some() {
@@ -80,7 +82,10 @@ impl Capture {
     pub fn end(mut self) -> Result<Captured> {
         let work = match &mut self.by {
             #[cfg(feature = "cuda")]
-            By::Driver(driver) => CapturedWork::Driver(driver.end()?),
+            By::Driver { is_open } => {
+                *is_open = false;
+                CapturedWork::Driver(driver::end(&self.stream)?)
+            }
             By::Listing(listing) => CapturedWork::Listed(listing.take().without_gap()?),
         };
         if Stream::take_other_work() {
@@ -93,8 +98,9 @@ impl Capture {
 impl Drop for Capture {
     fn drop(&mut self) {
         #[cfg(feature = "cuda")]
-        if let By::Driver(driver) = &mut self.by {
-            driver.abandon();
+        if let By::Driver { is_open: true } = self.by {
+            // The work is not used, so neither is the reason why it could not be captured.
+            let _ = driver::end(&self.stream);
         }
         self.stream.end_capture();
     }

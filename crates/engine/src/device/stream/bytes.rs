@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Stream;
-use super::capture::Operation;
+use super::capture::{Operation, Word};
 use crate::base::error::Result;
 use crate::device::exit::process_exits;
 
@@ -40,7 +40,7 @@ impl Stream {
         // SAFETY: `bytes` is not zero, so the caller promises what `fill` requires: the bytes are allocated, and nothing else touches them
         // before this is done.
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.fill(address, bytes, pattern) } }?;
-        self.note_done(|| Operation::Fill { to: address, bytes, pattern: pattern.to_vec() })
+        self.note_done(|| (vec![Word::address(address, bytes, true)], Operation::Fill(pattern.to_vec())))
     }
 
     /// Calls [`Backend::write`](crate::device::Backend::write). For zero bytes it does nothing.
@@ -76,6 +76,7 @@ impl Stream {
         // SAFETY: `bytes` is not zero, so the caller promises what `copy` requires: the bytes are allocated at both addresses, do not
         // overlap, and nothing else writes them before this is done.
         if bytes == 0 { Ok(()) } else { unsafe { self.0.backend.copy(from, to, bytes) } }?;
-        self.note_done(|| Operation::Copy { from, to, bytes })
+        let words = || vec![Word::address(from, bytes, false), Word::address(to, bytes, true)];
+        self.note_done(|| (words(), Operation::Copy))
     }
 }

@@ -41,22 +41,20 @@ pub(in crate::device) struct Listing {
 
 #[derive(Default)]
 pub(in crate::device) struct Listed {
-    pub(in crate::device) operations: Vec<Operation>,
+    /// Each operation with its addresses.
+    pub(in crate::device) operations: Vec<(Vec<Word>, Operation)>,
     /// Why the list does not stand for the work, if so.
     pub(in crate::device) gap: Option<&'static str>,
 }
 
 /// One operation that can run again, with other addresses.
 pub(in crate::device) enum Operation {
-    /// Fills `bytes` bytes at the address.
-    Fill { to: u64, bytes: usize, pattern: Vec<u8> },
-    /// Copies `bytes` bytes.
-    Copy { from: u64, to: u64, bytes: usize },
-    Kernel {
-        /// The address of each array.
-        arrays: Vec<Word>,
-        run: RunKernel,
-    },
+    /// Fills the bytes at its address with a pattern.
+    Fill(Vec<u8>),
+    /// Copies the bytes at the first address to the second one.
+    Copy,
+    /// A function of the host, with the address of each array.
+    Kernel(RunKernel),
 }
 
 /// Puts a function on its stream, with these addresses in place of those of its arrays. The second argument is the one of
@@ -190,7 +188,7 @@ impl Stream {
 
     /// Checks the thread again behind an operation, and adds the operation to the list of a capture. `make` is called only if there is one.
     #[inline]
-    pub(super) fn note_done(&self, make: impl FnOnce() -> Operation) -> Result<()> {
+    pub(super) fn note_done(&self, make: impl FnOnce() -> (Vec<Word>, Operation)) -> Result<()> {
         if Stream::is_any_in_capture() {
             self.check_captures()?;
             self.list(make);
@@ -265,7 +263,7 @@ impl Stream {
 
     /// Adds an operation to the list of a capture. `make` is called only if there is one.
     #[cold]
-    fn list(&self, make: impl FnOnce() -> Operation) {
+    fn list(&self, make: impl FnOnce() -> (Vec<Word>, Operation)) {
         if let Some(listing) = self.listing() {
             let operation = make();
             lock(&listing.listed).operations.push(operation);
@@ -282,7 +280,7 @@ impl Stream {
         if Stream::is_any_in_capture() {
             self.list(|| {
                 let (arrays, run) = make();
-                Operation::Kernel { arrays, run: Box::new(run) }
+                (arrays, Operation::Kernel(Box::new(run)))
             });
         }
     }

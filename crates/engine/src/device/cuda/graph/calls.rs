@@ -26,7 +26,7 @@ pub(super) struct KernelParams {
 
 /// `CUDA_MEMSET_NODE_PARAMS`.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct FillParams {
     pub(super) to: u64,
     pitch: usize,
@@ -36,12 +36,13 @@ pub(super) struct FillParams {
     height: usize,
 }
 
-/// `CUgraphExecUpdateResultInfo`.
+/// `CUgraphExecUpdateResultInfo`, whose nodes are not looked at.
 #[repr(C)]
+#[derive(Default)]
 pub(super) struct UpdateInfo {
     result: u32,
-    node: sys::CUgraphNode,
-    from: sys::CUgraphNode,
+    node: usize,
+    from: usize,
 }
 
 // The driver has all of them since CUDA 12.4.
@@ -80,18 +81,6 @@ impl KernelParams {
             kernel: null_mut(),
             context: null_mut(),
         }
-    }
-}
-
-impl FillParams {
-    pub(super) fn empty() -> FillParams {
-        FillParams { to: 0, pitch: 0, value: 0, element_bytes: 0, width: 0, height: 0 }
-    }
-}
-
-impl UpdateInfo {
-    pub(super) fn empty() -> UpdateInfo {
-        UpdateInfo { result: 0, node: std::ptr::null_mut(), from: std::ptr::null_mut() }
     }
 }
 

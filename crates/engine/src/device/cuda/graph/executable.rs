@@ -89,7 +89,7 @@ impl Executable {
             return Err(graph);
         }
         let one = lock(&ONE);
-        let mut info = UpdateInfo::empty();
+        let mut info = UpdateInfo::default();
         // SAFETY: the executable and the graph are alive, their context is current, and `info` is writable.
         let updated = answer(unsafe { (graph.calls.update)(self.handle, graph.handle, &raw mut info) });
         drop(one);

@@ -21,90 +21,73 @@ use crate::device::exit::process_exits;
 use crate::device::stream::Stream;
 use crate::device::stream::capture::{Word, uncapturable};
 
-/// The capture of a stream. Other threads may call the driver meanwhile: the capture is of the thread-local mode.
-pub(in crate::device) struct DriverCapture {
-    stream: Stream,
-    is_open: bool,
-}
-
+/// Captures are of the thread-local mode, so other threads may call the driver meanwhile.
 const THREAD_LOCAL: u32 = 1;
 
-impl DriverCapture {
-    /// `None` if the stream is not one of a GPU.
-    pub(in crate::device) fn of(stream: &Stream) -> Option<DriverCapture> {
-        stream.backend::<CudaMemory>()?;
-        Some(DriverCapture { stream: stream.clone(), is_open: false })
-    }
+/// Whether the driver captures the stream: one of a GPU.
+pub(in crate::device) fn captures(stream: &Stream) -> bool {
+    stream.backend::<CudaMemory>().is_some()
+}
 
-    fn memory(&self) -> Result<(&CudaMemory, &'static Calls)> {
-        self.stream.backend::<CudaMemory>().zip(calls()).ok_or_else(unsupported)
-    }
+fn memory(stream: &Stream) -> Result<(&CudaMemory, &'static Calls)> {
+    stream.backend::<CudaMemory>().zip(calls()).ok_or_else(unsupported)
+}
 
-    pub(in crate::device) fn begin(&mut self) -> Result<()> {
-        if self.stream.here()?.is_some() {
-            return Err(Error::unavailable(
-                "a capture of the per-thread default stream",
-                "the graph could be launched on another thread, and so on another stream",
-                "use a stream that `context.new_stream()` made",
-            ));
+/// Begins a capture of the stream.
+pub(in crate::device) fn begin(stream: &Stream) -> Result<()> {
+    if stream.here()?.is_some() {
+        return Err(Error::unavailable(
+            "a capture of the per-thread default stream",
+            "the graph could be launched on another thread, and so on another stream",
+            "use a stream that `context.new_stream()` made",
+        ));
+    }
+    stream.check_kept()?;
+    let (memory, calls) = memory(stream)?;
+    // SAFETY: the queue lends the handle of a live stream.
+    let begin = |stream| answer(unsafe { (calls.begin)(stream, THREAD_LOCAL) });
+    memory.queue().run(begin).map_err(|error| memory.failure("beginning a capture", error))
+}
+
+/// Ends the capture of the stream.
+pub(in crate::device) fn end(stream: &Stream) -> Result<DriverGraph> {
+    let (memory, calls) = memory(stream)?;
+    let context = memory.context().clone();
+    // A failure that cudarc kept meanwhile is one of the work.
+    let kept = stream.check_kept();
+    let end = |stream| {
+        let mut graph = null_mut();
+        // SAFETY: the queue lends the handle of a live stream, and `graph` is writable.
+        answer(unsafe { (calls.end)(stream, &raw mut graph) }).map(|()| graph)
+    };
+    let handle = memory.queue().run(end).map_err(|error| {
+        // A call that failed before it reached the stream has not ended the capture.
+        if is_still_captured(memory) {
+            let _ = memory.queue().run(end).map(|graph| DriverGraph {
+                handle: graph,
+                nodes: Vec::new(),
+                context: context.clone(),
+                calls,
+            });
         }
-        self.stream.check_kept()?;
-        let (memory, calls) = self.memory()?;
-        // SAFETY: the queue lends the handle of a live stream.
-        let begin = |stream| answer(unsafe { (calls.begin)(stream, THREAD_LOCAL) });
-        memory.queue().run(begin).map_err(|error| memory.failure("beginning a capture", error))?;
-        self.is_open = true;
-        Ok(())
+        memory.failure("ending a capture", error)
+    })?;
+    if handle.is_null() {
+        return Err(uncapturable("the work ended the capture itself"));
     }
+    let mut graph = DriverGraph { handle, nodes: Vec::new(), context, calls };
+    kept?;
+    // SAFETY: the graph is alive, and its context is current, since a call was made on the stream.
+    graph.nodes = unsafe { read(calls, handle) }.map_err(|unusable| match unusable {
+        Unusable::Driver(error) => failure(&graph.context, "reading a graph", error),
+        Unusable::Contents(what) => uncapturable(what),
+    })?;
+    Ok(graph)
+}
 
-    pub(in crate::device) fn end(&mut self) -> Result<DriverGraph> {
-        self.is_open = false;
-        let (memory, calls) = self.memory()?;
-        let context = memory.context().clone();
-        // A failure that cudarc kept meanwhile is one of the work.
-        let kept = self.stream.check_kept();
-        let end = |stream| {
-            let mut graph = null_mut();
-            // SAFETY: the queue lends the handle of a live stream, and `graph` is writable.
-            answer(unsafe { (calls.end)(stream, &raw mut graph) }).map(|()| graph)
-        };
-        let handle = memory.queue().run(end).map_err(|error| {
-            // A call that failed before it reached the stream has not ended the capture.
-            if DriverCapture::is_still_captured(memory) {
-                let _ = memory.queue().run(end).map(|graph| DriverGraph {
-                    handle: graph,
-                    nodes: Vec::new(),
-                    context: context.clone(),
-                    calls,
-                });
-            }
-            memory.failure("ending a capture", error)
-        })?;
-        if handle.is_null() {
-            return Err(uncapturable("the work ended the capture itself"));
-        }
-        let mut graph = DriverGraph { handle, nodes: Vec::new(), context, calls };
-        kept?;
-        // SAFETY: the graph is alive, and its context is current, since a call was made on the stream.
-        graph.nodes = unsafe { read(calls, handle) }.map_err(|unusable| match unusable {
-            Unusable::Driver(error) => failure(&graph.context, "reading a graph", error),
-            Unusable::Contents(what) => uncapturable(what),
-        })?;
-        Ok(graph)
-    }
-
-    fn is_still_captured(memory: &CudaMemory) -> bool {
-        let status = memory.queue().capture_status();
-        status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
-    }
-
-    /// Ends the capture if it is still open, and drops its graph.
-    pub(in crate::device) fn abandon(&mut self) {
-        if self.is_open {
-            // The work is not used, so neither is the reason why it could not be captured.
-            let _ = self.end();
-        }
-    }
+fn is_still_captured(memory: &CudaMemory) -> bool {
+    let status = memory.queue().capture_status();
+    status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
 /// A captured graph. It is destroyed when this value is dropped.

@@ -103,7 +103,7 @@ impl Node {
                 Work::Copy(params)
             }
             FILL => {
-                let mut params = FillParams::empty();
+                let mut params = FillParams::default();
                 // SAFETY: the node is a fill's, and `params` is writable.
                 answer(unsafe { (calls.fill)(handle, &raw mut params) })?;
                 Work::Fill(params)
