@@ -13,6 +13,7 @@ use crate::device::Device;
 use crate::scope::ScopeGuard;
 use gpucache_engine::cache::Cache;
 use gpucache_engine::device::{Capture, Captured};
+use gpucache_engine::home::Visit;
 use gpucache_engine::{Error, Result};
 
 /// Captured work, and the addresses of the plans' memory that it uses.
@@ -49,7 +50,7 @@ impl<D: Device> Run<'_, D> {
         self.seen.inputs = self.seen.arrays.len();
         let (like, mut outputs): (R::Like, R) = self.expected(known)?;
         outputs.visit(&mut Visitor::new(self.device, Act::Note(&mut self.seen.arrays)));
-        let (_inside, cache) = self.enter();
+        let (_inside, cache) = self.enter(Visit::Uncaptured);
         let cache = cache?;
         let recorded = self.record(cache, &like, &mut outputs, || block(inputs.lend()));
         if let Some(failure) = recorded.failed {
@@ -78,7 +79,13 @@ impl<D: Device> Run<'_, D> {
     ) -> bool {
         let captured = captured.and_then(|captured| if are_same { Ok(captured) } else { Err(exchanged()) });
         let made = captured.and_then(|captured| self.make(known, (cache, captured), is_checked));
-        made.map_err(|error| self.refuse(known, &error)).is_ok()
+        if let Err(error) = &made {
+            known.launchable = None;
+            known.tries.note_failure();
+            self.stats.refused += 1;
+            self.stats.last_refusal = Some(error.to_string());
+        }
+        made.is_ok()
     }
 
     /// Launches a new graph. If there is none, or it fails, the entry counts as skipped: its block ran without effect.
@@ -98,13 +105,6 @@ impl<D: Device> Run<'_, D> {
         let mut visitor = Visitor::new(self.device, Act::Order(&mut now));
         inputs.visit(&mut visitor);
         visitor.end().is_ok() && now.arrays == self.seen.arrays[..self.seen.inputs]
-    }
-
-    fn refuse(&mut self, known: &mut Known, error: &Error) {
-        known.launchable = None;
-        known.tries.note_failure();
-        self.stats.refused += 1;
-        self.stats.last_refusal = Some(error.to_string());
     }
 
     /// Captures the block and the copies of its results.

@@ -52,25 +52,22 @@ impl<D: Device> Run<'_, D> {
         visitor.end().is_ok() && !self.seen.is_apart
     }
 
-    /// Launches the graph on these arrays. `None` if it cannot use them, or if the memory of the plans was taken away or moved.
+    /// Launches the graph on these arrays, while the memory of the plans cannot be taken away. `None` if the graph cannot use the arrays, or
+    /// if that memory was taken away or moved.
     #[inline]
     fn launch_on(&self, launchable: &mut Launchable, is_moved: bool) -> Result<Option<Option<Launched>>> {
-        let is_set = !is_moved || launchable.follow(&self.seen.arrays)?;
-        if is_set { self.put_on_stream(launchable).transpose() } else { Ok(None) }
-    }
-
-    /// Launches the graph while the memory of the plans cannot be taken away. `None` if it was taken away, or moved.
-    #[inline]
-    fn put_on_stream(&self, launchable: &Launchable) -> Option<Result<Option<Launched>>> {
+        if is_moved && !launchable.follow(&self.seen.arrays)? {
+            return Ok(None);
+        }
+        let launchable = &*launchable;
         // A launch takes less time without an entry of the scope, and needs one in some cases only.
         let alone = || self.launch_in(launchable, false);
         let inside =
             |cache: &_| if std::ptr::eq(cache, launchable.cache) { self.launch_in(launchable, true) } else { None };
-        ScopeGuard::launch_captured(self.name, self.site, alone, inside)
+        ScopeGuard::launch_captured(self.name, self.site, alone, inside).transpose()
     }
 
-    /// As [`put_on_stream`](Run::put_on_stream), in an entry of the scope or without one. Only a launch on a stream of the host has an
-    /// outcome.
+    /// Launches the graph in an entry of the scope, or without one. Only a launch on a stream of the host has an outcome.
     pub(super) fn launch_in(&self, launchable: &Launchable, has_entry: bool) -> Option<Result<Option<Launched>>> {
         let stream = self.device.stream_handle();
         // Only streams of the host have outcomes of work.

@@ -46,8 +46,8 @@ impl<'r, D: Device> Run<'r, D> {
     }
 
     #[inline]
-    pub(super) fn enter(&self) -> (ScopeGuard, Option<&'static Cache>) {
-        ScopeGuard::enter_captured(self.name, self.site, (Terms::new(), Visit::Uncaptured))
+    pub(super) fn enter(&self, visit: Visit) -> (ScopeGuard, Option<&'static Cache>) {
+        ScopeGuard::enter_captured(self.name, self.site, (Terms::new(), visit))
     }
 
     /// Arrays for outputs of these shapes, from the scope around the run, or else from a scope of their own.
@@ -72,7 +72,7 @@ impl<'r, D: Device> Run<'r, D> {
         // As a graph does: the scope then leaves room for the outputs when it finds memory for its plans.
         let expected = self.expected::<R>(known);
         let visit = if known.tries.is_planned { Visit::Uncaptured } else { Visit::Learning };
-        let (_inside, cache) = ScopeGuard::enter_captured(self.name, self.site, (Terms::new(), visit));
+        let (_inside, cache) = self.enter(visit);
         let serves_all = cache.map(Cache::watch_served);
         let results = ScopeGuard::run_block(|| block(inputs.lend()))?;
         let like = results.like();
