@@ -15,29 +15,24 @@ use gpucache_engine::device::Span;
 /// With as many pending spans no more are timed, as when a stream waits for the host for ever.
 const MOST_PENDING: usize = 1 << 14;
 
-/// The pending spans of a device's moves.
+/// The pending spans of a device's moves. Each kind ends in about the order in which it was put here.
 #[derive(Debug, Default)]
-pub(super) struct Waits(Mutex<Pending>);
-
-/// Each kind ends in about the order in which it was put here.
-#[derive(Debug, Default)]
-struct Pending {
-    /// With the stretch of the entry.
-    waits: VecDeque<Timed<usize>>,
-    /// With their bytes.
-    copies: VecDeque<Timed<u64>>,
+pub(super) struct Waits {
+    waits: Mutex<VecDeque<Timed>>,
+    copies: Mutex<VecDeque<Timed>>,
 }
 
 /// A wait, or a copy.
 #[derive(Debug)]
-struct Timed<W> {
+struct Timed {
     span: Span,
     timing: Timing,
     scope: Option<Arc<Moves>>,
-    what: W,
+    /// The stretch of the entry for a wait, and the bytes for a copy.
+    what: u64,
 }
 
-impl<W> Timed<W> {
+impl Timed {
     /// Adds to a sum of the device and of the scope, for all entries that this timed one stands for.
     fn count(&self, device: &Moves, length: Duration, sum: impl Fn(&mut OffloadStats) -> &mut Duration) {
         let length = length.saturating_mul(self.timing.as_ref().map_or(1, |sample| sample.entries));
@@ -48,7 +43,8 @@ impl<W> Timed<W> {
 }
 
 /// Takes finished spans from the front, with their lengths. A failed span has none, and does not count.
-fn take_over<W>(pending: &mut VecDeque<Timed<W>>, mut act: impl FnMut(&Timed<W>, Duration)) {
+fn take_over(pending: &Mutex<VecDeque<Timed>>, mut act: impl FnMut(&Timed, Duration)) {
+    let mut pending = lock(pending);
     while let Some(first) = pending.front() {
         match first.span.length() {
             Ok(None) => break,
@@ -59,50 +55,41 @@ fn take_over<W>(pending: &mut VecDeque<Timed<W>>, mut act: impl FnMut(&Timed<W>,
     }
 }
 
-impl Pending {
-    /// Counts the spans that are over by now.
-    fn settle(&mut self, device: &Moves) {
-        take_over(&mut self.waits, |timed, length| {
-            timed.count(device, length, |stats| &mut stats.waited);
-            timed.timing.iter().for_each(|sample| sample.end(timed.what, length));
-        });
-        take_over(&mut self.copies, |timed, length| {
-            timed.count(device, length, |stats| &mut stats.copying);
-            device.speed().note(timed.what, length);
-        });
-    }
-
-    /// Whether there is room for another span of each kind, after the finished spans are counted. So a program need not ask for that.
-    fn make_room(&mut self, device: &Moves) -> bool {
-        let is_full = |pending: &Pending| pending.waits.len().max(pending.copies.len()) >= MOST_PENDING;
-        if is_full(self) {
-            self.settle(device);
-        }
-        !is_full(self)
-    }
-}
-
 impl Waits {
     /// Adds a wait of a stream for a move, which takes as long as `span`.
     pub(super) fn add_wait(&self, device: &Moves, span: Span, timing: Timing, scope: Option<Arc<Moves>>) {
-        let mut pending = lock(&self.0);
-        if pending.make_room(device) {
-            let what = timing.as_ref().map_or(0, |sample| sample.begin());
-            pending.waits.push_back(Timed { span, timing, scope, what });
+        if self.has_room(&self.waits, device) {
+            let what = timing.as_ref().map_or(0, |sample| sample.begin()) as u64;
+            lock(&self.waits).push_back(Timed { span, timing, scope, what });
         }
     }
 
     /// Adds a copy on a copy stream, which takes as long as `span`.
     pub(super) fn add_copy(&self, device: &Moves, span: Span, timing: Timing, scope: Option<Arc<Moves>>, bytes: u64) {
-        let mut pending = lock(&self.0);
-        if pending.make_room(device) {
-            pending.copies.push_back(Timed { span, timing, scope, what: bytes });
+        if self.has_room(&self.copies, device) {
+            lock(&self.copies).push_back(Timed { span, timing, scope, what: bytes });
         }
+    }
+
+    /// Whether there is room for another span, after the finished spans are counted. So a program need not ask for that.
+    fn has_room(&self, pending: &Mutex<VecDeque<Timed>>, device: &Moves) -> bool {
+        let is_full = || lock(pending).len() >= MOST_PENDING;
+        if is_full() {
+            self.settle(device);
+        }
+        !is_full()
     }
 
     /// Counts the spans that are over by now.
     pub(super) fn settle(&self, device: &Moves) {
-        lock(&self.0).settle(device);
+        take_over(&self.waits, |timed, length| {
+            timed.count(device, length, |stats| &mut stats.waited);
+            timed.timing.iter().for_each(|sample| sample.end(timed.what as usize, length));
+        });
+        take_over(&self.copies, |timed, length| {
+            timed.count(device, length, |stats| &mut stats.copying);
+            device.speed().note(timed.what, length);
+        });
     }
 }
 
