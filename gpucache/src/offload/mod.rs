@@ -40,7 +40,6 @@
 // | `recorder::learned` | a recorded entry |
 // | `recorder::followed` | an entry that follows a known order, and makes the moves that are due |
 // | `recorder::moving` | makes the moves that are due |
-// | `recorder::kept` | the pool of arrays that entries make |
 // | `recorder::timetable` | the schedule: which arrays a fetch brings ahead of their use (prefetch). It gets better as more is measured |
 // | `recorder::pacer` | how long the work of an entry takes |
 // | `recorder::change` | whether a known order no longer suits |

@@ -9,7 +9,6 @@
 
 mod change;
 mod followed;
-mod kept;
 mod learned;
 mod misses;
 mod moving;
@@ -26,7 +25,6 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use self::followed::Followed;
-use self::kept::Kept;
 use self::learned::Learned;
 use self::moving::make;
 use self::thread::{THREAD, Thread, begin_thread, with};
@@ -69,7 +67,9 @@ struct Recorder {
     /// Whether the last moves of the entry are made, in whatever scope the thread is by now.
     is_ending: bool,
     scopes: HashMap<usize, History>,
-    kept: Kept,
+    /// The pool of arrays that entries make, and the number of the last entry of which such an array is gone. A pool lives as long as it has
+    /// an array, so it might end between two entries. It is kept until an entry makes no arrays of it.
+    kept: Option<(u64, Arc<HostPool>)>,
     left: Left,
 }
 
@@ -225,7 +225,7 @@ impl Recorder {
             account: None,
             is_ending: false,
             scopes: HashMap::new(),
-            kept: Kept::default(),
+            kept: None,
             left: Left::default(),
         }
     }
@@ -295,7 +295,10 @@ impl Recorder {
     fn lose(&mut self, tag: &Tag, pool: &Arc<HostPool>) {
         let name = name_of(tag, self.number);
         if name & BORN != 0 {
-            self.left.pools.extend(self.kept.note(self.number, pool));
+            match &mut self.kept {
+                Some((last, kept)) if Arc::ptr_eq(kept, pool) => *last = self.number,
+                other => self.left.pools.extend(other.replace((self.number, pool.clone())).map(|(_, pool)| pool)),
+            }
         }
         if let Now::Recording(learned) = &mut self.now {
             learned.gone(name);
@@ -334,7 +337,7 @@ impl Recorder {
         (self.entry, self.is_ending) = (Some(entry), false);
         self.number = ENTRIES.fetch_add(1, Relaxed);
         (self.begun, self.born) = (Instant::now(), 0);
-        self.account = Entry::outermost_name().map(host_pools::account);
+        self.account = host_pools::account();
         let history = self.scopes.entry(entry.scope()).or_default();
         if let Some(mut followed) = history.known.take() {
             let is_followed = followed.begin(self.account.clone());
@@ -350,7 +353,8 @@ impl Recorder {
     fn end(&mut self) {
         THREAD.with(|thread| thread.ahead.clear());
         let Some(entry) = self.entry.take() else { return };
-        self.left.pools.extend(self.kept.end(self.number));
+        let outdated = self.kept.take_if(|(last, _)| *last != self.number);
+        self.left.pools.extend(outdated.map(|(_, pool)| pool));
         let (history, left) = (self.scopes.entry(entry.scope()).or_default(), &mut self.left.entries);
         match take(&mut self.now) {
             Now::Following(mut followed) => {

@@ -173,7 +173,7 @@ pub(crate) fn of_scope(scope: &NamedCaches) -> ScopeStats {
     all.plan.unplanned = None;
     let threads: Vec<ThreadStats> = scope.caches().into_iter().map(of_thread).collect();
     threads.iter().for_each(|thread| all += &thread.stats);
-    let offload = stats_of_scope(scope.name()).unwrap_or_default();
+    let offload = stats_of_scope(scope);
     ScopeStats { name: scope.name().to_string(), reclaim: scope.reclaim(), offload, threads, ..all }
 }
 

@@ -10,13 +10,14 @@
 //! Invariants: a cache is in use by one thread, or in its scope's `orphans`, or in `UNUSED`. A scope that is gone has no caches and
 //! gets none.
 
+use std::any::Any;
 use std::panic::Location;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::owner::{Cache, ScopeSite};
-use crate::base::sync::{LazyLock, Mutex, lock};
+use crate::base::sync::{LazyLock, Mutex, OnceLock, lock};
 #[cfg(feature = "cuda")]
 use crate::device::GraphEnd;
 use crate::device::Memory;
@@ -28,6 +29,8 @@ use crate::trace;
 pub struct NamedCaches {
     name: Arc<str>,
     threads: Mutex<NamedThreads>,
+    /// What a front end keeps about arrays that leave the device in this scope.
+    offload: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The caches of a scope, and the sums of earlier ones.
@@ -103,6 +106,12 @@ impl NamedCaches {
     #[inline]
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// A place for what a front end keeps about arrays that leave the device in this scope. A name that was forgotten and came again is
+    /// another scope.
+    pub fn offload(&self) -> &OnceLock<Arc<dyn Any + Send + Sync>> {
+        &self.offload
     }
 
     fn take_cache(&self, site: ScopeSite) -> Option<&'static Cache> {
@@ -204,7 +213,7 @@ impl Scopes {
         if let Some(scope) = self.by_name.get(name) {
             return (scope.clone(), Vec::new());
         }
-        let scope = Arc::new(NamedCaches { name: name.into(), threads: Mutex::default() });
+        let scope = Arc::new(NamedCaches { name: name.into(), threads: Mutex::default(), offload: OnceLock::new() });
         let left = if self.by_name.len() >= self.look_at.max(NamedCaches::FEW) { self.left() } else { Vec::new() };
         self.by_name.insert(scope.name.clone(), scope.clone());
         self.made += 1;

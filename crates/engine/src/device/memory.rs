@@ -52,6 +52,8 @@ pub struct Memory {
     range: OnceLock<Box<dyn Any + Send + Sync>>,
     /// Values of the device that the folder `pressure` keeps here.
     attached: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// What a front end keeps about arrays that leave the device.
+    offload: OnceLock<Box<dyn Any + Send + Sync>>,
     /// The host's memory for arrays that leave the device.
     host_side: OnceLock<Arc<Memory>>,
     /// Queues for copies to the host's memory that no copy stream uses now.
@@ -118,7 +120,13 @@ impl Memory {
         })
     }
 
-    /// The same, if an array ever left the device.
+    /// A place for what a front end keeps about arrays that leave the device.
+    #[doc(hidden)]
+    pub fn offload(&self) -> &OnceLock<Box<dyn Any + Send + Sync>> {
+        &self.offload
+    }
+
+    /// The host's memory, if an array ever left the device.
     #[doc(hidden)]
     pub fn known_host_side(&self) -> Option<&Arc<Memory>> {
         self.host_side.get()
@@ -172,6 +180,7 @@ impl Memory {
             refusal,
             range: OnceLock::new(),
             attached: OnceLock::new(),
+            offload: OnceLock::new(),
             host_side: OnceLock::new(),
             idle_copies: Mutex::default(),
             graphs: Yielding::default(),

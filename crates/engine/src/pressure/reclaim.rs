@@ -247,18 +247,17 @@ pub(super) fn scope_memory(device: u64) -> Vec<ScopeMemory> {
 }
 
 /// The functions of whoever has arrays that may move to host memory: see [`Memory::on_spill`].
-type Offloading = (fn(u64, u64) -> Result<u64>, fn(u64) -> Staying);
+type Offloading = (fn(&Memory, u64) -> Result<u64>, fn(&Memory) -> Staying);
 
 static OFFLOADING: OnceLock<Offloading> = OnceLock::new();
 
 impl Memory {
-    /// Registers the functions of whoever has arrays that may move to host memory. They are called before an allocation fails. Each gets the
-    /// id of a device.
+    /// Registers the functions of whoever has arrays that may move to host memory. They are called before an allocation fails.
     ///
     /// `spill` moves arrays to host memory, so that as many bytes become free, and returns the bytes. If no array left, it returns the device
     /// failure that prevented it. `staying` returns the bytes of such arrays that cannot leave.
     #[doc(hidden)]
-    pub fn on_spill(spill: fn(u64, u64) -> Result<u64>, staying: fn(u64) -> Staying) {
+    pub fn on_spill(spill: fn(&Memory, u64) -> Result<u64>, staying: fn(&Memory) -> Staying) {
         OFFLOADING.get_or_init(|| (spill, staying));
     }
 }
@@ -267,13 +266,13 @@ impl Memory {
 ///
 /// # Errors
 /// The device failure that prevented an array from leaving, if no array left.
-pub(super) fn spill(device: u64, bytes: u64) -> Result<u64> {
-    OFFLOADING.get().map_or(Ok(0), |(spill, _)| spill(device, bytes))
+pub(super) fn spill(memory: &Memory, bytes: u64) -> Result<u64> {
+    OFFLOADING.get().map_or(Ok(0), |(spill, _)| spill(memory, bytes))
 }
 
 /// The bytes of arrays that would move to host memory if nothing kept them on the device.
-pub(super) fn staying(device: u64) -> Staying {
-    OFFLOADING.get().map_or_else(Staying::default, |(_, staying)| staying(device))
+pub(super) fn staying(memory: &Memory) -> Staying {
+    OFFLOADING.get().map_or_else(Staying::default, |(_, staying)| staying(memory))
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

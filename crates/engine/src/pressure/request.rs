@@ -85,7 +85,7 @@ impl Asked<'_> {
     /// The error of the request, with the device's memory now, and the scopes that reserve it.
     pub(crate) fn refused(&self, error: Error) -> Error {
         let Asked { stream, bytes, dims, holder } = *self;
-        let Staying { fetched_bytes, host_limited_bytes, device_placed_bytes } = reclaim::staying(stream.memory_id());
+        let Staying { fetched_bytes, host_limited_bytes, device_placed_bytes } = reclaim::staying(stream.memory());
         let mut shortage = Shortage {
             bytes,
             shape: dims.to_vec(),

@@ -285,9 +285,9 @@ impl<A: Ask> Reclaim<'_, A> {
 
     /// Moves arrays to host memory until the free memory suffices, or no more arrays can leave.
     fn spill(&mut self) -> Result<Option<A::Memory>> {
-        let (device, mut bytes) = (self.asked.stream.memory_id(), self.missing().max(LEAST));
+        let mut bytes = self.missing().max(LEAST);
         loop {
-            let freed = reclaim::spill(device, bytes)?;
+            let freed = reclaim::spill(self.asked.stream.memory(), bytes)?;
             if freed == 0 {
                 return Ok(None);
             }

@@ -78,7 +78,7 @@ fn account() -> Account {
         let is_current = recorder.is_ending || recorder.entry.is_some() && recorder.entry == entry;
         is_current.then(|| recorder.account.clone())
     });
-    known.unwrap_or_else(|| Entry::outermost_name().map(host_pools::account))
+    known.unwrap_or_else(host_pools::account)
 }
 
 /// Counts something for the device, and for the scope that the thread is in.
