@@ -61,3 +61,19 @@ impl<T: Element> Sealed<T> for ArrayViewMut<'_, T> {}
 impl<T> Sealed<T> for CudaSlice<T> {}
 impl<T> Sealed<T> for CudaView<'_, T> {}
 impl<T> Sealed<T> for CudaViewMut<'_, T> {}
+
+/// The uses of an operation's arrays. They end once the operation is on the stream.
+pub(super) struct Uses<'a> {
+    pub(super) guards: [Option<SyncOnDrop<'a>>; 2],
+    pub(super) write: QueuedWrite<'a>,
+}
+
+impl Uses<'_> {
+    /// The operation is on the stream, or failed. After a failure, the arrays still count as used.
+    pub(super) fn end(self, is_queued: bool) {
+        drop(self.guards);
+        if is_queued {
+            self.write.end();
+        }
+    }
+}

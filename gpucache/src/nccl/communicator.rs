@@ -6,10 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::buffer::Uses;
 use super::library::{Id, Library};
 use super::link::Link;
 use super::operation::Operation;
-use super::prepared::Uses;
 use crate::device::Cuda;
 use gpucache_engine::base::sync::{Mutex, MutexGuard, lock};
 use gpucache_engine::device::process_exits;

@@ -3,11 +3,11 @@
 use std::ffi::c_int;
 use std::fmt;
 
-use super::buffer::{Readable, Writable};
+use super::buffer::{Readable, Uses, Writable};
 use super::communicator::Communicator;
 use super::number::{Number, Reduction};
 use super::operation::{Kind, Operation};
-use super::prepared::{Uses, WHOLE, both, part_of, read, same_lengths, written};
+use super::prepared::{WHOLE, both, part_of, read, same_lengths, written};
 use crate::array::Element;
 use gpucache_engine::Result;
 

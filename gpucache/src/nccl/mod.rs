@@ -43,7 +43,7 @@
 // | `number` | element types and reductions |
 // | `operation` | one operation as plain numbers, and the call of NCCL for it |
 // | `link` | NCCL's object: connection, abort, end, polling |
-// | `buffer` | what collectives take |
+// | `buffer` | what collectives take, and their uses of it |
 // | `prepared` | the checks of a collective, and the order of its arrays |
 // | `communicator`, `collectives` | one rank, and its collectives |
 // | `group` | collectives that are launched together |

@@ -5,9 +5,9 @@
 
 use std::ffi::c_int;
 
-use cudarc::driver::{CudaContext, CudaStream, DeviceSlice, SyncOnDrop};
+use cudarc::driver::{CudaContext, CudaStream, DeviceSlice};
 
-use super::buffer::{Readable, Writable};
+use super::buffer::{Readable, Uses, Writable};
 use super::communicator::Communicator;
 use super::operation::Operation;
 use crate::array::QueuedWrite;
@@ -43,22 +43,6 @@ impl Communicator {
                 format_args!("it is on cuda:{other}, and the communicator is of cuda:{own}"),
                 remedy,
             )),
-        }
-    }
-}
-
-/// The uses of an operation's arrays. They end once the operation is on the stream.
-pub(super) struct Uses<'a> {
-    guards: [Option<SyncOnDrop<'a>>; 2],
-    write: QueuedWrite<'a>,
-}
-
-impl Uses<'_> {
-    /// The operation is on the stream, or failed. After a failure, the arrays still count as used.
-    pub(super) fn end(self, is_queued: bool) {
-        drop(self.guards);
-        if is_queued {
-            self.write.end();
         }
     }
 }

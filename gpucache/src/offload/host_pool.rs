@@ -76,7 +76,7 @@ pub(super) struct HostPool {
     /// The host memory of the copy streams.
     host: Arc<Memory>,
     copy_streams: OnceLock<CopyStreams>,
-    pub(super) present: Present,
+    pub(super) present: Present<dyn Rests>,
     /// Counts fetches.
     clock: AtomicU64,
     pub(super) moves: Arc<Moves>,
@@ -236,7 +236,7 @@ impl HostPool {
         let (mut freed, mut failure) = (0, None);
         self.evict_lined_up(bytes, &mut freed, &mut failure);
         if freed < bytes {
-            self.present.line_up(self.clock.load(Relaxed));
+            self.present.line_up(self.clock.load(Relaxed), |slot| slot.tag());
             self.evict_lined_up(bytes, &mut freed, &mut failure);
         }
         (freed, failure)

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::host_pool::Rests;
 use super::tag::Tag;
 use gpucache_engine::base::sync::{Mutex, lock};
 
@@ -15,19 +14,17 @@ use gpucache_engine::base::sync::{Mutex, lock};
 type Key = (u64, Reverse<u64>);
 
 /// The slots on the device.
-#[derive(Default)]
-pub(super) struct Present {
+pub(super) struct Present<S: ?Sized> {
     /// By their numbers. A slot takes this lock while its own one is held, so nobody may lock or drop a slot under this lock.
-    slots: Mutex<BTreeMap<u64, Weak<dyn Rests>>>,
+    slots: Mutex<BTreeMap<u64, Weak<S>>>,
     /// Also taken under the lock of a slot.
-    line: Mutex<Line>,
+    line: Mutex<Line<S>>,
 }
 
 /// The slots in the order in which they leave.
-#[derive(Default)]
-struct Line {
+struct Line<S: ?Sized> {
     /// The next one is at the end.
-    victims: Vec<(Key, Weak<dyn Rests>)>,
+    victims: Vec<(Key, Weak<S>)>,
     /// The time when this was made. Slots with a later use are not in it.
     made: u64,
     /// The key of the last one that was taken out; `None` once all were, so that none returns.
@@ -38,9 +35,16 @@ fn key(tag: &Tag) -> Key {
     (tag.used.load(Relaxed), Reverse(tag.id))
 }
 
-impl Present {
+impl<S: ?Sized> Default for Present<S> {
+    fn default() -> Self {
+        let line = Line { victims: Vec::new(), made: 0, taken: None };
+        Present { slots: Mutex::default(), line: Mutex::new(line) }
+    }
+}
+
+impl<S: ?Sized> Present<S> {
     /// The array of a slot comes to the device. If its turn in the line is yet to come, as it left meanwhile without a use, it gets that.
-    pub(super) fn enter(&self, tag: &Tag, slot: &Weak<dyn Rests>) {
+    pub(super) fn enter(&self, tag: &Tag, slot: &Weak<S>) {
         lock(&self.slots).insert(tag.id, slot.clone());
         let key = key(tag);
         let line = &mut *lock(&self.line);
@@ -59,13 +63,13 @@ impl Present {
     }
 
     /// The slots on the device now, the oldest first.
-    pub(super) fn now(&self) -> Vec<Weak<dyn Rests>> {
+    pub(super) fn now(&self) -> Vec<Weak<S>> {
         lock(&self.slots).values().cloned().collect()
     }
 
     /// Sorts all slots by their last use, once for many that leave. Slots that are used meanwhile do not leave.
-    pub(super) fn line_up(&self, made: u64) {
-        let keyed = |slot: Weak<dyn Rests>| Some((key(slot.upgrade()?.tag()), slot));
+    pub(super) fn line_up(&self, made: u64, tag: impl Fn(&S) -> &Tag) {
+        let keyed = |slot: Weak<S>| Some((key(tag(&*slot.upgrade()?)), slot));
         let mut victims: Vec<_> = self.now().into_iter().filter_map(keyed).collect();
         victims.sort_unstable_by_key(|(key, _)| Reverse(*key));
         let taken = Some((0, Reverse(u64::MAX)));
@@ -74,7 +78,7 @@ impl Present {
     }
 
     /// The next slot in the line, and the time of its last use when it got its place. `None` at the end.
-    pub(super) fn next(&self) -> Option<(u64, Weak<dyn Rests>)> {
+    pub(super) fn next(&self) -> Option<(u64, Weak<S>)> {
         let mut line = lock(&self.line);
         let next = line.victims.pop();
         line.taken = next.as_ref().map(|(key, _)| *key);
