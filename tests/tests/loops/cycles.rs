@@ -98,3 +98,37 @@ fn losses_that_are_kept_do_not_hide_the_order_of_the_next_step() {
     });
     assert!(planned > 0.95, "{planned} of the steps is planned");
 }
+
+/// A step that is followed by an evaluation, or not. The weights are elsewhere.
+fn step_of_training(device: &Virtual, evaluates: bool) {
+    let zeros = |bytes: usize| -> Bytes { device.zeros(bytes).unwrap() };
+    let mut kept = vec![zeros(65_536)];
+    for layer in 0..24 {
+        kept.push(zeros(131_072 + 256 * layer));
+        drop(zeros(524_288));
+    }
+    while let Some(activation) = kept.pop() {
+        drop((zeros(activation.len()), activation));
+    }
+    if evaluates {
+        let _batch = zeros(131_072);
+        (0..20).fold(zeros(6_291_456), |_input, layer| {
+            let output = zeros(6_291_456 + 256 * layer);
+            drop(zeros(10_485_760));
+            output
+        });
+    }
+}
+
+/// Between two evaluations no cycle is recorded.
+#[test]
+fn a_cycle_that_comes_at_regular_times_is_planned() {
+    let (device, scope) = (Virtual::new(1 << 40), Scope::new("evaluates"));
+    scope.run(|| {
+        (0..299).for_each(|step| step_of_training(&device, step % 50 == 49));
+        let before = scope.stats().unwrap();
+        step_of_training(&device, true);
+        let since = scope.stats().unwrap().since(&before);
+        assert_eq!(since.served.planned.allocations, since.allocations(), "{since}");
+    });
+}

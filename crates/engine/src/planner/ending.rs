@@ -208,7 +208,7 @@ impl Planner {
     /// Decides whether the next entries are recorded.
     fn be_curious(&mut self, has_deviated: bool) {
         // A text that grows deviates at its end, of which there is nothing to learn.
-        let is_telling = !self.is_divided() && !self.plans.grows();
+        let is_telling = !self.loops.is_inside() && !self.plans.grows();
         if has_deviated && is_telling {
             self.learning.curiosity.deviates(self.entry.number);
         }

@@ -216,7 +216,7 @@ impl Planner {
             }
             Some(length) if self.loops.bears_with_plan() => {
                 self.loops.left = length.saturating_sub(start);
-                self.search_anew();
+                self.search_on();
             }
             // The plan may be of other sizes than the loop has now.
             Some(_) => {
@@ -285,16 +285,21 @@ impl Planner {
             }
             Some(Boundary::Next) | None => {
                 self.loops.has_resumed = false;
-                self.loops.learned = None;
-                self.learning.learner.end_before(self.loops.start);
-                let effects = self.end_part(shared);
-                // Another order of iterations, which may take turns with the one that was found.
-                if let Some(plan) = self.loops.learned.filter(|&plan| self.plans.loop_length(plan).is_none()) {
-                    self.plans.set_loop(plan, self.learning.learner.log.len(), Known::default());
-                }
-                effects
+                self.end_before(shared, self.loops.start)
             }
         }
+    }
+
+    /// Ends an iteration. The last `count` allocations were recorded with it, and are those of the next one.
+    fn end_before(&mut self, shared: &Shared, count: u32) -> Option<Effects> {
+        self.loops.learned = None;
+        self.learning.learner.end_before(count);
+        let effects = self.end_part(shared);
+        // Another order of iterations, which may take turns with the one that was found.
+        if let Some(plan) = self.loops.learned.filter(|&plan| self.plans.loop_length(plan).is_none()) {
+            self.plans.set_loop(plan, self.learning.learner.log.len(), Known::default());
+        }
+        effects
     }
 
     /// Ends an iteration before the rest of another one. The first allocations of that one were recorded with this one.
@@ -306,8 +311,7 @@ impl Planner {
         if self.loops.ended == 1 || self.loops.length.is_none_or(|length| allocations < length / 2) {
             return self.abandon(shared);
         }
-        self.learning.learner.end_before(start);
-        let effects = self.end(shared);
+        let effects = self.end_before(shared, start);
         if self.plans.loop_length(plan) != self.loops.length {
             (self.loops.start, self.loops.next, self.loops.length) = (0, None, None);
         }

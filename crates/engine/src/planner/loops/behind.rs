@@ -107,7 +107,7 @@ impl Planner {
     fn leave_behind(&mut self, shared: &Shared, bytes: u64) {
         if !self.departs(shared, bytes, false) {
             self.loops.leave();
-            self.search_anew();
+            self.search_on();
         }
     }
 

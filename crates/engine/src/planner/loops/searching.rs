@@ -35,6 +35,12 @@ impl Planner {
         self.begin_search();
     }
 
+    /// As [`search_anew`](Planner::search_anew), but goes on with a recording of the iteration from its beginning: the iteration may be one of
+    /// another order, such as an evaluation.
+    pub(super) fn search_on(&mut self) {
+        if self.learning.learner.is_recording { self.begin_search() } else { self.search_anew() }
+    }
+
     /// As [`search_anew`](Planner::search_anew), without the loops that are known.
     pub(super) fn search_afresh(&mut self) {
         self.search_anew();
