@@ -62,13 +62,18 @@ fn is_last_after_pause() -> bool {
 
 /// Starts the thread at the first call, if the variable is set. The thread ends with the process.
 pub(crate) fn start_from_environment() {
+    let mut is_new = false;
     THREAD.get_or_init(|| {
+        is_new = true;
         let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)?;
         let there = path.clone();
         let started = Builder::new().name("gpucache watch".into()).spawn(move || watch(&there));
-        call_at_exit(write_at_exit);
         started.inspect_err(|error| tell(&path, error)).ok()
     });
+    // The thread has to be known at the exit.
+    if is_new {
+        call_at_exit(write_at_exit);
+    }
 }
 
 fn watch(path: &Path) {

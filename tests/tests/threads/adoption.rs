@@ -114,7 +114,7 @@ fn a_small_device_does_not_run_out() {
 #[test]
 fn a_stream_for_every_thread() {
     let _turn = turn();
-    let (device, name) = (Faulty::new(), "a stream for every thread");
+    let (device, name, mut forgotten) = (Faulty::new(), "a stream for every thread", 0);
     for _ in 0..100 {
         let stream = device.another_stream();
         on_a_thread(|| {
@@ -124,7 +124,9 @@ fn a_stream_for_every_thread() {
             });
         });
         assert!(device.live().len() <= 2, "{:?}", device.live());
+        forgotten += u64::from(device.live().is_empty());
     }
+    assert!(forgotten > 0, "keys of streams that are gone are forgotten now and then");
     let _ = invalidate(name);
     device.assert_clean();
 }

@@ -56,6 +56,7 @@ impl<T: Reading, const N: usize> Reading for [T; N] {
 }
 
 /// Implements [`Reading`] for a struct: its counts, and then its amounts of the moment.
+#[doc(hidden)]
 #[macro_export]
 macro_rules! reading {
     ($name:ty: $($count:ident)*; $($amount:ident)*) => {

@@ -286,8 +286,13 @@ impl Lists {
         idle
     }
 
+    pub(super) fn keys_of_other_streams(&self) -> usize {
+        let stream = self.last_stream();
+        self.lists.iter().filter(|list| Some(list.key.stream) != stream).count()
+    }
+
     /// The stream of the list that served last.
-    fn last_stream(&self) -> Option<u64> {
+    pub(super) fn last_stream(&self) -> Option<u64> {
         Some(self.lists.get(self.last as usize)?.key.stream)
     }
 

@@ -25,6 +25,10 @@ const SPARES: usize = 64;
 /// takes time, and programs that just began to be planned have many.
 const SPARES_KEPT_FOR: u32 = 256;
 
+/// Threads that come one after the other, each with a stream of its own, leave keys behind, of some 200 bytes each. Beyond this
+/// many foreign keys the cache begins anew, which costs the next thread its plan.
+const MANY_FOREIGN_KEYS: usize = 64;
+
 #[derive(Default)]
 pub(super) struct Local {
     lists: Lists,
@@ -35,6 +39,8 @@ pub(super) struct Local {
     pub(super) limit: ScopeLimit,
     /// Blocks that returned while other streams may still use them.
     pub(super) deferred: Vec<Box<Record>>,
+    /// Idle blocks of 0 bytes, whatever their shapes. There are as many as were in use at once.
+    empties: Vec<Box<Record>>,
     /// Bytes of blocks from before an invalidation that went back since the range was last trimmed for them.
     pub(super) untrimmed: u64,
     /// Records whose memory went back, for the next supplies.
@@ -138,9 +144,18 @@ impl Local {
     /// A block from the lists.
     #[inline(always)]
     pub(super) fn hit(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
-        let mut record = self.lists.pop(request, stream)?;
+        // Requests of 0 bytes have no list.
+        let mut record = self.lists.pop(request, stream).or_else(|| self.pop_empty(request, stream))?;
         shared.counters.hit(record.bytes());
         self.hand_out(shared, &mut record, request);
+        Some(record)
+    }
+
+    /// A block of 0 bytes, for any shape without elements.
+    #[cold]
+    fn pop_empty(&mut self, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
+        let mut record = self.empties.pop_if(|record| request.bytes == 0 && record.stream().id() == stream)?;
+        record.shape.assign(request.dims);
         Some(record)
     }
 
@@ -152,9 +167,11 @@ impl Local {
     }
 
     /// The means for a supply: a record without memory if there is one, and when pages may move.
-    pub(super) fn store(&mut self) -> (Option<Box<Record>>, Moves) {
+    pub(super) fn store(&mut self, shared: &Shared, request: &Request<'_>) -> (Option<Box<Record>>, Moves) {
         let moves = Moves::of(self.recycle, &mut self.planner);
-        let spare = self.spares.pop();
+        let of_another_stream = if request.bytes == 0 { self.empties.pop() } else { None };
+        of_another_stream.iter().for_each(|_| shared.counters.released(0));
+        let spare = of_another_stream.or_else(|| self.spares.pop());
         self.unneeded = self.unneeded.min(self.spares.len());
         (spare, moves)
     }
@@ -210,8 +227,10 @@ impl Local {
         keeps: bool,
     ) {
         let generation = if keeps { shared.generation() } else { Generation::NEVER_KEPT };
+        // All blocks of 0 bytes are alike.
+        let has_list = keeps && request.bytes > 0;
         let stream = record.stream().id();
-        let place = if keeps { self.lists.place_of(request, stream) } else { ListPlace::default() };
+        let place = if has_list { self.lists.place_of(request, stream) } else { ListPlace::default() };
         record.set_home(door, generation, place);
         shared.counters.allocated(record.bytes(), taken, matches!(record.origin, Origin::Device));
         match keeps {
@@ -237,10 +256,10 @@ impl Local {
         shared.counters.dropped(record.bytes());
         self.planner.look_again();
         if self.recycle == Recycle::Keyed {
-            return self.lists.keep(record).map(|record| self.put_out(shared, record));
+            return self.lists.keep(record).and_then(|record| self.put_aside(shared, record));
         }
         if !self.lists.expects(record.place()) {
-            return Some(self.put_out(shared, record));
+            return self.put_aside(shared, record);
         }
         let budget = self.budget(shared);
         if !self.lists.takes(record.bytes() as u64, budget) {
@@ -248,6 +267,15 @@ impl Local {
         }
         self.lists.push(record);
         if self.lists.idle_bytes() > budget { self.take_oldest(shared) } else { None }
+    }
+
+    /// Takes back a block that has no list.
+    fn put_aside(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
+        if record.bytes() > 0 || record.generation != shared.generation() {
+            return Some(self.put_out(shared, record));
+        }
+        self.empties.push(record);
+        None
     }
 
     /// Stops counting a block.
@@ -285,6 +313,7 @@ impl Local {
     /// record may hold the last handle of its stream, so none is dropped in here.
     pub(super) fn renew(&mut self, shared: &Shared) -> Vec<Box<Record>> {
         let mut records = self.lists.take_idle();
+        records.append(&mut self.empties);
         records.iter().for_each(|record| shared.counters.released(record.bytes()));
         records.append(&mut self.spares);
         self.lists.forget_keys();
@@ -306,7 +335,16 @@ impl Local {
         let mut records = self.lists.take_idle_of_other_streams();
         records.iter().for_each(|record| shared.counters.released(record.bytes()));
         records.append(&mut self.spares);
+        if let Some(last) = self.lists.last_stream() {
+            let others = self.empties.extract_if(.., |record| record.stream().id() != last);
+            records.extend(others.inspect(|_| shared.counters.released(0)));
+        }
         records
+    }
+
+    /// Whether there are many keys of streams that the next thread may not have.
+    pub(super) fn is_cluttered(&self) -> bool {
+        self.lists.keys_of_other_streams() > MANY_FOREIGN_KEYS
     }
 
     /// Whether no array of the cache is alive, and no idle memory has to be kept.

@@ -246,7 +246,7 @@ impl Owner {
             return Err(supply::unannounced());
         }
         self.make_allowance(stream, request)?;
-        let store = self.with(|local, _| local.store());
+        let store = self.with(|local, shared| local.store(shared, request));
         let supplied = supply::from_range(stream, request, store, Some(self.cache))?;
         // Checked again, since a handler of the program may have allocated in the scope meanwhile.
         self.make_allowance(stream, request)?;

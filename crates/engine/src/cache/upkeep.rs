@@ -79,6 +79,9 @@ impl Cache {
             // The ended thread cannot enter it again, so an age of 0 makes its memory go first.
             self.shared.entered.store(0, Relaxed);
             owner.let_go_of(owner.with(Local::leave_behind));
+            if owner.with(|local, _| local.is_cluttered()) {
+                self.shared.generations.raise();
+            }
         });
     }
 }

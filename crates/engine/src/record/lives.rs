@@ -79,7 +79,8 @@ impl Record {
     }
 
     /// Makes the stream wait for the foreign uses that the view knows of, since the next life may begin with work that asks no view. The view
-    /// of a record of an arena is dropped: the next life may be an array of another type or length.
+    /// is dropped if the next life may be an array of another type or length. That is so for a record of an arena, which serves any
+    /// position, and for one without bytes, which serves any array without bytes.
     #[inline(always)]
     pub(crate) fn leave_view(&mut self) {
         if self.view.get().is_some() {
@@ -95,7 +96,7 @@ impl Record {
             // Even a wait was not possible. So the device is lost, and runs no work any more.
             self.stream.keep(error);
         }
-        if self.arena().is_some() {
+        if self.arena().is_some() || self.bytes == 0 {
             drop(self.view.take());
             self.take_no_care();
         }

@@ -3,6 +3,8 @@
 
 use std::any::Any;
 
+use smallvec::SmallVec;
+
 use crate::base::error::Result;
 use crate::device::stream::Stream;
 use crate::device::stream::capture::{Listed, Operation, Word, uncapturable};
@@ -41,15 +43,17 @@ impl Listed {
     /// As for [`LaunchableGraph::launch`](super::LaunchableGraph::launch).
     pub(super) unsafe fn launch(&self, stream: &Stream, context: &dyn Any) -> Result<()> {
         self.operations.iter().try_for_each(|(words, operation)| {
-            let at: Vec<u64> = words.iter().map(|word| word.value).collect();
+            // Few operations have more words. A launch takes no memory of the heap for the others.
+            let at: SmallVec<[u64; 4]> = words.iter().map(|word| word.value).collect();
             let bytes = words.first().map_or(0, |word| word.bytes as usize);
             // SAFETY: the caller promises the memory at each address, for as many bytes as the listed operation had. A copy has two blocks
             // that do not overlap, as the listed one had.
             unsafe {
-                match operation {
-                    Operation::Fill(pattern) => stream.fill(at[0], bytes, pattern),
-                    Operation::Copy => stream.copy(at[0], at[1], bytes),
-                    Operation::Kernel(run) => run(&at, context),
+                match (operation, at.as_slice()) {
+                    (Operation::Fill(pattern), &[to]) => stream.fill(to, bytes, pattern),
+                    (Operation::Copy, &[from, to]) => stream.copy(from, to, bytes),
+                    (Operation::Kernel(run), at) => run(at, context),
+                    _ => Err(uncapturable("an operation with another number of addresses")),
                 }
             }
         })

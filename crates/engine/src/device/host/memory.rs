@@ -28,13 +28,18 @@ fn layout(bytes: usize) -> Result<Layout> {
     Layout::from_size_align(bytes, ALIGNMENT as usize).map_err(|error| Error::out_of_memory("the host", bytes, error))
 }
 
-/// Checks that the machine has enough memory, for large allocations only, so that small ones cost no more.
+/// Whether an allocation counts against the machine's memory: large ones only, so that small ones cost no more. Only Linux grants memory that
+/// the machine does not have.
+fn is_counted(bytes: usize) -> bool {
+    cfg!(target_os = "linux") && bytes as u64 >= budget::SLICE
+}
+
 fn take(bytes: usize) -> Result<()> {
-    if bytes as u64 >= budget::SLICE { budget::take(bytes as u64) } else { Ok(()) }
+    if is_counted(bytes) { budget::take(bytes as u64) } else { Ok(()) }
 }
 
 fn give_back(bytes: usize) {
-    if bytes as u64 >= budget::SLICE {
+    if is_counted(bytes) {
         budget::give_back(bytes as u64);
     }
 }
