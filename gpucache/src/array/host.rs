@@ -7,7 +7,6 @@
 mod kernel;
 mod launch;
 
-use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::with_exposed_provenance_mut;
@@ -19,17 +18,15 @@ pub use launch::Arguments;
 use super::{Array, Element};
 use crate::device::Host;
 use gpucache_engine::Result;
-use gpucache_engine::device::Word;
 use gpucache_engine::record::Outcome;
 
 /// The elements of an array, as a slice `S`: they may be read, or read and written, during its lifetime.
 ///
 /// Invariant: they lie in a block in memory of the process, which has room for `len` elements. All of them were written
 /// (the contract of [`Array::uninit`]). During the lifetime of `S` the block is not returned, and nobody writes it; if `S` is a
-/// mutable slice, nobody else reads it either. (A clone stands for the length of the array until its address is replaced.)
+/// mutable slice, nobody else reads it either.
 pub struct Elements<S> {
-    /// Their address, as an argument of work.
-    word: Word,
+    address: u64,
     len: usize,
     /// The outcome of the late work that wrote the array before, if they are lent to work.
     before: Option<Arc<Outcome>>,
@@ -39,16 +36,8 @@ pub struct Elements<S> {
 impl<S> Elements<S> {
     /// Those of an array. The caller sees to the invariant.
     #[inline]
-    fn of<T: Element>(array: &Array<T, Host>, is_written: bool) -> Elements<S> {
-        let (value, bytes) = (array.block.address(), array.byte_len() as u64);
-        let word = Word { value, is_address: true, is_written, bytes, element: Some(TypeId::of::<T>()) };
-        Elements { word, len: array.len(), before: None, slice: PhantomData }
-    }
-}
-
-impl<S> Clone for Elements<S> {
-    fn clone(&self) -> Self {
-        Elements { before: self.before.clone(), ..*self }
+    fn of<T: Element>(array: &Array<T, Host>) -> Elements<S> {
+        Elements { address: array.block.address(), len: array.len(), before: None, slice: PhantomData }
     }
 }
 
@@ -58,7 +47,7 @@ impl<'a, T: Element> Elements<&'a [T]> {
         // SAFETY: the invariant is that of a shared slice, except for its pointer. The pointer is aligned, because blocks are aligned to
         // 256 bytes and `Element`s to no more. It may reach all of the block, whose provenance was exposed when its
         // memory was allocated or its addresses were reserved.
-        unsafe { from_raw_parts(pointer(self.word.value), self.len) }
+        unsafe { from_raw_parts(pointer(self.address), self.len) }
     }
 }
 
@@ -68,7 +57,7 @@ impl<'a, T: Element> Elements<&'a mut [T]> {
         // SAFETY: the invariant is that of an exclusive slice, except for its pointer. This value, which is consumed, is the only one
         // with this invariant for `'a`. The pointer is aligned, because blocks are aligned to 256 bytes and `Element`s to no more. It
         // may reach all of the block, whose provenance was exposed when its memory was allocated or its addresses were reserved.
-        unsafe { from_raw_parts_mut(pointer(self.word.value), self.len) }
+        unsafe { from_raw_parts_mut(pointer(self.address), self.len) }
     }
 }
 
@@ -110,7 +99,7 @@ impl<T: Element> Array<T, Host> {
         let is_at_rest =
             self.device().0.is_idle() && !self.block.is_used_elsewhere() && self.block.check_outcome().is_ok();
         // Work that is queued from now on also borrows `self`, so it only reads.
-        is_at_rest.then(|| Elements::<&[T]>::of(self, false).slice())
+        is_at_rest.then(|| Elements::<&[T]>::of(self).slice())
     }
 
     /// Like [`wait_for_work`](Array::wait_for_work), but also waits for readers.
@@ -152,7 +141,7 @@ impl<T: Element> Deref for Array<T, Host> {
     fn deref(&self) -> &[T] {
         // Work that writes the block is done by then. Work that is queued later also borrows `self`, so it only reads.
         self.finish_work();
-        Elements::<&[T]>::of(self, false).slice()
+        Elements::<&[T]>::of(self).slice()
     }
 }
 
@@ -169,6 +158,6 @@ impl<T: Element> DerefMut for Array<T, Host> {
             // As in `Deref`, this function cannot return an error.
             self.wait_for_uses().unwrap_or_else(|error| panic!("{error}"));
         }
-        Elements::<&mut [T]>::of(self, true).slice()
+        Elements::<&mut [T]>::of(self).slice()
     }
 }

@@ -42,18 +42,13 @@ impl Host {
             arguments,
             move |slices| kernel(slices),
             |elements| {
+                let mut arrays = Vec::new();
+                A::addresses(elements, &mut arrays);
                 // They stand for the lengths of the arrays only, and are never lent to work.
-                let (mut arrays, mut lengths) = (Vec::new(), elements.clone());
-                A::each(&mut lengths, &mut |word, before| {
-                    arrays.push(*word);
-                    *before = None;
-                });
+                let lengths = A::at(elements, &mut std::iter::empty());
                 let run = move |addresses: &[u64], context: &dyn Any| {
                     let launched = context.downcast_ref::<Launched>().cloned().unwrap_or_default();
-                    let (mut elements, mut addresses) = (lengths.clone(), addresses.iter());
-                    A::each(&mut elements, &mut |word, _| {
-                        addresses.next().into_iter().for_each(|address| word.value = *address);
-                    });
+                    let elements = A::at(&lengths, &mut addresses.iter().copied());
                     let again = again.clone();
                     // The launch of the graph gives the work these elements at its turn, as `LaunchableGraph::launch` requires of its caller.
                     stream.0.push(move || launched.settle(|| again(A::slices(elements))));

@@ -4,6 +4,8 @@
 //! while no other work on the array is queued.
 #![allow(unsafe_code)]
 
+use std::any::TypeId;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::Elements;
@@ -60,9 +62,6 @@ fn is_late<T: Element>(array: &Array<T, Host>, stream: &Host) -> Result<bool> {
 pub(super) mod sealed {
     use super::{Arc, Host, Outcome, Result, Word};
 
-    /// Gets the address of an array, and the outcome of the late work that wrote the array before.
-    pub(crate) type Visit<'v> = dyn FnMut(&mut Word, &mut Option<Arc<Outcome>>) + 'v;
-
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be lent to work on a host's stream: pass `&array`, `&mut array`, or a tuple of up to twelve or a `Vec` of these",
         note = "the work may move in everything else that is `Send + 'static`; work without arrays takes `()`"
@@ -71,7 +70,7 @@ pub(super) mod sealed {
         /// The type that the work receives.
         type Slices<'a>;
         /// The right to create `Slices` when it is the work's turn.
-        type Elements: Clone + Send + 'static;
+        type Elements: Send + 'static;
 
         /// Orders the next work on `stream` behind the arrays' earlier uses, and their later uses behind that work.
         ///
@@ -83,22 +82,31 @@ pub(super) mod sealed {
         /// Stores the work's outcome in the arrays that the work writes.
         fn expect(&mut self, outcome: &Arc<Outcome>);
 
+        /// Called when it is the work's turn: whether earlier work has written each of the arrays successfully.
+        fn check(elements: &Self::Elements) -> Result<(), String>;
+
         fn slices<'a>(elements: Self::Elements) -> Self::Slices<'a>;
 
-        /// Visits each array.
-        fn each(elements: &mut Self::Elements, visit: &mut Visit<'_>);
+        /// Adds the address of each array.
+        fn addresses(elements: &Self::Elements, into: &mut Vec<Word>);
+
+        /// The elements of arrays as long as these, at the next addresses. As for `elements`, only work uses them, at its turn.
+        fn at(elements: &Self::Elements, addresses: &mut dyn Iterator<Item = u64>) -> Self::Elements;
     }
 }
 
-/// Called when it is the work's turn: whether earlier work has written each of the arrays successfully.
-fn check<A: sealed::Lend>(elements: &mut A::Elements) -> Result<(), String> {
-    let mut checked = Ok(());
-    A::each(elements, &mut |_, before| {
-        if let (Ok(()), Some(before)) = (&checked, before) {
-            checked = before.check();
-        }
-    });
-    checked
+fn addresses<T: Element, S>(lent: &Elements<S>, is_written: bool, into: &mut Vec<Word>) {
+    let bytes = (lent.len * size_of::<T>()) as u64;
+    into.push(Word { value: lent.address, is_address: true, is_written, bytes, element: Some(TypeId::of::<T>()) });
+}
+
+fn at<S>(lent: &Elements<S>, addresses: &mut dyn Iterator<Item = u64>) -> Elements<S> {
+    let address = addresses.next().unwrap_or(lent.address);
+    Elements { address, len: lent.len, before: None, slice: PhantomData }
+}
+
+fn check<S>(lent: &Elements<S>) -> Result<(), String> {
+    lent.before.as_ref().map_or(Ok(()), |outcome| outcome.check())
 }
 
 #[diagnostic::do_not_recommend]
@@ -111,17 +119,25 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
             self.block.read_on(stream.stream_handle())?;
         }
         // The lifetime lasts as long as the work, which is the only time in which the elements are used.
-        Ok(Elements { before: self.block.outcome(), ..Elements::of(self, false) })
+        Ok(Elements { before: self.block.outcome(), ..Elements::of(self) })
     }
 
     fn expect(&mut self, _: &Arc<Outcome>) {}
+
+    fn check(lent: &Self::Elements) -> Result<(), String> {
+        check(lent)
+    }
 
     fn slices<'a>(lent: Self::Elements) -> &'a [T] {
         lent.slice()
     }
 
-    fn each(elements: &mut Self::Elements, visit: &mut sealed::Visit<'_>) {
-        visit(&mut elements.word, &mut elements.before);
+    fn addresses(lent: &Self::Elements, into: &mut Vec<Word>) {
+        addresses::<T, _>(lent, false, into);
+    }
+
+    fn at(lent: &Self::Elements, next: &mut dyn Iterator<Item = u64>) -> Self::Elements {
+        at(lent, next)
     }
 }
 
@@ -138,19 +154,27 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
             self.block.write_on(stream.stream_handle())?;
         }
         // The lifetime lasts as long as the work, which is the only time in which the elements are used.
-        Ok(Elements { before: self.block.outcome(), ..Elements::of(self, true) })
+        Ok(Elements { before: self.block.outcome(), ..Elements::of(self) })
     }
 
     fn expect(&mut self, outcome: &Arc<Outcome>) {
         self.block.set_outcome(Some(outcome.clone()));
     }
 
+    fn check(lent: &Self::Elements) -> Result<(), String> {
+        check(lent)
+    }
+
     fn slices<'a>(lent: Self::Elements) -> &'a mut [T] {
         lent.slice()
     }
 
-    fn each(elements: &mut Self::Elements, visit: &mut sealed::Visit<'_>) {
-        visit(&mut elements.word, &mut elements.before);
+    fn addresses(lent: &Self::Elements, into: &mut Vec<Word>) {
+        addresses::<T, _>(lent, true, into);
+    }
+
+    fn at(lent: &Self::Elements, next: &mut dyn Iterator<Item = u64>) -> Self::Elements {
+        at(lent, next)
     }
 }
 
@@ -168,12 +192,20 @@ impl<A: sealed::Lend> sealed::Lend for Vec<A> {
         self.iter_mut().for_each(|each| each.expect(outcome));
     }
 
+    fn check(elements: &Self::Elements) -> Result<(), String> {
+        elements.iter().try_for_each(A::check)
+    }
+
     fn slices<'a>(elements: Self::Elements) -> Self::Slices<'a> {
         elements.into_iter().map(A::slices).collect()
     }
 
-    fn each(elements: &mut Self::Elements, visit: &mut sealed::Visit<'_>) {
-        elements.iter_mut().for_each(|each| A::each(each, visit));
+    fn addresses(elements: &Self::Elements, into: &mut Vec<Word>) {
+        elements.iter().for_each(|each| A::addresses(each, into));
+    }
+
+    fn at(elements: &Self::Elements, addresses: &mut dyn Iterator<Item = u64>) -> Self::Elements {
+        elements.iter().map(|each| A::at(each, addresses)).collect()
     }
 }
 
@@ -197,13 +229,24 @@ macro_rules! tuples {
                 $($name.expect(outcome);)*
             }
 
+            fn check(elements: &Self::Elements) -> Result<(), String> {
+                let ($($name,)*) = elements;
+                $($name::check($name)?;)*
+                Ok(())
+            }
+
             fn slices<'a>(($($name,)*): Self::Elements) -> Self::Slices<'a> {
                 ($($name::slices($name),)*)
             }
 
-            fn each(elements: &mut Self::Elements, visit: &mut sealed::Visit<'_>) {
+            fn addresses(elements: &Self::Elements, into: &mut Vec<Word>) {
                 let ($($name,)*) = elements;
-                $($name::each($name, visit);)*
+                $($name::addresses($name, into);)*
+            }
+
+            fn at(elements: &Self::Elements, addresses: &mut dyn Iterator<Item = u64>) -> Self::Elements {
+                let ($($name,)*) = elements;
+                ($($name::at($name, addresses),)*)
             }
         })*
     };
@@ -264,7 +307,7 @@ impl Host {
         &self,
         mut arguments: A,
         work: impl for<'a> FnOnce(A::Slices<'a>) + Send + 'static,
-        list: impl FnOnce(&mut A::Elements),
+        list: impl FnOnce(&A::Elements),
     ) -> Result<()> {
         self.stream_handle().check_thread()?;
         self.stream_handle().check()?;
@@ -273,10 +316,10 @@ impl Host {
         // runs behind earlier uses (`elements`) and before later ones: the array knows this
         // stream until it is dropped. It orders behind the stream everyone who writes the array, or reads what the work wrote: a
         // caller, who waits, other work, or the next array in the memory.
-        let mut elements = unsafe { arguments.elements(self) }?;
-        list(&mut elements);
+        let elements = unsafe { arguments.elements(self) }?;
+        list(&elements);
         if self.0.is_synchronous() {
-            check::<A>(&mut elements).map_err(Error::panicked)?;
+            A::check(&elements).map_err(Error::panicked)?;
             assert_nothing_held();
             work(A::slices(elements));
             return Ok(());
@@ -285,7 +328,7 @@ impl Host {
         arguments.expect(&outcome);
         self.0.push(move || {
             outcome.settle(|| {
-                check::<A>(&mut elements)?;
+                A::check(&elements)?;
                 work(A::slices(elements));
                 Ok(())
             });
