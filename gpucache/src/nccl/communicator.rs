@@ -137,8 +137,8 @@ impl Communicator {
     pub(super) fn launch<'a>(&self, operations: &[Operation], uses: impl IntoIterator<Item = Uses<'a>>) -> Result<()> {
         let launched = {
             let _turn = self.turn();
-            // SAFETY: the handle is that of a live stream of this GPU, which `self` keeps alive. The operations were made in `prepared`, so
-            // they stay within arrays whose memory is reused only behind the stream's work, and which are ordered for the stream.
+            // SAFETY: the handle is that of a live stream of this GPU, which `self` keeps alive. `prepared` gave the operations their addresses,
+            // so they stay within arrays whose memory is reused only behind the stream's work, and which are ordered for the stream.
             unsafe { self.link.launch(operations, self.stream.stream().cu_stream().cast()) }
         };
         uses.into_iter().for_each(|uses| uses.end(launched.is_ok()));

@@ -37,7 +37,7 @@ impl Generations {
         Generation(self.followed.load(Relaxed))
     }
 
-    /// Whether the owner has an invalidation to follow. Sequentially consistent, for a thread that has given the cache up.
+    /// Whether the owner has an invalidation to follow. Sequentially consistent, since a thread that has given the cache up asks too.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
         self.followed.load(Relaxed) != self.current.load(SeqCst)

@@ -6,7 +6,7 @@
 //!
 //! - An invalidation raises a number ([`Generations`](generations::Generations)).
 //! - A block that another thread drops goes on a stack ([`Returns`](returns::Returns)).
-//! - Statistics are readings ([`Counts`]) of numbers with one writer ([`Counters`]).
+//! - Statistics are readings ([`Counts`]) of numbers that the owner writes ([`Counters`]).
 //!
 //! A thread that leaves work there tells the owner by [`Hold::attend`](hold::Hold::attend). The owner looks for work when it
 //! leaves, at the latest.

@@ -1,6 +1,6 @@
 //! The side of a cache for all threads: invalidations, blocks that other threads returned, and statistics.
 //!
-//! Invariant: only the thread that owns the cache writes the counters.
+//! Invariant: only the thread that owns the cache writes the counters, except `FreedElsewhere`, to which any thread adds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 

@@ -174,25 +174,25 @@ impl<T: Element> TrackedSlice<T> {
 
     /// Makes everybody who waits for the slice's last write also wait for all work that is on `home` now.
     pub(super) fn announce(&self, home: &Cuda) -> Result<()> {
-        self.with(self.write, |event| home.0.record_event(event))
+        self.with(|slice| slice.write, |event| home.0.record_event(event))
     }
 
     fn follow_read(&self, home: &Cuda) -> Result<()> {
-        self.with(self.read, |event| home.0.follow_event(event))
+        self.with(|slice| slice.read, |event| home.0.follow_event(event))
     }
 
     /// Orders later work of `home` behind the uses that the events know.
     pub(super) fn follow(&self, home: &Cuda) -> Result<()> {
         self.follow_read(home)?;
-        self.with(self.write, |event| home.0.follow_event(event))
+        self.with(|slice| slice.write, |event| home.0.follow_event(event))
     }
 
     /// Applies `act` to one of this slice's events, if there are any.
-    fn with(&self, event: Option<usize>, act: impl FnOnce(EventRef<'_>) -> Result<()>) -> Result<()> {
-        // SAFETY: the callers pass `read` or `write`, the handles of events that `slice` owns, and destroys when it is dropped. It stays here,
+    fn with(&self, of: fn(&Self) -> Option<usize>, act: impl FnOnce(EventRef<'_>) -> Result<()>) -> Result<()> {
+        // SAFETY: `of` captures nothing, so it returns `read` or `write` of this slice, the handles of events that `slice` owns, and destroys when it is dropped. It stays here,
         // the same slice, as long as `self` is borrowed: it is private, and it is lent mutably only as a launch's
         // argument or for its views, neither of which can replace it.
-        event.map_or(Ok(()), |event| act(unsafe { EventRef::of(event) }))
+        of(self).map_or(Ok(()), |event| act(unsafe { EventRef::of(event) }))
     }
 
     /// Destroys the slice's events, and does not free the memory.

@@ -1,5 +1,4 @@
-//! Graphs that can be launched. In a shortage of memory, [`Memory::drop_graphs`](crate::device::Memory::drop_graphs) takes their executables
-//! away.
+//! Graphs that can be launched. In a shortage of memory, their executables are taken away (`pressure/serve/graphs`).
 #![allow(unsafe_code)]
 
 use std::any::Any;
