@@ -6,6 +6,7 @@
 
 use super::packing::Packing;
 use super::prices::Prices;
+use super::room::Room;
 
 /// Price steps in all, and price steps between two fillings.
 const STEPS: usize = 80;
@@ -19,7 +20,7 @@ pub(super) struct Keep {
     /// For each gap: whether the array stays.
     pub(super) kept: Vec<bool>,
     /// The bytes that are left at each point.
-    left: Vec<u64>,
+    left: Room,
     /// Bytes that need not move.
     pub(super) saved: u64,
 }
@@ -51,7 +52,7 @@ impl Keep {
 
     /// Takes the gaps that fit, in order of their worth for the price of their memory.
     fn filled(packing: &Packing, prices: &Prices) -> Keep {
-        let mut keep = Keep { kept: packing.free.clone(), left: packing.room.clone(), saved: 0 };
+        let mut keep = Keep { kept: packing.free.clone(), left: Room::new(&packing.room), saved: 0 };
         for items in candidates(packing, prices) {
             let mut stay = items.iter().copied().filter(|&item| !keep.kept[item as usize]).collect::<Vec<_>>();
             let taken = stay.iter().position(|&item| !keep.take(packing, item));
@@ -67,11 +68,10 @@ impl Keep {
     /// Makes the array stay during a gap if it fits. Returns whether it does.
     fn take(&mut self, packing: &Packing, number: u32) -> bool {
         let item = &packing.items[number as usize];
-        let fits =
-            packing.points(item).into_iter().all(|points| self.left[points].iter().all(|&left| left >= item.bytes));
+        let fits = packing.points(item).into_iter().all(|points| self.left.has(points, item.bytes));
         if fits {
             for points in packing.points(item) {
-                self.left[points].iter_mut().for_each(|left| *left -= item.bytes);
+                self.left.take(points, item.bytes);
             }
             self.kept[number as usize] = true;
         }
@@ -81,7 +81,7 @@ impl Keep {
     fn release(&mut self, packing: &Packing, number: u32) {
         let item = &packing.items[number as usize];
         for points in packing.points(item) {
-            self.left[points].iter_mut().for_each(|left| *left += item.bytes);
+            self.left.release(points, item.bytes);
         }
         self.kept[number as usize] = false;
     }
