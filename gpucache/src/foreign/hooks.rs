@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cudarc::driver::sys::{CUdeviceptr, CUgraph, CUresult, CUstream, CUstreamCaptureMode};
 
 use super::driver::Driver;
-use super::probe::{Entrance, arrived};
+use super::probe::{Entrance, answer};
 use super::serve::{self, Answer, Freed};
 use super::{captures, pool};
 use gpucache_engine::device::{Handle, process_exits};
@@ -151,14 +151,16 @@ unsafe extern "C" fn loaded_memory_info(free: *mut usize, total: *mut usize) -> 
 /// # Safety
 /// Each pointer is null, or points to memory for a number.
 unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -> CUresult {
-    arrived(entrance);
+    // SAFETY: it is null, or memory for a number. The driver writes two numbers to two places. So only this crate's own question passes
+    // the same place for both, and that place contains an initialized number.
+    if free == total && unsafe { free.as_mut() }.is_some_and(|question| answer(question, entrance)) {
+        return CUresult::CUDA_SUCCESS;
+    }
     // SAFETY: the caller promises memory for both numbers, to which the driver writes, and lends it until this returns.
     guarded(|driver| unsafe {
         let answer = (driver.info)(free, total);
         if answer == CUresult::CUDA_SUCCESS
             && !Handle::is_own_call()
-            // Only `arrival` passes the same place for both.
-            && free != total
             && let Some((total, free)) = total.as_ref().copied().zip(free.as_mut())
         {
             *free = free.saturating_add(pool::idle()).min(total);
