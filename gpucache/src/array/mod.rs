@@ -3,7 +3,7 @@
 //! An allocation passes through these files. A constructor in this file takes the dimensions from `shape` and computes the bytes with
 //! `extent`; `allocate` offers some constructors as methods of a device. The engine then serves a block, by the plan or otherwise. The
 //! elements have a type of `element`. On a host, `host` lends them as slices, and `host/launch` lends them to work on a stream. On
-//! CUDA, `cuda` lends them to launches, copies and views. `uses` orders work of other streams, and work that this crate does not see. `values` and `debug` copy,
+//! CUDA, `cuda` lends them to launches, copies and views. `uses` has arrays as inputs and outputs of captured scopes. `values` and `debug` copy,
 //! compare and print arrays, `across` copies them between devices, and `away` copies elements to host memory and back. A drop returns the block to the engine.
 //!
 //! Invariant: the block of an `Array<T, D>` has room for `len()` values of `T` and lies on a stream of a `D`.
