@@ -34,32 +34,14 @@ pub(super) struct Candidate {
     factors: [i16; FACTORS],
 }
 
-/// The allocations of an entry so far, in order.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Past<'a> {
-    pub(super) log: &'a Log,
-    pub(super) tokens: &'a [Token],
-}
-
-impl Past<'_> {
-    fn bytes(&self, number: u32) -> u64 {
-        self.log.bytes_at(number).unwrap_or(0)
-    }
-
-    /// Whether the same arrays were dropped before both allocations.
-    fn has_same_drops(&self, one: u32, other: u32) -> bool {
-        self.tokens[one as usize].drops() == self.tokens[other as usize].drops()
-    }
-}
-
 impl Candidate {
     /// A candidate whose window ends with allocation `last`. Looks back as far as the stretch repeats, for at most `most` steps. Returns
     /// the number of steps too.
-    pub(super) fn new(past: Past<'_>, last: u32, period: u32, most: u32) -> (Candidate, u32) {
+    pub(super) fn new(log: &Log, tokens: &[Token], last: u32, period: u32, most: u32) -> (Candidate, u32) {
         let farthest = last.saturating_sub(most).max(period);
         let factors = [0; FACTORS];
         let mut candidate = Candidate { period, from: last + 1, misses: 0, lately: 0, wanted: period, factors };
-        while candidate.from > farthest && candidate.is_like(past, candidate.from - 1) {
+        while candidate.from > farthest && candidate.is_like(log, tokens, candidate.from - 1) {
             candidate.from -= 1;
         }
         (candidate, last + 1 - candidate.from)
@@ -67,10 +49,13 @@ impl Candidate {
 
     /// Whether an allocation may be the one a period earlier in another iteration.
     #[inline]
-    fn is_like(&mut self, past: Past<'_>, number: u32) -> bool {
-        let (one, other) = (past.bytes(number), past.bytes(number - self.period));
+    fn is_like(&mut self, log: &Log, tokens: &[Token], number: u32) -> bool {
+        let before = number - self.period;
+        let bytes = |number| log.bytes_at(number).unwrap_or(0);
+        let (one, other) = (bytes(number), bytes(before));
         let is_near = one / VARIATION <= other && other / VARIATION <= one;
-        past.has_same_drops(number, number - self.period) && (is_near || self.is_by_known_factor(one, other))
+        let are_drops_alike = tokens[number as usize].drops() == tokens[before as usize].drops();
+        are_drops_alike && (is_near || self.is_by_known_factor(one, other))
     }
 
     /// Whether two sizes differ by a factor that others lately had. Remembers the factor.
@@ -85,8 +70,8 @@ impl Candidate {
 
     /// Compares the allocation of this number. Returns whether the stretch goes on.
     #[inline]
-    pub(super) fn goes_on(&mut self, past: Past<'_>, number: u32) -> bool {
-        if self.is_like(past, number) {
+    pub(super) fn goes_on(&mut self, log: &Log, tokens: &[Token], number: u32) -> bool {
+        if self.is_like(log, tokens, number) {
             self.lately = self.lately.saturating_sub(1);
             return true;
         }

@@ -5,7 +5,7 @@
 //! look at all blocks comes after ever more allocations. If cycles of about the same length ended lately, the next allocation at low water
 //! begins another one. A period that repeats ([`candidate`](super::candidate)) is a sign as well, if the last cycle was as long.
 
-use super::low_water::LowWater;
+use super::low_water::{LowWater, levels};
 use crate::entries::Log;
 
 /// The allocations in a block. A shorter cycle has no block of its own, and would cost as much as an entry.
@@ -22,7 +22,7 @@ const MORE: u32 = 4;
 const STEPS: u32 = 16;
 
 /// The search for cycles.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Cycles {
     /// The first allocation of the blocks, and the least and the most bytes that were alive before an allocation of each block.
     from: u32,
@@ -33,9 +33,9 @@ pub(super) struct Cycles {
     /// Steps that looks at periods took: at most [`STEPS`] for each allocation so far.
     spent: u32,
     /// The allocation before which there is no search.
-    until: u32,
-    /// Shorter cycles are not found before an allocation: the length, and the allocation.
-    least: (u32, u32),
+    pub(super) until: u32,
+    /// Shorter cycles and periods are not found before an allocation: the length, and the allocation.
+    pub(super) least: (u32, u32),
     found: Option<(LowWater, Ends)>,
 }
 
@@ -53,36 +53,11 @@ pub struct Cycle {
 /// The least and the most of no bytes at all.
 const NONE: [u64; 2] = [u64::MAX, 0];
 
-impl Default for Cycles {
-    fn default() -> Cycles {
-        Cycles {
-            from: 0,
-            blocks: Vec::new(),
-            block: NONE,
-            next_look: 0,
-            spent: 0,
-            until: 0,
-            least: (0, 0),
-            found: None,
-        }
-    }
-}
-
 impl Cycles {
     /// Begins a search at an allocation.
     pub(super) fn begin(&mut self, from: u32) {
         (self.until, self.least) = (0, (0, 0));
         self.begin_again(from);
-    }
-
-    /// Finds no cycles before the allocation `until`.
-    pub(super) fn skip(&mut self, until: u32) {
-        self.until = until;
-    }
-
-    /// Finds no shorter cycles before the allocation `until`.
-    pub(super) fn skip_shorter(&mut self, least: u32, until: u32) {
-        self.least = (least, until);
     }
 
     /// Begins anew at an allocation.
@@ -213,29 +188,10 @@ impl Ends {
 fn ends_of(log: &Log, span: u32) -> (LowWater, Ends) {
     let start = log.len() - span.min(log.len());
     let levels = levels(log, start);
+    let least = levels.iter().min().copied().unwrap_or(0);
+    let levels: Vec<u64> = levels.into_iter().map(|level| u64::try_from(level - least).unwrap_or(u64::MAX)).collect();
     let (range, now) = (levels.iter().max().copied().unwrap_or(0), levels.last().copied().unwrap_or(0));
     let mut water = LowWater::new(0, range);
     let ends = Ends::of(&mut water, (start..).zip(levels.iter().map(|&level| [level; 2])));
     (water.counted_from(log.alive().saturating_sub(now)), ends)
-}
-
-/// The live bytes before each allocation from `start` on, and now, beyond the least of them.
-fn levels(log: &Log, start: u32) -> Vec<u64> {
-    let mut changes = vec![0i128; (log.len() - start) as usize + 1];
-    for (born, bytes, dropped) in log.lives() {
-        let bytes = i128::from(bytes);
-        if let Some(since) = born.checked_sub(start) {
-            changes[since as usize + 1] += bytes;
-        }
-        if let Some(change) = dropped.checked_sub(start).and_then(|since| changes.get_mut(since as usize)) {
-            *change -= bytes;
-        }
-    }
-    let mut live = 0;
-    changes.iter_mut().for_each(|change| {
-        live += *change;
-        *change = live;
-    });
-    let least = changes.iter().min().copied().unwrap_or(0);
-    changes.into_iter().map(|level| u64::try_from(level - least).unwrap_or(u64::MAX)).collect()
 }

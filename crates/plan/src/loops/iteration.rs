@@ -1,6 +1,7 @@
 //! Whether a stretch that repeats is worth a plan, and where its iterations begin.
 
-use super::candidate::Past;
+use super::low_water::levels;
+use super::windows::Token;
 use crate::entries::Log;
 
 /// In a loop, arrays of more than one in this many bytes are dropped within [`OLDEST`] iterations. Otherwise a plan would have no place
@@ -26,8 +27,7 @@ pub(super) enum Verdict {
 
 /// Judges the period of a stretch of `run` allocations at the end of the log that repeat the one a period earlier. `first` is the first
 /// allocation that was repeated.
-pub(super) fn judge(past: Past<'_>, period: u32, run: u32, first: u32) -> Verdict {
-    let log = past.log;
+pub(super) fn judge(log: &Log, tokens: &[Token], period: u32, run: u32, first: u32) -> Verdict {
     let (length, now) = (period * SHORTEST.div_ceil(period), log.len());
     let seen = (run + period) / length;
     if seen < 2 {
@@ -35,7 +35,7 @@ pub(super) fn judge(past: Past<'_>, period: u32, run: u32, first: u32) -> Verdic
     }
     // The latest iteration that had its time, and all the time there may be.
     let age = ((run + period) / period).min(OLDEST);
-    if !is_closed(log, (now - age * period).max(first), period) || drops_others(past, period) {
+    if !is_closed(log, (now - age * period).max(first), period) || drops_others(log, tokens, period) {
         return if age == OLDEST { Verdict::Never } else { Verdict::Later((2 * age).min(OLDEST) * period - period) };
     }
     Verdict::Loop { length, next: lowest(log, length) + length }
@@ -53,37 +53,23 @@ fn is_closed(log: &Log, from: u32, length: u32) -> bool {
 
 /// Whether the last iteration dropped many arrays that are older than the iterations which could have made them: a backward pass drops
 /// what the forward pass made.
-fn drops_others(past: Past<'_>, length: u32) -> bool {
-    let start = past.log.len() - length;
-    let unknown: u32 = past.tokens[start as usize..].iter().map(|token| token.old()).sum();
+fn drops_others(log: &Log, tokens: &[Token], length: u32) -> bool {
+    let start = log.len() - length;
+    let unknown: u32 = tokens[start as usize..].iter().map(|token| token.old()).sum();
     let is_old = |&(born, _, dropped): &(u32, u64, u32)| {
-        (start..=past.log.len()).contains(&dropped) && dropped - born > OLDEST * length
+        (start..=log.len()).contains(&dropped) && dropped - born > OLDEST * length
     };
-    let old = past.log.lives().filter(is_old).count() as u32;
+    let old = log.lives().filter(is_old).count() as u32;
     (unknown + old).saturating_mul(OTHERS) > length
 }
 
 /// The allocation among the last `length` ones before which the fewest bytes were alive.
 fn lowest(log: &Log, length: u32) -> u32 {
     let start = log.len() - length;
-    let mut changes = vec![0i128; length as usize + 1];
-    log.lives().for_each(|(born, bytes, dropped)| {
-        let bytes = i128::from(bytes);
-        if let Some(since) = born.checked_sub(start) {
-            changes[since as usize + 1] += bytes;
-        }
-        // What died before the stretch, or is alive, changes nothing in it.
-        if let Some(change) = dropped.checked_sub(start).and_then(|since| changes.get_mut(since as usize)) {
-            *change -= bytes;
-        }
-    });
-    let grown: i128 = changes.iter().sum();
-    let mut live = 0;
-    let alive = changes.iter().take(length as usize).enumerate().map(|(place, change)| {
-        live += change;
-        // Where memory grows from iteration to iteration, it is compared with an even growth.
-        (live * i128::from(length) - grown * place as i128, place)
-    });
-    let lowest = alive.min().map_or(0, |(_, place)| place);
-    start + lowest as u32
+    let levels = levels(log, start);
+    let grown = levels.last().copied().unwrap_or(0);
+    // Where memory grows from iteration to iteration, it is compared with an even growth.
+    let alive = levels.iter().take(length as usize).enumerate();
+    let lowest = alive.min_by_key(|&(place, live)| (live * i128::from(length) - grown * place as i128, place));
+    start + lowest.map_or(0, |(place, _)| place) as u32
 }

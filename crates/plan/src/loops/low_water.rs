@@ -1,5 +1,7 @@
 //! Low water: the lowest level of the live bytes. Most iterations begin and end there, whatever their order and their length.
 
+use crate::entries::Log;
+
 /// A cycle has begun once the live bytes rose by this share, 1/16, of their range. With 1/4, two steps of a recorded diffusion model counted as
 /// one if the first had a small batch, and it was planned for 0.14 instead of 0.79.
 const RISE: u64 = 16;
@@ -59,6 +61,27 @@ impl LowWater {
     pub fn is_too_high(&self, live: u64) -> bool {
         self.low.saturating_sub(live) > self.range / BACK
     }
+}
+
+/// The live bytes before each allocation from `start` on, and now, beyond those before `start`.
+pub(super) fn levels(log: &Log, start: u32) -> Vec<i128> {
+    let mut levels = vec![0i128; (log.len() - start) as usize + 1];
+    for (born, bytes, dropped) in log.lives() {
+        let bytes = i128::from(bytes);
+        if let Some(since) = born.checked_sub(start) {
+            levels[since as usize + 1] += bytes;
+        }
+        // What died before the stretch, or is alive, changes nothing in it.
+        if let Some(change) = dropped.checked_sub(start).and_then(|since| levels.get_mut(since as usize)) {
+            *change -= bytes;
+        }
+    }
+    let mut live = 0;
+    levels.iter_mut().for_each(|change| {
+        live += *change;
+        *change = live;
+    });
+    levels
 }
 
 #[cfg(test)]

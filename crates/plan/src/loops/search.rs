@@ -1,9 +1,9 @@
 //! The search for a loop in the entry that is going on.
 
-use super::candidate::{Candidate, Past};
+use super::candidate::Candidate;
 use super::cycles::{Cycle, Cycles};
 use super::iteration::{self, Verdict};
-use super::windows::{Known, Place, Seen, Token, WINDOW, Windows};
+use super::windows::{Known, Token, WINDOW, Windows, known_place};
 use crate::entries::Log;
 
 /// Looks for a loop in the allocations of an entry. The caller logs them ([`Log`]).
@@ -25,9 +25,6 @@ pub struct Search {
     next_refused: usize,
     /// Steps that looking back took: at most one for each allocation so far.
     spent: u32,
-    /// Shorter periods than this are no candidates before this allocation: a loop around a known one is searched.
-    least: u32,
-    until: u32,
     /// The period of a candidate that is a loop, the length of its iterations, and the allocation that begins the next one.
     found: Option<(u32, u32, u32)>,
     cycles: Cycles,
@@ -77,20 +74,18 @@ impl Search {
         (self.rests, self.turn, self.may_rest) = (false, SEARCHED_BEFORE_REST, known.peek().is_none());
         self.windows.begin(known);
         (self.pending, self.spent, self.found) = (Token::default(), 0, None);
-        (self.least, self.until) = (0, 0);
         self.cycles.begin(from);
         (self.candidates, self.follows, self.refused) = ([None; CANDIDATES], false, [(0, 0); REFUSED]);
     }
 
     /// Searches for no shorter period and no shorter cycles in so many allocations.
     pub fn skip_shorter(&mut self, least: u32, allocations: u32) {
-        (self.least, self.until) = (least, (self.tokens.len() as u32).saturating_add(allocations));
-        self.cycles.skip_shorter(least, self.until);
+        self.cycles.least = (least, (self.tokens.len() as u32).saturating_add(allocations));
     }
 
     /// Looks for no cycles in so many allocations.
     pub fn skip_cycles(&mut self, allocations: u32) {
-        self.cycles.skip((self.tokens.len() as u32).saturating_add(allocations));
+        self.cycles.until = (self.tokens.len() as u32).saturating_add(allocations);
     }
 
     /// Whether the end of a cycle is awaited.
@@ -134,7 +129,7 @@ impl Search {
         let token = std::mem::take(&mut self.pending);
         self.tokens.push(token);
         let seen = self.windows.push(bytes, token, number);
-        if self.follows | seen.is_any() {
+        if self.follows | (seen != [0; 2]) {
             return self.look(log, number, seen);
         }
         if number >= self.turn {
@@ -170,13 +165,15 @@ impl Search {
 
     /// Follows what there is to follow, and the period of a window that came before. Returns what is found.
     #[inline(never)]
-    fn look(&mut self, log: &Log, number: u32, seen: Seen) -> Option<Found> {
+    fn look(&mut self, log: &Log, number: u32, seen: [u32; 2]) -> Option<Found> {
         self.follow(log, number);
         let mut known = None;
-        seen.places().for_each(|place| match place {
-            Place::Here(place) => self.propose(log, number, number - place),
-            Place::Known { place, position } => known = Some(Found::Known { place, position: position + 1 }),
-        });
+        for value in seen.into_iter().filter(|&value| value > 0) {
+            match known_place(value) {
+                Some((place, position)) => known = Some(Found::Known { place, position: position + 1 }),
+                None => self.propose(log, number, number + 1 - value),
+            }
+        }
         let confirmed = self.confirmed(number);
         known.or(confirmed)
     }
@@ -195,7 +192,7 @@ impl Search {
     fn follow(&mut self, log: &Log, number: u32) {
         for place in 0..CANDIDATES {
             let Some(candidate) = &mut self.candidates[place] else { continue };
-            if !candidate.goes_on(Past { log, tokens: &self.tokens }, number) {
+            if !candidate.goes_on(log, &self.tokens, number) {
                 self.candidates[place] = None;
             } else if candidate.run(number) >= candidate.wanted {
                 self.judge(log, place, number);
@@ -222,7 +219,7 @@ impl Search {
         if run < least {
             return;
         }
-        match iteration::judge(Past { log, tokens: &self.tokens }, period, run, first) {
+        match iteration::judge(log, &self.tokens, period, run, first) {
             Verdict::Loop { length, next } => {
                 candidate.wanted = u32::MAX;
                 self.found = self.found.or(Some((period, length, next)));
@@ -241,11 +238,14 @@ impl Search {
 
     /// Follows a period as a candidate, in place of the one that repeats for the shortest time.
     fn propose(&mut self, log: &Log, number: u32, period: u32) {
-        if !self.is_new(number, period) || period < self.least && number < self.until {
+        let (least, until) = self.cycles.least;
+        // A loop around a known one is searched.
+        let is_skipped = period < least && number < until;
+        if is_skipped || !self.is_new(number, period) {
             return;
         }
         let most = number + 1 - self.spent;
-        let (candidate, steps) = Candidate::new(Past { log, tokens: &self.tokens }, number, period, most);
+        let (candidate, steps) = Candidate::new(log, &self.tokens, number, period, most);
         self.spent += steps.min(most);
         let run = |held: &Option<Candidate>| held.map_or(0, |held| held.run(number));
         if let Some(weakest) = self.candidates.iter_mut().min_by_key(|held| run(held))

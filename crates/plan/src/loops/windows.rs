@@ -42,15 +42,6 @@ const KNOWN: usize = 64;
 
 /// A random odd number: the golden ratio, as is usual for multiplicative hashes.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Where a window came before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// At the allocation of this number of the entry.
-    Here(u32),
-    /// At this position of an iteration of the known loop with this number.
-    Known { place: u32, position: u32 },
-}
-
 /// Windows of a loop, and the position in the loop's iteration at which each of them ends.
 #[derive(Clone, Debug, Default)]
 pub struct Known(Vec<(u64, u32)>);
@@ -67,10 +58,6 @@ pub(super) struct Windows {
     slots: Vec<Slot>,
 }
 
-/// Where a window came before, by sizes and by drops.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen([u32; 2]);
-
 /// The power of two of a size, in halves of an octave: a size that grows by steps seldom leaves its class.
 fn class(bytes: u64) -> u64 {
     let power = (bytes | 1).ilog2();
@@ -81,7 +68,7 @@ fn class(bytes: u64) -> u64 {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     tag: u32,
-    /// 0 if the slot is empty. A known window has the highest bit.
+    /// 0 if the slot is empty. A known window has the highest bit, and another one the number of its last allocation plus one.
     value: u32,
 }
 
@@ -131,15 +118,16 @@ impl Windows {
         self.slots.resize(1 << SLOTS, Slot::default());
     }
 
-    /// Moves the window on by an allocation of so many bytes, whose number is `number`. Returns where the window came before.
+    /// Moves the window on by an allocation of so many bytes, whose number is `number`. Returns the values of its slots if the window came
+    /// before, by sizes and by drops; 0 stands for none.
     #[inline]
-    pub(super) fn push(&mut self, bytes: u64, token: Token, number: u32) -> Seen {
+    pub(super) fn push(&mut self, bytes: u64, token: Token, number: u32) -> [u32; 2] {
         let hashes = self.advance(bytes, token, number as usize);
         // The first numbers are no whole window.
         if (number as usize) < WINDOW - 1 {
-            return Seen([0; 2]);
+            return [0; 2];
         }
-        Seen(hashes.map(|hash| hash.map_or(0, |hash| self.note(hash, number))))
+        hashes.map(|hash| hash.map_or(0, |hash| self.note(hash, number)))
     }
 
     /// Notes a window. Returns the value of its slot if the window came before, and 0 otherwise.
@@ -167,27 +155,10 @@ impl Windows {
     }
 }
 
-impl Seen {
-    #[inline]
-    pub(super) fn is_any(self) -> bool {
-        self.0 != [0; 2]
-    }
-
-    pub(super) fn places(self) -> impl Iterator<Item = Place> {
-        self.0.into_iter().filter(|&value| value > 0).map(Place::of)
-    }
-}
-
-impl Place {
-    fn of(value: u32) -> Place {
-        match value & IS_KNOWN {
-            0 => Place::Here(value - 1),
-            _ => {
-                let value = value & !IS_KNOWN;
-                Place::Known { place: value >> POSITION_BITS, position: value & ((1 << POSITION_BITS) - 1) }
-            }
-        }
-    }
+/// The number of the loop and the position in its iteration, if the value of a slot is that of a known window.
+pub(super) fn known_place(value: u32) -> Option<(u32, u32)> {
+    let value = value.checked_sub(IS_KNOWN)?;
+    Some((value >> POSITION_BITS, value & ((1 << POSITION_BITS) - 1)))
 }
 
 impl Known {
