@@ -16,7 +16,6 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-use ahead::Ahead;
 pub(super) use partial::{FAR, LONGEST_ROW, Part, Room};
 
 use super::log::{Log, Logged, OUTLIVES};
@@ -28,7 +27,10 @@ pub struct Envelope {
     positions: Vec<Expected>,
     /// How often entries changed it.
     changes: u32,
-    ahead: Ahead,
+    /// The number of entries by which growing positions were laid out ahead the last time.
+    entries_ahead: u64,
+    /// Whether a growing position was larger than expected since then.
+    is_overtaken: bool,
     /// Whether the first allocation told the sizes of the others in the last entry that showed it; `None` if none did.
     is_told_by_first: Option<bool>,
     /// The most bytes of a first allocation in the entries that were recorded.
@@ -60,7 +62,7 @@ pub(super) struct Expected {
     /// How often it ended within its entry after it had outlived an earlier one.
     flips: u8,
     /// The number of allocations before its drop, in the entry that `kind` says.
-    upper: u32,
+    pub(super) upper: u32,
 }
 
 /// How a life ends.
@@ -194,7 +196,7 @@ impl Envelope {
             expected.least = expected.least.min(bytes);
         }
         expected.most = expected.most.max(bytes);
-        self.ahead.is_overtaken |= was_smaller && expected.grows();
+        self.is_overtaken |= was_smaller && expected.grows();
         was_smaller
     }
 
@@ -224,8 +226,9 @@ impl Envelope {
 
     /// Replaces `before`, which covers one entry less.
     fn follows(self, before: &Envelope) -> Envelope {
-        let ahead = before.ahead.seen(before.positions.iter().zip(&self.positions));
-        Envelope { changes: before.changes + 1, ahead, ..self }
+        let mut pairs = before.positions.iter().zip(&self.positions);
+        let is_overtaken = before.is_overtaken || pairs.any(|(before, now)| before.grows() && now.most > before.most);
+        Envelope { changes: before.changes + 1, entries_ahead: before.entries_ahead, is_overtaken, ..self }
     }
 
     /// Whether a layout could contain it; the envelope may have grown too large.
@@ -240,8 +243,7 @@ impl Envelope {
 
     /// The number of positions that have a place or are carried, and the sum of their largest sizes.
     pub(super) fn places(&self) -> (u64, u64) {
-        let is_gate = |position: usize| self.rooms().iter().copied().flatten().any(|room| room.has_gate(position));
-        let numbered = self.positions.iter().enumerate().filter(|&(position, _)| !is_gate(position));
+        let numbered = self.positions.iter().enumerate().filter(|&(position, _)| !self.has_room(position));
         let serve =
             numbered.map(|(_, expected)| expected).filter(|expected| expected.is_planned() || expected.is_carried());
         serve.fold((0, 0), |(number, bytes), expected| (number + 1, bytes.saturating_add(expected.most)))

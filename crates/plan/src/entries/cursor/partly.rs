@@ -98,12 +98,7 @@ impl Cursor {
         };
         let late = &rooms.late[LONGEST_ROW - row..];
         let Some(positions) = self.positions.get(position..position + row) else { return false };
-        let mut scale = None;
-        positions.iter().zip(late).all(|(position, &bytes)| {
-            let is_there = position.fits(bytes) && scale.is_none_or(|scale| position.is_in_scale(scale, bytes));
-            scale = position.scale(bytes).or(scale);
-            is_there
-        })
+        positions.iter().zip(late).all(|(position, &bytes)| position.fits(bytes))
     }
 
     /// Continues with a position, and passes over those before it.

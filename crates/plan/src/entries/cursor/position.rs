@@ -58,9 +58,6 @@ pub(super) const CARRIED: u32 = NOWHERE - 1;
 /// The bytes of a position that serves nothing: more than any array has.
 pub(super) const UNASKED: u64 = u64::MAX;
 
-/// Sizes of an entry have the same scale if they differ by at most this share, 1/16.
-const SCALES: f64 = 16.0;
-
 impl Position {
     #[inline]
     pub(super) fn fits(&self, bytes: u64) -> bool {
@@ -72,17 +69,6 @@ impl Position {
     pub(super) fn serve(&self, number: usize, bytes: u64) -> Served {
         let is_whole = self.spread.wrapping_sub(bytes.wrapping_sub(self.least)) < ALIGN;
         Served { position: number as u32, offset: self.start(), is_whole }
-    }
-
-    /// The request's share of the place, if the position's sizes vary.
-    pub(super) fn scale(&self, bytes: u64) -> Option<f64> {
-        (self.spread >= ALIGN).then(|| bytes as f64 / self.size() as f64)
-    }
-
-    /// Whether a request has about this share of the place; any has, if the position's sizes do not vary.
-    pub(super) fn is_in_scale(&self, scale: f64, bytes: u64) -> bool {
-        let expected = self.size() as f64 * scale;
-        self.spread < ALIGN || (bytes as f64 - expected).abs() <= expected / SCALES + 2.0 * ALIGN as f64
     }
 
     pub(super) fn is_carried(&self) -> bool {

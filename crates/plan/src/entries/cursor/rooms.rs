@@ -49,12 +49,14 @@ impl Rooms {
     pub(super) fn of(envelope: &Envelope, positions: &[Position]) -> Option<Box<Rooms>> {
         let open = |&gates: &Room| {
             let bytes = positions.get(gates.start as usize).map_or(0, Position::size);
-            let upper = envelope.ends_at(gates.start as usize).unwrap_or(gates.end);
+            let start = envelope.at(gates.start as usize).filter(|expected| expected.is_planned());
+            let upper = start.map_or(gates.end, |expected| expected.upper);
             Open { gates, upper, bytes, extents: Extents::new(bytes), is_open: false }
         };
-        let rooms: Vec<Open> = envelope.rooms()?.iter().map(open).collect();
+        let part = envelope.part()?;
+        let rooms: Vec<Open> = part.rooms.iter().map(open).collect();
         let first = (positions.len() + SENTINELS.len()) as u32;
-        let (late, row) = ([0; LONGEST_ROW], (envelope.row() as usize).min(LONGEST_ROW));
+        let (late, row) = ([0; LONGEST_ROW], (part.row as usize).min(LONGEST_ROW));
         let (parts, idle) = (Vec::new(), Vec::new());
         Some(Box::new(Rooms { rooms, parts, idle, first, served: 0, bytes: 0, late, lately: 0, expected: 0, row }))
     }

@@ -9,27 +9,10 @@ use crate::entries::growth::Growth;
 /// memory, and 1.011 now. The share is chosen, not measured.
 const BEYOND: u64 = 64;
 
-/// How far ahead the growing positions of an envelope are laid out.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ahead {
-    /// The number of entries by which they were laid out ahead the last time.
-    entries: u64,
-    /// Whether a growing position was larger than expected since then.
-    pub(super) is_overtaken: bool,
-}
-
 /// After so many further entries, the first sizes have shown whether they tell the others. The number was chosen, not measured.
 const SHOWN_BY: u32 = 4;
 /// The first number of entries by which growing sizes are laid out ahead: as many as it takes to see that they grow.
 const FIRST: u64 = 4;
-
-impl Ahead {
-    /// The state after positions have changed; each pair is a position before and now.
-    pub(super) fn seen<'a>(mut self, mut pairs: impl Iterator<Item = (&'a Expected, &'a Expected)>) -> Ahead {
-        self.is_overtaken |= pairs.any(|(before, now)| before.grows() && now.most > before.most);
-        self
-    }
-}
 
 impl Envelope {
     /// Learns which positions grow. They may begin small again, with the size of one step, when another text begins.
@@ -39,7 +22,7 @@ impl Envelope {
         }
         for (position, step) in growth.steps() {
             let Some(expected) = self.positions.get_mut(position) else { continue };
-            self.ahead.is_overtaken |= !expected.grows();
+            self.is_overtaken |= !expected.grows();
             expected.step = step;
             expected.least = expected.least.min(step);
         }
@@ -61,26 +44,26 @@ impl Envelope {
 
     /// Whether it is laid out ahead for growing positions.
     pub fn grows(&self) -> bool {
-        self.ahead.entries > 0
+        self.entries_ahead > 0
     }
 
     /// Whether a growing position was larger than expected. The others soon will be.
     pub fn is_overtaken(&self) -> bool {
-        self.ahead.is_overtaken
+        self.is_overtaken
     }
 
     /// Lays growing positions out further ahead, if one of them was larger than expected. All of them get room for twice as many steps
     /// as the last time. This adds at most `most` bytes that are in use at once, or one step if that is more.
     pub fn go_ahead(&mut self, most: u64) {
-        if !std::mem::take(&mut self.ahead.is_overtaken) {
+        if !std::mem::take(&mut self.is_overtaken) {
             return;
         }
         let steps = self.positions.iter().map(|expected| Expected { most: expected.step, ..*expected });
         // A position without a place grows as well: its largest step counts.
         let largest = steps.clone().map(|expected| expected.most).max().unwrap_or(0);
         let step = Scratch::default().bound(steps).max(largest).max(1);
-        let entries = (2 * self.ahead.entries).max(FIRST).min(most / step).max(1);
-        self.ahead.entries = entries;
+        let entries = (2 * self.entries_ahead).max(FIRST).min(most / step).max(1);
+        self.entries_ahead = entries;
         let ahead = |expected: &Expected| expected.most.saturating_add(expected.step.saturating_mul(entries));
         if !are_plannable(self.positions.iter().map(ahead)) {
             return;

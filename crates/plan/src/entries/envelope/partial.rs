@@ -35,11 +35,6 @@ impl Room {
 }
 
 impl Envelope {
-    /// The number of allocations before its drop, for a position that has a place.
-    pub(in crate::entries) fn ends_at(&self, position: usize) -> Option<u32> {
-        self.at(position).filter(|expected| expected.is_planned()).map(|expected| expected.upper)
-    }
-
     /// The envelope with these rooms, whose gates are positions of it.
     pub(in crate::entries) fn with_rooms(mut self, part: Part) -> Envelope {
         for room in &part.rooms {
@@ -50,13 +45,8 @@ impl Envelope {
         Envelope { part: Some(part), ..self }
     }
 
-    /// The rooms in order; `None` if the whole entry is regular.
-    pub(in crate::entries) fn rooms(&self) -> Option<&[Room]> {
-        self.part.as_ref().map(|part| &*part.rooms)
-    }
-
-    /// How many allocations in a row show the position of an entry of which a part is regular.
-    pub(in crate::entries) fn row(&self) -> u32 {
-        self.part.as_ref().map_or(1, |part| part.row)
+    /// The rooms and the row; `None` if the whole entry is regular.
+    pub(in crate::entries) fn part(&self) -> Option<&Part> {
+        self.part.as_ref()
     }
 }

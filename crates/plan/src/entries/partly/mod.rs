@@ -45,7 +45,7 @@ impl Envelope {
 
     /// Whether it is that of the regular part of its entries.
     pub fn is_partial(&self) -> bool {
-        self.rooms().is_some()
+        self.part().is_some()
     }
 
     /// Widens the sizes to those of an entry that has nearly all of the regular part. Returns how many became larger; `None` for another
@@ -64,8 +64,7 @@ impl Envelope {
         if log.len() > LONGEST {
             return None;
         }
-        let is_gate = |position: usize| self.rooms().iter().copied().flatten().any(|room| room.has_gate(position));
-        let regular: Vec<u32> = (0..self.len() as u32).filter(|&position| !is_gate(position as usize)).collect();
+        let regular: Vec<u32> = (0..self.len() as u32).filter(|&position| !self.has_room(position as usize)).collect();
         let sizes =
             regular.iter().filter_map(|&position| self.at(position as usize)).map(|expected| (expected.most, 0));
         let pairs = align::best_pairs(&sizes.collect::<Vec<_>>(), &align::lives(log));
