@@ -9,14 +9,8 @@ use crate::layout::{Buffer, Layout, check, lower_bound};
 /// buffers 107 ms (Xeon).
 const MOST: usize = 1 << 13;
 
-/// A buffer that has its place.
-#[derive(Clone, Copy)]
-struct Placed {
-    start: u64,
-    end: u64,
-    lower: u32,
-    upper: u32,
-}
+/// An offset, and the buffer that lies there.
+type Placed = (u64, Buffer);
 
 /// Lays out buffers of which the first ones have these offsets, in the order of their lives. `None` if these buffers overlap each other, if there
 /// are more than 8,192 other ones, or if an end would pass 2^64.
@@ -40,9 +34,10 @@ pub fn extend(buffers: &[Buffer], offsets: &[u64]) -> Option<Layout> {
     if others.len() > MOST {
         return None;
     }
+    let given = offsets.iter().copied().zip(buffers.iter().copied());
     let start: Vec<Placed> =
-        buffers.iter().zip(offsets).filter_map(|(buffer, &offset)| Placed::at(buffer, offset)).collect();
-    let first = start.iter().map(|placed| placed.end).max().unwrap_or(0);
+        given.filter(|(at, given)| given.occupies() && at.checked_add(given.size).is_some()).collect();
+    let first = start.iter().map(end).max().unwrap_or(0);
     let bound = lower_bound(buffers).max(first);
     let size = |buffer: &Buffer| u128::from(buffer.size);
     let area = |buffer: &Buffer| size(buffer) * u128::from(buffer.upper - buffer.lower);
@@ -67,40 +62,36 @@ fn place(buffers: &[Buffer], offsets: &[u64], order: &[usize], mut placed: Vec<P
     all.resize(buffers.len(), 0);
     // Those that are alive in the rest alone can be in the way.
     let rest = order.iter().map(|&other| buffers[other].lower).min().unwrap_or(u32::MAX);
-    let mut height = placed.iter().map(|placed| placed.end).max().unwrap_or(0);
-    placed.retain(|placed| placed.upper > rest);
-    placed.sort_unstable_by_key(|placed| placed.start);
+    let mut height = placed.iter().map(end).max().unwrap_or(0);
+    placed.retain(|(_, placed)| placed.upper > rest);
+    placed.sort_unstable_by_key(|&(start, _)| start);
     for &other in order {
         let buffer = &buffers[other];
         let offset = smallest_gap(&placed, buffer);
-        let new =
-            Placed { end: offset.checked_add(buffer.size)?, start: offset, lower: buffer.lower, upper: buffer.upper };
+        height = height.max(offset.checked_add(buffer.size)?);
         all[other] = offset;
-        height = height.max(new.end);
-        let behind = placed.partition_point(|placed| placed.start < new.start);
-        placed.insert(behind, new);
+        let behind = placed.partition_point(|&(start, _)| start < offset);
+        placed.insert(behind, (offset, *buffer));
     }
     Some(Layout { offsets: all, height })
 }
 
 /// The offset of the smallest gap that is large enough, between those that are alive at the same time as the buffer; above them if there is none.
 fn smallest_gap(placed: &[Placed], buffer: &Buffer) -> u64 {
-    let (mut end, mut smallest) = (0, None);
-    for other in placed.iter().filter(|other| other.lower < buffer.upper && buffer.lower < other.upper) {
-        let gap = other.start.saturating_sub(end);
+    let (mut top, mut smallest) = (0, None);
+    for other in placed.iter().filter(|(_, other)| other.lower < buffer.upper && buffer.lower < other.upper) {
+        let gap = other.0.saturating_sub(top);
         if gap >= buffer.size && smallest.is_none_or(|(smallest, _)| gap < smallest) {
-            smallest = Some((gap, end));
+            smallest = Some((gap, top));
         }
-        end = end.max(other.end);
+        top = top.max(end(other));
     }
-    smallest.map_or(end, |(_, offset)| offset)
+    smallest.map_or(top, |(_, offset)| offset)
 }
 
-impl Placed {
-    fn at(buffer: &Buffer, offset: u64) -> Option<Placed> {
-        let end = offset.checked_add(buffer.size)?;
-        buffer.occupies().then_some(Placed { start: offset, end, lower: buffer.lower, upper: buffer.upper })
-    }
+/// Where a buffer ends. It was checked to be below 2^64.
+fn end(&(start, buffer): &Placed) -> u64 {
+    start + buffer.size
 }
 
 #[cfg(test)]

@@ -3,34 +3,23 @@
 use crate::layout::problem::Problem;
 use crate::layout::sort;
 
-/// The property that ranks items; larger values come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
-    /// Long-lived first, then large. Lines stay wide. This order meets the bound on most recorded programs.
-    Duration,
-    /// Items that cross the highest load first, then large. The fullest sections waste the least.
-    Peak,
-    /// Large first, then long-lived.
-    Size,
-    /// Size times duration.
-    Area,
-}
+/// How many orders there are.
+pub(super) const ORDERS: usize = 4;
 
-/// The keys in the order in which they are tried.
-pub(super) const PORTFOLIO: [Key; 4] = [Key::Duration, Key::Peak, Key::Size, Key::Area];
-
-/// The items by descending key.
-pub(super) fn order(problem: &Problem, key: Key, peaks: &[u64]) -> Vec<u32> {
+/// The items in the order of a pass. Ties keep their order.
+pub(super) fn order(problem: &Problem, pass: usize, peaks: &[u64]) -> Vec<u32> {
     let descending = |of: &dyn Fn(usize) -> u64| -> Vec<u64> { (0..problem.items.len()).map(|i| !of(i)).collect() };
     let duration = descending(&|i| problem.items[i].duration());
     let size = descending(&|i| problem.items[i].size);
-    match key {
-        Key::Duration => sort::refine(sort::ascending(&size), &duration),
-        Key::Peak => sort::refine(sort::ascending(&size), &descending(&|i| peaks[i])),
-        Key::Size => sort::refine(sort::ascending(&duration), &size),
-        Key::Area => {
-            sort::ascending(&descending(&|i| problem.items[i].size.saturating_mul(problem.items[i].duration())))
-        }
+    match pass {
+        // Long-lived first, then large. Lines stay wide. This order meets the bound on most recorded programs.
+        0 => sort::refine(sort::ascending(&size), &duration),
+        // Items that cross the highest load first, then large. The fullest sections waste the least.
+        1 => sort::refine(sort::ascending(&size), &descending(&|i| peaks[i])),
+        // Large first, then long-lived.
+        2 => sort::refine(sort::ascending(&duration), &size),
+        // Size times duration.
+        _ => sort::ascending(&descending(&|i| problem.items[i].size.saturating_mul(problem.items[i].duration()))),
     }
 }
 

@@ -13,6 +13,7 @@ mod branch;
 
 use branch::Branch;
 
+use crate::layout::aim::Aim;
 use crate::layout::problem::Problem;
 use crate::layout::random::Random;
 
@@ -92,6 +93,7 @@ pub(super) struct Search {
     nodes: u64,
     limit: u64,
     attempts: u64,
+    pub(super) aim: Aim,
     random: Random,
 }
 
@@ -113,6 +115,7 @@ impl Search {
             nodes: 0,
             limit: 0,
             attempts: 0,
+            aim: Aim::new(2),
             random: Random::of(problem),
         })
     }
@@ -122,8 +125,9 @@ impl Search {
         &self.branch.offsets
     }
 
-    /// Starts an attempt.
-    pub(super) fn begin(&mut self, problem: &Problem, target: u64) {
+    /// Starts an attempt at a height from `low` on and below `height`.
+    pub(super) fn begin(&mut self, problem: &Problem, low: u64, height: u64) {
+        let target = self.aim.next(low, height, problem.grain);
         self.attempts += 1;
         self.nodes = 0;
         self.limit = SHORTEST_ATTEMPT.max(problem.items.len() as u64) * luby(self.attempts);

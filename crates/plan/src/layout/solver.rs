@@ -10,9 +10,11 @@ mod exact;
 
 use crate::layout::aim::Aim;
 use crate::layout::backward::Backward;
-use crate::layout::portfolio::{self, PORTFOLIO};
+use crate::layout::portfolio::{self, ORDERS};
 use crate::layout::problem::Problem;
 use crate::layout::restart::Restarts;
+#[cfg(feature = "exact")]
+use crate::layout::search::Search;
 use crate::layout::skyline::{Skyline, Step, UNLIMITED};
 use crate::layout::{Buffer, Layout, TooLarge};
 
@@ -32,7 +34,7 @@ enum Job {
 
 /// Jobs that every problem gets: the portfolio's passes, and the pass backwards in time after the first of them, which often meets
 /// the bound.
-const FIRST_JOBS: usize = PORTFOLIO.len() + 1;
+const FIRST_JOBS: usize = ORDERS + 1;
 /// The index of the pass backwards in time.
 const BACKWARD: usize = 1;
 /// Number of buffers beyond which a pass takes 10 ms or more. The portfolio then stops a little above the bound.
@@ -60,7 +62,8 @@ pub struct Solver {
     backward: Backward,
     restarts: Restarts,
     #[cfg(feature = "exact")]
-    exact: exact::Exact,
+    /// `None` if it is not wanted, or the problem is too large for it.
+    search: Option<Search>,
     job: Option<Job>,
     /// Number of jobs begun so far.
     jobs: usize,
@@ -100,7 +103,7 @@ impl Solver {
             backward: Backward::default(),
             restarts: Restarts::new(&problem),
             #[cfg(feature = "exact")]
-            exact: exact::Exact::default(),
+            search: None,
             job: None,
             jobs: 0,
             pass_aim: Aim::new(1),
@@ -225,7 +228,7 @@ impl Solver {
         if pass == 1 {
             self.peaks = portfolio::peaks(&self.problem);
         }
-        let order = portfolio::order(&self.problem, PORTFOLIO[pass], &self.peaks);
+        let order = portfolio::order(&self.problem, pass, &self.peaks);
         let target = if pass == 0 { UNLIMITED } else { self.height - 1 };
         self.skyline.begin(&self.problem, order, target);
         self.job = Some(Job::Portfolio);

@@ -1,24 +1,8 @@
 //! The exact search, which alternates with weighted passes.
 
-use super::{FIRST_JOBS, Job, Solver};
-use crate::layout::aim::Aim;
+use super::{Job, Solver};
 use crate::layout::search::{Outcome, Search};
 use crate::layout::{Buffer, TooLarge};
-
-/// The solver's state of the exact search.
-#[derive(Clone, Debug)]
-pub(super) struct Exact {
-    is_wanted: bool,
-    /// `None` before the first attempt, and for problems with too many buffers.
-    search: Option<Search>,
-    aim: Aim,
-}
-
-impl Default for Exact {
-    fn default() -> Self {
-        Self { is_wanted: false, search: None, aim: Aim::new(2) }
-    }
-}
 
 impl Solver {
     /// A solver that also searches exactly, so that it can prove heights impossible. The search is worthwhile for up to a few hundred
@@ -37,34 +21,31 @@ impl Solver {
     /// ```
     pub fn exact(buffers: &[Buffer]) -> Result<Self, TooLarge> {
         let mut solver = Self::new(buffers)?;
-        solver.exact.is_wanted = true;
+        solver.search = Search::new(&solver.problem);
         Ok(solver)
     }
 
     /// Begins an attempt if it is the search's turn.
     pub(super) fn begin_search(&mut self, job: usize, low: u64) -> bool {
-        if job == FIRST_JOBS && self.exact.is_wanted {
-            self.exact.search = Search::new(&self.problem);
-        }
-        let Exact { search: Some(search), aim, .. } = &mut self.exact else { return false };
+        let Some(search) = &mut self.search else { return false };
         if !job.is_multiple_of(2) {
             return false;
         }
-        search.begin(&self.problem, aim.next(low, self.height, self.problem.grain));
+        search.begin(&self.problem, low, self.height);
         self.job = Some(Job::Search);
         true
     }
 
     /// Returns false if `stop` returned true.
     pub(super) fn go_on_searching(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
-        let Exact { search: Some(search), aim, .. } = &mut self.exact else { return true };
+        let Some(search) = &mut self.search else { return true };
         let outcome = search.advance(&self.problem, stop);
         match outcome {
             Outcome::Paused => return false,
             Outcome::Exhausted | Outcome::Found => {}
-            Outcome::Impossible => self.bound = aim.target() + self.problem.grain,
+            Outcome::Impossible => self.bound = search.aim.target() + self.problem.grain,
         }
-        aim.report(outcome == Outcome::Found);
+        search.aim.report(outcome == Outcome::Found);
         if outcome == Outcome::Found {
             let offsets = search.offsets().to_vec();
             let ends = offsets.iter().zip(&self.problem.items).map(|(o, i)| o + i.size);
