@@ -64,16 +64,6 @@ impl Extents {
         }
     }
 
-    /// Gives up what is free between these offsets.
-    pub(super) fn exclude(&mut self, start: u64, end: u64) {
-        let rest = |(from, to): (u64, u64)| {
-            let before = (from, to.min(start));
-            let behind = (from.max(end), to);
-            [before, behind].into_iter().filter(|&(from, to)| from < to)
-        };
-        self.free = self.free.iter().copied().flat_map(rest).collect();
-    }
-
     /// The bytes from the start to the end of the highest extent that was ever taken.
     pub(in crate::entries) fn high(&self) -> u64 {
         self.high
@@ -122,8 +112,5 @@ mod tests {
         extents.free(large, 10 * ALIGN);
         extents.free(small, 2 * ALIGN);
         assert_eq!(extents.take(2 * ALIGN - 1), Some(small));
-        extents.exclude(0, 8 * ALIGN);
-        assert_eq!(extents.take(3 * ALIGN), Some(14 * ALIGN), "what is given up is not taken");
-        assert_eq!(extents.take(2 * ALIGN), Some(8 * ALIGN));
     }
 }

@@ -6,11 +6,11 @@
 //!
 //! The gap is over when the regular allocations behind it come. An irregular request may look like the first of them. So as many in a row
 //! are waited for as it takes to tell them from irregular ones (`Room::leave`); meanwhile they get parts of the room. In the same way
-//! the cursor finds back if it is out of step ([`Envelope::row`]).
+//! the cursor finds back if it is out of step (`Part::row`).
 
 use super::off_order::Match;
 use super::{Answer, Cursor, Deviation, Evicted, Extents, Life, Served};
-use crate::entries::envelope::{ALIGN, Envelope, FAR, LONGEST_ROW};
+use crate::entries::envelope::{Envelope, FAR, LONGEST_ROW};
 
 /// A row is searched once it may be there, and again after so many requests: a search takes as long as some ten requests.
 const SEARCHES: usize = 16;
@@ -47,7 +47,7 @@ impl Cursor {
                 self.step_aside();
                 Answer::Beside(None)
             }
-            Some(Match::Blocked) => self.serve_blocked(bytes),
+            Some(Match::Blocked) => self.leave_blocked(),
             _ => self.serve_irregular(bytes),
         }
     }
@@ -119,57 +119,14 @@ impl Cursor {
             self.step_aside();
             return answer;
         }
-        self.serve_blocked(bytes)
+        self.leave_blocked()
     }
 
-    /// Serves the expected position if only rooms are in its place, and nothing uses that part of them: arrays of a gap may live longer than
-    /// in the entries that were recorded.
-    fn serve_blocked(&mut self, bytes: u64) -> Answer {
+    /// Steps over the expected position, whose place is taken.
+    fn leave_blocked(&mut self) -> Answer {
         let position = self.next;
-        let wanted = &self.positions[position];
-        let yields = wanted.is_planned() && wanted.fits(bytes) && self.rooms_yield(position);
-        if yields {
-            self.yield_rooms(position);
-        }
         self.leave_behind(position);
-        if !yields {
-            return Answer::Beside(Some(Deviation::Blocked { position }));
-        }
-        let served = self.positions[position].serve(position, bytes);
-        self.begin_life(served, bytes);
-        self.passed_over -= 1;
-        Answer::Served(served, None)
-    }
-
-    /// The live positions that block this one.
-    fn blockers(&self, position: usize) -> impl Iterator<Item = u32> {
-        let displaced = self.off_order.reusers.iter().filter(move |&(_, &reuser)| reuser as usize == position);
-        let first = self.first_reusers.before(position).iter().copied().filter(|&live| self.is_live(live as usize));
-        first.chain(displaced.map(|(&live, _)| live))
-    }
-
-    /// Whether only rooms are in the place of a position, and nothing uses that part of them.
-    fn rooms_yield(&mut self, position: usize) -> bool {
-        let Some(rooms) = self.rooms.as_ref().filter(|_| self.off_order.effort > 0) else { return false };
-        let looks = self.off_order.reusers.len() + rooms.parts.len();
-        let yields = self.blockers(position).all(|live| rooms.yields(live, &self.positions, position));
-        self.spend(looks);
-        yields
-    }
-
-    /// Gives up the part of the rooms that a position needs.
-    fn yield_rooms(&mut self, position: usize) {
-        let wanted = &self.positions[position];
-        let end = (wanted.start() + wanted.size()).next_multiple_of(ALIGN);
-        let wanted = wanted.start();
-        let Some(mut rooms) = self.rooms.take() else { return };
-        for live in self.blockers(position) {
-            if let Some(room) = rooms.rooms.iter_mut().find(|room| room.gates.start == live) {
-                let start = self.positions[live as usize].start();
-                room.extents.exclude(wanted.saturating_sub(start), end.saturating_sub(start));
-            }
-        }
-        self.rooms = Some(rooms);
+        Answer::Beside(Some(Deviation::Blocked { position }))
     }
 
     /// Passes the start of a room, and makes the room live if nothing is in its place.
@@ -182,30 +139,8 @@ impl Cursor {
             return self.leave_behind(start);
         }
         self.step_aside();
-        self.begin_room(room, start);
-    }
-
-    fn begin_room(&mut self, room: usize, start: usize) {
         self.lives[start] = Life::WHOLE;
         self.rooms.iter_mut().for_each(|rooms| rooms.rooms[room].is_open = true);
-    }
-
-    /// Makes a room live again that was found empty before its gaps were over.
-    fn reopen(&mut self, room: usize, start: usize) -> bool {
-        if self.is_open(room) || self.off_order.effort == 0 || self.is_live(start) {
-            return self.is_open(room);
-        }
-        self.spend(self.positions.len());
-        if !self.positions[start].is_planned() || !self.is_free(&self.positions[start]) {
-            return false;
-        }
-        self.begin_room(room, start);
-        self.block(start);
-        true
-    }
-
-    fn is_open(&self, room: usize) -> bool {
-        self.rooms.as_ref().is_some_and(|rooms| rooms.rooms[room].is_open)
     }
 
     fn close_if_empty(&mut self, room: usize) {
@@ -227,9 +162,6 @@ impl Cursor {
     /// Serves a request that is not regular.
     pub(super) fn serve_irregular(&mut self, bytes: u64) -> Answer {
         let Some((room, start)) = self.room_here() else { return Answer::Irregular };
-        if !self.reopen(room, start) {
-            return Answer::Irregular;
-        }
         let base = self.positions[start].start();
         match self.rooms.as_mut().and_then(|rooms| rooms.take(room, bytes)) {
             Some((position, offset)) => {
@@ -239,15 +171,14 @@ impl Cursor {
         }
     }
 
-    /// The room for a request that comes now, and the position of its start.
+    /// The open room for a request that comes now, and the position of its start.
     fn room_here(&self) -> Option<(usize, usize)> {
         let rooms = self.rooms.as_ref()?;
         let place = rooms.before(self.next)?;
         let room = &rooms.rooms[place];
         let start = room.gates.start as usize;
         let is_here = self.next <= room.gates.end as usize;
-        let is_in_use = self.next < room.upper as usize && room.is_open;
-        (is_here || is_in_use).then_some((place, start))
+        (room.is_open && (is_here || self.next < room.upper as usize)).then_some((place, start))
     }
 
     /// Takes back a part of a room.

@@ -79,19 +79,6 @@ impl Rooms {
         (rooms as u64, (self.parts.len() - self.idle.len()) as u64)
     }
 
-    /// Whether this live position is a room, and no part of it overlaps another position.
-    pub(super) fn yields(&self, start: u32, positions: &[Position], wanted: usize) -> bool {
-        let open = self.rooms.iter().position(|room| room.is_open && room.gates.start == start);
-        let Some(room) = open else { return false };
-        let base = positions[start as usize].start();
-        let (from, to) = (positions[wanted].start(), positions[wanted].start() + positions[wanted].size());
-        let is_in_the_way = |part: &Part| {
-            let offset = base + part.offset;
-            part.bytes > 0 && part.room as usize == room && offset < to && from < offset + part.bytes
-        };
-        !self.parts.iter().any(is_in_the_way)
-    }
-
     /// Gives out a part of a room.
     pub(super) fn take(&mut self, room: usize, bytes: u64) -> Option<(u32, u64)> {
         let offset = self.rooms[room].extents.take(bytes)?;

@@ -10,12 +10,6 @@ use crate::entries::log::{Log, OUTLIVES};
 /// A life of a regular array may end this many regular allocations earlier or later.
 const SPREAD: u32 = 1;
 
-/// The allocations that several logs have in common, in order. Each row has the number of one allocation in each log.
-pub(super) struct Rows {
-    /// The numbers of one log after the other: all logs have equally many.
-    columns: Vec<Vec<u32>>,
-}
-
 /// By what allocations are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
@@ -112,60 +106,45 @@ pub(super) fn lives(log: &Log) -> Vec<Life> {
     numbered.map(|(logged, number)| (logged.bytes, (logged.upper - number).min(SHORT))).collect()
 }
 
-impl Rows {
-    /// The most rows, by any of the ways. By scale, more come by chance.
-    pub(super) fn best(logs: &[&Log]) -> Option<Rows> {
-        let exact = [By::Life, By::Size].into_iter().map(|by| Rows::of(logs, by)).max_by_key(Rows::len)?;
-        let shortest = logs.iter().map(|log| log.len()).min()?;
-        if exact.len() * FEW >= shortest as usize {
-            return Some(exact);
-        }
-        [exact, Rows::of(logs, By::Scale)].into_iter().max_by_key(Rows::len)
+/// The allocations that several logs have in common, in order: for each log, their numbers. As many as any of the ways finds. By scale, more
+/// come by chance.
+pub(super) fn columns(logs: &[&Log]) -> Option<Vec<Vec<u32>>> {
+    let exact =
+        [By::Life, By::Size].into_iter().map(|by| columns_by(logs, by)).max_by_key(|columns| columns[0].len())?;
+    let shortest = logs.iter().map(|log| log.len()).min()?;
+    if exact[0].len() * FEW >= shortest as usize {
+        return Some(exact);
     }
+    [exact, columns_by(logs, By::Scale)].into_iter().max_by_key(|columns| columns[0].len())
+}
 
-    /// The allocations that have the same sizes, in the same order, and the same lives in each of these logs.
-    pub(super) fn of(logs: &[&Log], by: By) -> Rows {
-        let Some((first, others)) = logs.split_first() else { return Rows { columns: Vec::new() } };
-        let mut rows = Rows { columns: vec![(0..first.len()).collect()] };
-        others.iter().for_each(|log| rows.compare(first, log, by));
-        rows.retain_lives(logs);
-        rows
-    }
-
-    /// Keeps the rows that this log has too.
-    fn compare(&mut self, first: &Log, log: &Log, by: By) {
-        let all = lives(first);
-        let left: Vec<Life> = self.columns[0].iter().map(|&number| all[number as usize]).collect();
+/// The allocations that have the same sizes, in the same order, and the same lives in each of these logs.
+pub(super) fn columns_by(logs: &[&Log], by: By) -> Vec<Vec<u32>> {
+    let all = lives(logs[0]);
+    let mut columns = vec![(0..logs[0].len()).collect::<Vec<u32>>()];
+    for log in &logs[1..] {
+        let left: Vec<Life> = columns[0].iter().map(|&number| all[number as usize]).collect();
         let pairs = pairs(&left, &lives(log), by);
-        for column in &mut self.columns {
+        for column in &mut columns {
             *column = pairs.iter().map(|&(row, _)| column[row as usize]).collect();
         }
-        self.columns.push(pairs.into_iter().map(|(_, number)| number).collect());
+        columns.push(pairs.into_iter().map(|(_, number)| number).collect());
     }
+    retain_lives(&mut columns, logs);
+    columns
+}
 
-    /// Keeps the rows whose arrays live equally long in each log, counted in rows. Others only have the same sizes by chance.
-    fn retain_lives(&mut self, logs: &[&Log]) {
-        let spread = SPREAD;
-        let lives: Vec<Vec<u32>> = self.columns.iter().zip(logs).map(|(column, log)| ends(column, log)).collect();
-        let is_steady = |row: usize| {
-            let ends = lives.iter().map(|lives| lives[row]);
-            let (least, most) = ends.fold((OUTLIVES, 0), |(least, most), end| (end.min(least), end.max(most)));
-            most - least <= spread
-        };
-        let steady: Vec<usize> = (0..self.len()).filter(|&row| is_steady(row)).collect();
-        for column in &mut self.columns {
-            *column = steady.iter().map(|&row| column[row]).collect();
-        }
-    }
-
-    /// How many allocations the logs have in common.
-    pub(super) fn len(&self) -> usize {
-        self.columns.first().map_or(0, Vec::len)
-    }
-
-    /// The numbers of the common allocations in each log.
-    pub(super) fn columns(&self) -> &[Vec<u32>] {
-        &self.columns
+/// Keeps the allocations whose arrays live equally long in each log, counted in these. Others only have the same sizes by chance.
+fn retain_lives(columns: &mut [Vec<u32>], logs: &[&Log]) {
+    let lives: Vec<Vec<u32>> = columns.iter().zip(logs).map(|(column, log)| ends(column, log)).collect();
+    let is_steady = |&row: &usize| {
+        let ends = lives.iter().map(|lives| lives[row]);
+        let (least, most) = ends.fold((OUTLIVES, 0), |(least, most), end| (end.min(least), end.max(most)));
+        most - least <= SPREAD
+    };
+    let steady: Vec<usize> = (0..columns[0].len()).filter(is_steady).collect();
+    for column in columns {
+        *column = steady.iter().map(|&row| column[row]).collect();
     }
 }
 

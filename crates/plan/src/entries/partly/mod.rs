@@ -17,7 +17,7 @@ mod tests;
 
 use super::envelope::{Envelope, Scratch};
 use super::log::Log;
-use align::Rows;
+use align::columns;
 use rooms::Arrangement;
 
 /// The regular part has at least this share, 1/4, of an entry's allocations. A plan for less serves too little.
@@ -37,9 +37,10 @@ impl Envelope {
             return None;
         }
         let mean = logs.iter().map(|log| log.len() as usize).sum::<usize>() / logs.len();
-        let rows = Rows::best(logs).filter(|rows| rows.len() >= LEAST && rows.len() * LEAST_SHARE >= mean)?;
-        let arrangements = Arrangement::all(logs, rows.columns());
-        let envelopes = arrangements.filter_map(|arrangement| arrangement.envelope(logs, rows.columns(), scratch));
+        let is_enough = |regular: usize| regular >= LEAST && regular * LEAST_SHARE >= mean;
+        let columns = columns(logs).filter(|columns| is_enough(columns[0].len()))?;
+        let arrangements = Arrangement::all(logs, &columns);
+        let envelopes = arrangements.filter_map(|arrangement| arrangement.envelope(logs, &columns, scratch));
         envelopes.min_by_key(|&(_, needed)| needed).map(|(envelope, _)| envelope)
     }
 
