@@ -40,7 +40,7 @@ fn nanoseconds(program: &Program) -> [f64; 2] {
                 for &number in drops {
                     log.dropped(number);
                     if searches {
-                        search.dropped(Some(log.len() - number));
+                        search.dropped(log.len() - number);
                     }
                 }
                 log.allocated(1, *bytes);

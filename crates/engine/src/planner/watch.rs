@@ -177,12 +177,10 @@ impl Planner {
         let log = &mut self.learning.learner.log;
         if entry == mark(self.entry.number) {
             log.dropped(number);
-            return self.search_drop(Some(number));
-        }
-        if entry == mark(self.entry.number - 1) {
+            self.search_drop(number);
+        } else if entry == mark(self.entry.number - 1) {
             log.dropped_of_before(number.wrapping_sub(self.learning.learner.first_before));
         }
-        self.search_drop(None);
     }
 }
 

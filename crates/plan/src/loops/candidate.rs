@@ -54,7 +54,7 @@ impl Candidate {
         let bytes = |number| log.bytes_at(number).unwrap_or(0);
         let (one, other) = (bytes(number), bytes(before));
         let is_near = one / VARIATION <= other && other / VARIATION <= one;
-        let are_drops_alike = tokens[number as usize].drops() == tokens[before as usize].drops();
+        let are_drops_alike = tokens[number as usize] == tokens[before as usize];
         are_drops_alike && (is_near || self.is_by_known_factor(one, other))
     }
 

@@ -1,15 +1,12 @@
 //! Whether a stretch that repeats is worth a plan, and where its iterations begin.
 
 use super::low_water::levels;
-use super::windows::Token;
 use crate::entries::Log;
 
 /// In a loop, arrays of more than one in this many bytes are dropped within [`OLDEST`] iterations. Otherwise a plan would have no place
 /// for most of them: layers whose activations wait for the backward pass, or whose caches wait for the next token. The larger stretch
 /// around them is the loop.
 const KEPT: u64 = 16;
-/// An iteration drops at most one older array for this many that it allocates.
-const OTHERS: u32 = 16;
 /// Frames in a queue and batches that are loaded early live for several iterations.
 const OLDEST: u32 = 8;
 /// An iteration has at least this many allocations. Shorter ones are taken several at a time, since each costs as much as an entry.
@@ -27,7 +24,7 @@ pub(super) enum Verdict {
 
 /// Judges the period of a stretch of `run` allocations at the end of the log that repeat the one a period earlier. `first` is the first
 /// allocation that was repeated.
-pub(super) fn judge(log: &Log, tokens: &[Token], period: u32, run: u32, first: u32) -> Verdict {
+pub(super) fn judge(log: &Log, period: u32, run: u32, first: u32) -> Verdict {
     let (length, now) = (period * SHORTEST.div_ceil(period), log.len());
     let seen = (run + period) / length;
     if seen < 2 {
@@ -35,7 +32,7 @@ pub(super) fn judge(log: &Log, tokens: &[Token], period: u32, run: u32, first: u
     }
     // The latest iteration that had its time, and all the time there may be.
     let age = ((run + period) / period).min(OLDEST);
-    if !is_closed(log, (now - age * period).max(first), period) || drops_others(log, tokens, period) {
+    if !is_closed(log, (now - age * period).max(first), period) {
         return if age == OLDEST { Verdict::Never } else { Verdict::Later((2 * age).min(OLDEST) * period - period) };
     }
     Verdict::Loop { length, next: lowest(log, length) + length }
@@ -49,18 +46,6 @@ fn is_closed(log: &Log, from: u32, length: u32) -> bool {
         (all.saturating_add(bytes), kept.saturating_add(if is_kept { bytes } else { 0 }))
     });
     kept <= all / KEPT
-}
-
-/// Whether the last iteration dropped many arrays that are older than the iterations which could have made them: a backward pass drops
-/// what the forward pass made.
-fn drops_others(log: &Log, tokens: &[Token], length: u32) -> bool {
-    let start = log.len() - length;
-    let unknown: u32 = tokens[start as usize..].iter().map(|token| token.old()).sum();
-    let is_old = |&(born, _, dropped): &(u32, u64, u32)| {
-        (start..=log.len()).contains(&dropped) && dropped - born > OLDEST * length
-    };
-    let old = log.lives().filter(is_old).count() as u32;
-    (unknown + old).saturating_mul(OTHERS) > length
 }
 
 /// The allocation among the last `length` ones before which the fewest bytes were alive.

@@ -99,15 +99,11 @@ impl Search {
         self.cycles.ended(log)
     }
 
-    /// Notes the drop of an array, so many allocations after its own; `None` if that is from before the search.
+    /// Notes the drop of an array of the search, so many allocations after its own.
     #[inline]
-    pub fn dropped(&mut self, age: Option<u32>) {
-        if self.rests {
-            return;
-        }
-        match age {
-            Some(age) => self.pending.add(age),
-            None => self.pending.add_old(),
+    pub fn dropped(&mut self, age: u32) {
+        if !self.rests {
+            self.pending.add(age);
         }
     }
 
@@ -219,7 +215,7 @@ impl Search {
         if run < least {
             return;
         }
-        match iteration::judge(log, &self.tokens, period, run, first) {
+        match iteration::judge(log, period, run, first) {
             Verdict::Loop { length, next } => {
                 candidate.wanted = u32::MAX;
                 self.found = self.found.or(Some((period, length, next)));

@@ -39,7 +39,7 @@ impl Entry {
     fn take(&mut self, name: (u32, u32)) {
         if let Some(number) = self.arrays.remove(&name) {
             self.log.dropped(number);
-            self.search.dropped(Some(self.log.len() - number));
+            self.search.dropped(self.log.len() - number);
         }
     }
 

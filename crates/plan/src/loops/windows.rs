@@ -2,34 +2,17 @@
 
 use hashbrown::HashMap;
 
-/// The arrays that were dropped between two allocations. One number, since a load that is wider than the stores before it waits for them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Token(u64);
+/// The arrays that were dropped between two allocations: the sum of hashes of their ages, which does not depend on the order of drops; 0 if there
+/// were none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Token(u32);
 
 impl Token {
-    /// Adds the drop of an array of this age. The sum of hashes, in the upper half of the bits, does not depend on the order of drops, which
-    /// may change.
+    /// Adds the drop of an array of this age.
     #[inline]
     pub(super) fn add(&mut self, age: u32) {
         let hash = (age + 1).wrapping_mul(0x9E37_79B9) ^ age >> 7;
-        self.0 = self.0.wrapping_add(u64::from(hash) << u32::BITS);
-    }
-
-    /// Adds the drop of an array from before the search.
-    #[inline]
-    pub(super) fn add_old(&mut self) {
-        self.0 = self.0.wrapping_add(1);
-    }
-
-    /// A hash of the ages of the arrays; 0 if there were none.
-    #[inline]
-    pub(super) fn drops(self) -> u32 {
-        (self.0 >> u32::BITS) as u32
-    }
-
-    /// How many arrays from before the search were dropped. They are no part of the hash.
-    pub(super) fn old(self) -> u32 {
-        self.0 as u32
+        self.0 = self.0.wrapping_add(hash);
     }
 }
 
@@ -144,7 +127,7 @@ impl Windows {
     /// The hashes of the next window, if it has any.
     #[inline]
     fn advance(&mut self, bytes: u64, token: Token, number: usize) -> [Option<u64>; 2] {
-        let coming = u64::from(token.drops()) | class(bytes) << u32::BITS;
+        let coming = u64::from(token.0) | class(bytes) << u32::BITS;
         let leaving = std::mem::replace(&mut self.last[number % WINDOW], coming);
         let drops = |number| number & u64::from(u32::MAX);
         self.by_size = rolled(self.by_size, coming, leaving);

@@ -219,10 +219,9 @@ impl Planner {
 
     /// Searches on from a drop that was recorded.
     #[inline]
-    pub(in crate::planner) fn search_drop(&mut self, number: Option<u32>) {
+    pub(in crate::planner) fn search_drop(&mut self, number: u32) {
         if self.loops.stage == Stage::On {
-            let age = number.map(|number| self.learning.learner.log.len().saturating_sub(number));
-            self.loops.search.dropped(age);
+            self.loops.search.dropped(self.learning.learner.log.len().saturating_sub(number));
         }
     }
 
