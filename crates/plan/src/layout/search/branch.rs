@@ -7,7 +7,6 @@
 //! Invariants between calls that return true: no unplaced item's floor is below that of one of its sections. In each
 //! section with unplaced items, one of them has the section's floor. `holders` names an item that had it at the last look (like
 //! a watched literal, it need not be restored when a decision is taken back).
-//! literal, it need not be taken back).
 
 use crate::layout::problem::{Item, Problem};
 
