@@ -12,20 +12,29 @@ use gpucache_engine::device::NvtxRange;
 /// The span and the range of an entry, until this is dropped. A subscriber hears of it before the scope is entered and after it is left.
 #[derive(Debug)]
 pub(super) struct Shown {
+    /// First, so that it ends within the span.
     #[cfg(feature = "cuda")]
-    range: Option<NvtxRange>,
-    /// Not `tracing`'s own guard, which is not `Send` either: a mistake with our guard would give two messages. Unwind-safe, since code that
-    /// catches a panic of the block cannot see the span half done.
-    span: AssertUnwindSafe<Span>,
+    _range: Option<NvtxRange>,
+    /// Unwind-safe, since code that catches a panic of the block cannot see the span half done.
+    _span: AssertUnwindSafe<InSpan>,
 }
 
-impl Drop for Shown {
+/// Keeps the thread in a span until it is dropped. It replaces `tracing`'s own guard, which is not `Send` either: a mistake with our guard
+/// would give two messages.
+#[derive(Debug)]
+struct InSpan(Span);
+
+impl InSpan {
+    fn of(span: Span) -> InSpan {
+        span.with_subscriber(|(id, subscriber)| subscriber.enter(id));
+        InSpan(span)
+    }
+}
+
+impl Drop for InSpan {
     fn drop(&mut self) {
-        // The range ends within the span.
-        #[cfg(feature = "cuda")]
-        drop(self.range.take());
         assert_nothing_held();
-        self.span.with_subscriber(|(id, subscriber)| subscriber.exit(id));
+        self.0.with_subscriber(|(id, subscriber)| subscriber.exit(id));
     }
 }
 
@@ -44,11 +53,10 @@ impl Shown {
     fn begin_heard(name: &str) -> Shown {
         assert_nothing_held();
         let span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name);
-        span.with_subscriber(|(id, subscriber)| subscriber.enter(id));
         Shown {
             #[cfg(feature = "cuda")]
-            range: NvtxRange::start(name),
-            span: AssertUnwindSafe(span),
+            _range: NvtxRange::start(name),
+            _span: AssertUnwindSafe(InSpan::of(span)),
         }
     }
 }
