@@ -35,12 +35,16 @@ pub enum Counter {
     Demand,
     /// The most bytes in use at once since peaks were reset.
     Peak,
+    /// The lesser of `Demand` and `Peak`: more bytes in use than that are noted.
+    Mark,
     /// The most bytes in use at once beside the plan since the plan was installed.
     Beside,
     /// The most bytes in use at once beside plans since the owner last looked.
     BesideLately,
     /// The most bytes in use at once beside plans since peaks were reset.
     BesidePeak,
+    /// The lesser of `BesideLately` and `BesidePeak`.
+    BesideMark,
     /// Calls of the device's allocator.
     DeviceAllocations,
     /// Pieces of memory that were mapped.

@@ -111,7 +111,7 @@ impl Counters {
         // A scope never holds more than `u64::MAX` bytes ([`allowance`](crate::cache)), so nothing wraps around.
         let busy = self.get(Counter::BusyBytes).wrapping_add(bytes as u64);
         self.set(Counter::BusyBytes, busy);
-        if busy > self.lesser(Counter::BesideLately, Counter::BesidePeak) || busy.wrapping_add(planned) > self.mark() {
+        if busy > self.get(Counter::BesideMark) || busy.wrapping_add(planned) > self.get(Counter::Mark) {
             // Blocks that other threads dropped are not in use, even if this thread has not taken them back yet.
             let in_use = busy.saturating_sub(returns.bytes());
             [Counter::BesideLately, Counter::Beside, Counter::BesidePeak]
@@ -131,17 +131,12 @@ impl Counters {
     /// Raises the maxima to the bytes that are in use.
     fn note_in_use(&self, bytes: u64) {
         [Counter::Demand, Counter::Peak].into_iter().for_each(|most| self.raise(most, bytes));
+        self.set_marks();
     }
 
-    /// More bytes in use than this are noted.
-    #[inline]
-    fn mark(&self) -> u64 {
-        self.lesser(Counter::Demand, Counter::Peak)
-    }
-
-    #[inline]
-    fn lesser(&self, one: Counter, other: Counter) -> u64 {
-        self.get(one).min(self.get(other))
+    fn set_marks(&self) {
+        self.set(Counter::Mark, self.get(Counter::Demand).min(self.get(Counter::Peak)));
+        self.set(Counter::BesideMark, self.get(Counter::BesideLately).min(self.get(Counter::BesidePeak)));
     }
 
     /// For the owner: sets peaks to the bytes in use now. Plans have `planned` of them.
@@ -150,17 +145,20 @@ impl Counters {
         self.set(Counter::Peak, beside.saturating_add(planned));
         self.set(Counter::BesidePeak, beside);
         self.set(Counter::PlanPeak, planned);
+        self.set_marks();
     }
 
     /// Resets the demand. The peaks stay.
     pub(super) fn renew_demand(&self) {
         [Counter::Demand, Counter::Beside, Counter::BesideLately].into_iter().for_each(|count| self.set(count, 0));
+        self.set_marks();
     }
 
     /// Forgets the use beside plans from before the last call of this function, except that so many bytes are `expected` again.
     pub(crate) fn renew_beside(&self, expected: u64) {
         self.set(Counter::Beside, self.get(Counter::BesideLately).max(expected));
         self.set(Counter::BesideLately, self.get(Counter::BusyBytes));
+        self.set_marks();
     }
 
     /// How many bytes of a range the scope is likely to need again. Without plans, an eighth is added to the demand, since a range
@@ -230,6 +228,7 @@ impl Counters {
         [Counter::Beside, Counter::BesideLately]
             .into_iter()
             .for_each(|count| self.set(count, self.get(Counter::BusyBytes)));
+        self.set_marks();
     }
 
     /// Counts the block of a plan out. `live` of its positions, with `live_bytes`, stay in use beside plans. Each of them will count as
@@ -272,6 +271,7 @@ impl Counters {
         [Counter::Beside, Counter::BesidePeak]
             .into_iter()
             .for_each(|most| self.raise(most, self.get(Counter::BusyBytes)));
+        self.set_marks();
     }
 
     /// Sets how many allocations plan and ring served so far, and how many are alive in each.
@@ -285,11 +285,11 @@ impl Counters {
     /// Notes that plans have so many bytes in use. Returns how many they may have before the next note is due.
     pub(crate) fn note_planned_use(&self, planned: u64, returns: &Returns) -> u64 {
         let busy = self.get(Counter::BusyBytes);
-        if busy.wrapping_add(planned) > self.mark() {
+        if busy.wrapping_add(planned) > self.get(Counter::Mark) {
             self.note_in_use(busy.saturating_add(planned).saturating_sub(returns.bytes()));
         }
         self.raise(Counter::PlanPeak, planned);
-        self.mark().saturating_sub(busy).min(self.get(Counter::PlanPeak))
+        self.get(Counter::Mark).saturating_sub(busy).min(self.get(Counter::PlanPeak))
     }
 
     /// At the end of an entry: adds the bytes of its planned allocations, at the mean bytes of a place in the plan that served last.
