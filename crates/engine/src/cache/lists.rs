@@ -67,8 +67,18 @@ impl Lists {
     /// in a processor's cache.
     #[inline]
     pub(super) fn pop(&mut self, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
-        let place = self.find(request, stream)?;
-        let list = self.lists.get_mut(place as usize)?;
+        // As `find`, which would look up the list twice.
+        let guess = self.lists.get(self.last as usize)?.next;
+        let list = match self.lists.get_mut(guess as usize) {
+            Some(list) if list.key.matches(request, stream) => {
+                self.last = guess;
+                list
+            }
+            _ => {
+                self.last = self.search(request, stream)?;
+                self.lists.get_mut(self.last as usize)?
+            }
+        };
         let mut record = list.idle.pop_back()?;
         list.out = list.out.wrapping_add(1);
         record.restore_shape(&list.key.shape);
@@ -77,7 +87,7 @@ impl Lists {
     }
 
     /// The list of a key: the list that followed the last one before, if it matches, or else the one found by the key's hash.
-    #[inline(always)]
+    #[inline]
     fn find(&mut self, request: &Request<'_>, stream: u64) -> Option<u32> {
         let guess = self.lists.get(self.last as usize)?.next;
         let place = match self.lists.get(guess as usize) {
