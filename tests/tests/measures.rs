@@ -13,7 +13,7 @@ const LONGEST: usize = 40;
 /// The most conditions of a function: `if`, `while`, `&&`, `||`.
 const CONDITIONS: usize = 5;
 /// The most `unsafe` blocks in the crates, except in the files that face C.
-const BLOCKS: usize = 113;
+const BLOCKS: usize = 111;
 /// Files that C calls, or that handle what C passes. Each pointer needs a block there.
 const FACING_C: [&str; 12] = [
     "c/",
@@ -30,7 +30,7 @@ const FACING_C: [&str; 12] = [
     "nccl/",
 ];
 /// The most `unsafe` blocks in these files.
-const BLOCKS_FACING_C: usize = 110;
+const BLOCKS_FACING_C: usize = 107;
 
 #[derive(Default)]
 struct Found {

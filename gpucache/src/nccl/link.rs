@@ -262,7 +262,8 @@ impl Link {
 /// NCCL's present state of a communicator.
 fn state(library: &Library, comm: &Comm) -> Code {
     let mut state = 0;
-    // SAFETY: the object is alive, and the function writes one `int`, for which there is room.
+    // SAFETY: a `Comm` is alive, and no other thread calls it, since it is borrowed from its one place. The function writes one `int`, for
+    // which there is room.
     let code = Code(unsafe { (library.functions.async_error)(comm.0, &mut state) });
     if code.is_error() { code } else { Code(state) }
 }

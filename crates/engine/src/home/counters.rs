@@ -1,4 +1,5 @@
-//! The numbers that a cache counts. Each has a name, and all but `FreedElsewhere` have one writer. Each kind of event has one method here, which counts it once.
+//! The numbers that a cache counts. Each has a name, and all but `FreedElsewhere` have one writer. Each kind of event has one method here,
+//! which counts it once.
 //! [`Counts`](super::Counts) is a reading of the numbers.
 
 use std::array::from_fn;

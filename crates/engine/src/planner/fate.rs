@@ -9,7 +9,7 @@
 //! | page moves recur | `recurring` (`pause`) |
 //! | the plan finds no arena after some entries, and needs more than entries ever had in use | `arena` (`refuse`) |
 //! | entries are recorded as a whole | `loops/entries` (`begin_whole_or`), as `loops/whole` decided |
-//! | cycles begin, or those of the entry before have no plan in this one, or they were a loop inside of longer ones | `cycles` |
+//! | the first cycle ends; an entry begins that has no cycles, behind one that had; or cycles are those of a loop inside of longer ones | `cycles` |
 //! | a loop of the same length with other sizes was found, or a loop around the known one | `loops` (`learn_loop`) |
 //! | entries go on on another stream, and no entry followed a plan lately | `ending` (`learn_plan`) |
 //! | a ninth order comes: it replaces the plan that entries followed longest ago | `plans` (`add`) |

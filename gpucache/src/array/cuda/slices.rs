@@ -189,9 +189,9 @@ impl<T: Element> TrackedSlice<T> {
 
     /// Applies `act` to one of this slice's events, if there are any.
     fn with(&self, of: fn(&Self) -> Option<usize>, act: impl FnOnce(EventRef<'_>) -> Result<()>) -> Result<()> {
-        // SAFETY: `of` captures nothing, so it returns `read` or `write` of this slice, the handles of events that `slice` owns, and destroys when it is dropped. It stays here,
-        // the same slice, as long as `self` is borrowed: it is private, and it is lent mutably only as a launch's
-        // argument or for its views, neither of which can replace it.
+        // SAFETY: `of` captures nothing, so it returns `read` or `write` of this slice. These are the handles of events that `slice` owns, and
+        // destroys when it is dropped. It stays here, the same slice, as long as `self` is borrowed: it is private, and it is lent mutably
+        // only as a launch's argument or for its views, neither of which can replace it.
         of(self).map_or(Ok(()), |event| act(unsafe { EventRef::of(event) }))
     }
 

@@ -60,7 +60,7 @@ impl Listed {
     }
 }
 
-/// What the addresses of an operation are.
+/// Names each address of an operation, for a message.
 fn names((words, operation): &(Vec<Word>, Operation)) -> Vec<String> {
     match operation {
         Operation::Fill(_) => vec!["the destination of a fill".into()],
