@@ -9,11 +9,13 @@
 //! | `recorded` | the memory for recorded programs |
 //! | `recurring_moves` | programs that repeat themselves, whose device calls end |
 //! | `replaced_state` | optimizers that replace their state |
+//! | `first_values` | first values that need more memory than all that follows |
 //! | `misses` | misses, compared with the calls of the device |
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 mod branches;
 mod deviations;
+mod first_values;
 mod misses;
 mod planned;
 mod recorded;

@@ -2,6 +2,7 @@
 //! it may give that block back.
 
 use super::arena_bound::Need;
+use super::current;
 use super::local::Local;
 use super::owner::Owner;
 use super::supply;
@@ -274,7 +275,7 @@ impl Owner {
     fn look_at_range(&self, stream: Stream, last: Option<u64>) {
         let Some(range) = DeviceRange::of(&stream) else { return };
         let reserved = range.occupancy().reserved;
-        self.with(|local, shared| local.planner.look(shared, reserved));
+        let is_steady = self.with(|local, shared| local.planner.look(shared, reserved));
         while let Some(record) = self.with(Local::overflow) {
             self.release(record);
         }
@@ -283,9 +284,20 @@ impl Owner {
             self.release(record);
         }
         self.tell_demand();
+        // A lower demand lets pages go although nothing was freed meanwhile.
+        let is_renewed = is_steady && self.renews_around();
+        let last = last.filter(|_| !is_renewed);
         let look = trim(range, stream.memory_id(), last);
         self.with(|local, shared| local.planner.looked(shared, look));
         self.let_go_of_stream(stream);
+    }
+
+    /// Renews the demand of the scope around the entry that ended, and returns whether it changed. A program that never leaves that scope
+    /// may have needed most of it for its first values only.
+    fn renews_around(&self) -> bool {
+        let Some(around) = current::around(self) else { return false };
+        around.shared.counters.renew_first_demand();
+        around.tell_demand()
     }
 
     /// Gives the arena's blocks back to the range, except the parts that are alive.

@@ -112,11 +112,13 @@ impl Owner {
         }
     }
 
-    /// Reports how much memory is likely to be needed again, if that has changed.
-    pub(super) fn tell_demand(&self) {
-        if let Some((before, now)) = self.with(Local::news_of_demand) {
+    /// Reports how much memory is likely to be needed again, if that has changed. Returns whether it has.
+    pub(super) fn tell_demand(&self) -> bool {
+        let news = self.with(Local::news_of_demand);
+        if let Some((before, now)) = news {
             self.shared.devices.tell(before, now);
         }
+        news.is_some()
     }
 }
 

@@ -31,8 +31,10 @@ pub enum Counter {
     HeldBytes,
     /// Blocks that are held. Each position of a plan counts as one.
     HeldBlocks,
-    /// The most bytes in use at once since the last invalidation.
+    /// The most bytes in use at once since the last invalidation, or in the first entry since a scope inside it last looked.
     Demand,
+    /// The bytes that were in use at that look.
+    Lasting,
     /// The most bytes in use at once since peaks were reset.
     Peak,
     /// The lesser of `Demand` and `Peak`: more bytes in use than that are noted.

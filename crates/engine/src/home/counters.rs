@@ -151,7 +151,9 @@ impl Counters {
 
     /// Resets the demand. The peaks stay.
     pub(super) fn renew_demand(&self) {
-        [Counter::Demand, Counter::Beside, Counter::BesideLately].into_iter().for_each(|count| self.set(count, 0));
+        [Counter::Demand, Counter::Lasting, Counter::Beside, Counter::BesideLately]
+            .into_iter()
+            .for_each(|count| self.set(count, 0));
         self.set_marks();
     }
 
@@ -162,7 +164,17 @@ impl Counters {
         self.set_marks();
     }
 
-    /// How many bytes of a range the scope is likely to need again. Without plans, an eighth is added to the demand, since a range
+    /// Takes the most bytes in use since the last call as the demand of a scope without plans that is in its first entry. The demand of
+    /// others says how much an arena for their next entry may take.
+    pub(crate) fn renew_first_demand(&self) {
+        if self.get(Counter::Entries) <= 1 && self.get(Counter::Plans) == 0 {
+            self.set(Counter::Demand, self.get(Counter::BesideLately));
+            self.set(Counter::Lasting, self.get(Counter::BusyBytes));
+            self.renew_beside(0);
+        }
+    }
+
+    /// How many bytes of a range the scope is likely to need again. Without plans, an eighth is added for arrays to come, since a range
     /// reserves up to 1.1 times the live memory; the block of a plan has no such gaps. While another scope has the memory of that
     /// block, the ring alone is less than the next entry needs.
     pub(crate) fn expected(&self) -> u64 {
@@ -170,7 +182,7 @@ impl Counters {
             (self.get(Counter::Arena).saturating_add(self.get(Counter::RingBytes)), self.get(Counter::Demand));
         let known = planned.saturating_add(self.get(Counter::Beside));
         match planned == 0 || self.lacks_arena() {
-            true => known.max(demand.saturating_add(demand / 8)),
+            true => known.max(demand.saturating_add(demand.saturating_sub(self.get(Counter::Lasting)) / 8)),
             false => known,
         }
     }

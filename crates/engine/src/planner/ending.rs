@@ -373,13 +373,14 @@ impl Planner {
         }
     }
 
-    /// Notes that a look begins at a range that reserves so many bytes.
-    pub(crate) fn look(&mut self, shared: &Shared, reserved: u64) {
+    /// Notes that a look begins at a range that reserves so many bytes. Returns whether all entries since the last look went by the plan.
+    pub(crate) fn look(&mut self, shared: &Shared, reserved: u64) -> bool {
         let [arena, ring, beside] =
             [Counter::Arena, Counter::RingBytes, Counter::BesideLately].map(|count| shared.counters.get(count));
         let planned = arena.saturating_add(ring);
         let expected = self.trimming.look(planned.saturating_add(beside), reserved);
         shared.counters.renew_beside(expected.saturating_sub(planned));
+        self.trimming.is_steady(shared.counters.get(Counter::Entries))
     }
 
     /// Notes that the range was looked at.

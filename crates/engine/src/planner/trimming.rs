@@ -9,6 +9,8 @@ pub(super) struct Trimming {
     /// Entries that went by the plan. Only they show that the arena is enough, and the waits count only them. While there is spare
     /// memory, all entries count.
     entries: u64,
+    /// The entries at the last look that did not go by the plan.
+    others: u64,
     /// How many of these entries came before this arena.
     before: u64,
     /// The bytes of this arena.
@@ -112,6 +114,12 @@ impl Trimming {
             self.entries = next;
         }
         !is_due
+    }
+
+    /// Whether all entries since the last call went by the plan, if the scope had so many `visits` so far.
+    pub(super) fn is_steady(&mut self, visits: u64) -> bool {
+        let others = visits.saturating_sub(self.entries);
+        std::mem::replace(&mut self.others, others) == others
     }
 
     /// Notes a look at the range. The next look comes later, and much later if the range has grown since the last look.
