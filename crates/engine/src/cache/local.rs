@@ -270,6 +270,7 @@ impl Local {
     }
 
     /// Takes back a block that has no list.
+    #[inline(never)]
     fn put_aside(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
         if record.bytes() > 0 || record.generation != shared.generation() {
             return Some(self.put_out(shared, record));
@@ -279,6 +280,7 @@ impl Local {
     }
 
     /// Stops counting a block.
+    #[inline(never)]
     fn put_out(&mut self, shared: &Shared, mut record: Box<Record>) -> Box<Record> {
         self.planner.release_escaped(&mut record);
         shared.counters.released(record.bytes());
@@ -379,6 +381,7 @@ impl Local {
     }
 
     /// The block that has been idle longest. The caller releases it.
+    #[inline(never)]
     pub(super) fn take_oldest(&mut self, shared: &Shared) -> Option<Box<Record>> {
         let record = self.lists.pop_oldest()?;
         shared.counters.released(record.bytes());
