@@ -34,7 +34,7 @@ const TOO_FEW: u64 = 8;
 const GROWTH: u64 = 64;
 /// As [`GROWTH`], for an entry that its plan serves badly. The arena's memory is then missing elsewhere. This constant lowers the reserved
 /// memory of `gpt2_varlen`, while it learns, from 1.030 to 1.014 of its live peak.
-const GROWTH_OFF: u64 = 128;
+const GROWTH_OFF: u64 = 512;
 /// The arena also goes if the range would reserve this share more than the scope had in use at once. With 1/32, programs of no scope that
 /// train a detector and BERT reserved 1.033 and 1.036 times their live memory; with 1/48, 1.027 and 1.028. With 1/64, a sampled graph network
 /// lost its plan for good. The range grows by whole steps: since they count, and not the request alone, BERT and T5 without scopes reserve
