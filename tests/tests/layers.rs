@@ -1,5 +1,5 @@
-//! The layers of the crates `gpucache` and `gpucache-engine`: no module uses a module above it, only listed places contain `unsafe`, and
-//! files are short. The compiler enforces the borders between crates.
+//! The layers of the crates `gpucache` and `gpucache-engine`: no module uses a module above it, only listed places contain `unsafe`, files
+//! are short, and no two types of a crate have one name. The compiler enforces the borders between crates.
 //!
 //! The test looks at tokens, so it also covers macros and conditional code. A module may not use another one of the same
 //! rank. Only `lib.rs` uses all modules.
@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use proc_macro2::{Spacing, TokenStream, TokenTree};
+use syn::visit::{self, Visit};
 
 /// The layers, from the top. Modules on one line have the same rank.
 const LAYERS: [&[&str]; 16] = [
@@ -65,6 +66,9 @@ const ALL: [&str; 3] = ["../gpucache/src", "../crates/engine/src", "../crates/pl
 
 const LONGEST_FILE: usize = 400;
 
+/// Types of which a build has one of two, by `cfg`.
+const TWO_BUILDS: [&str; 1] = ["Gate"];
+
 /// No layer has more than one of this many parts of the lines.
 const LARGEST_LAYER: usize = 5;
 
@@ -73,6 +77,10 @@ struct Source {
     path: String,
     text: String,
 }
+
+/// The types that a file defines outside of tests: structs, enums, unions, traits and aliases. Those in functions count too.
+#[derive(Default)]
+struct Types(Vec<String>);
 
 /// The current place in the code.
 struct Checker<'a> {
@@ -92,6 +100,10 @@ impl Source {
     fn modules(&self) -> Vec<&str> {
         let path = self.path.trim_end_matches(".rs").trim_end_matches("/mod");
         path.split('/').collect()
+    }
+
+    fn is_test(&self) -> bool {
+        self.modules().contains(&"tests")
     }
 
     fn tokens(&self) -> TokenStream {
@@ -123,6 +135,32 @@ impl Source {
             }
         });
         lines
+    }
+}
+
+impl<'a> Visit<'a> for Types {
+    fn visit_item(&mut self, item: &'a syn::Item) {
+        let (attributes, name) = match item {
+            syn::Item::Struct(item) => (&item.attrs, Some(&item.ident)),
+            syn::Item::Enum(item) => (&item.attrs, Some(&item.ident)),
+            syn::Item::Union(item) => (&item.attrs, Some(&item.ident)),
+            syn::Item::Trait(item) => (&item.attrs, Some(&item.ident)),
+            syn::Item::Type(item) => (&item.attrs, Some(&item.ident)),
+            syn::Item::Mod(item) => (&item.attrs, None),
+            _ => return visit::visit_item(self, item),
+        };
+        let is_test = attributes.iter().any(|attribute| match &attribute.meta {
+            syn::Meta::List(list) if list.path.is_ident("cfg") => {
+                let mut words = Vec::new();
+                idents(list.tokens.clone(), &mut |word| words.push(word.to_string()));
+                words.iter().any(|word| word == "test") && !words.iter().any(|word| word == "not")
+            }
+            _ => false,
+        });
+        if !is_test {
+            self.0.extend(name.map(ToString::to_string));
+            visit::visit_item(self, item);
+        }
     }
 }
 
@@ -269,6 +307,21 @@ fn files_are_short() {
     let lines = |source: Source| (source.text.lines().count(), source.path);
     let found: Vec<_> = sources(&ALL).into_iter().map(lines).filter(|(lines, _)| *lines > LONGEST_FILE).collect();
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn no_two_types_of_a_crate_have_one_name() {
+    for root in ALL {
+        let mut places = std::collections::BTreeMap::<String, Vec<String>>::new();
+        for source in sources(&[root]).iter().filter(|source| !source.is_test()) {
+            let mut types = Types::default();
+            types.visit_file(&syn::parse_file(&source.text).unwrap());
+            types.0.into_iter().for_each(|name| places.entry(name).or_default().push(source.path.clone()));
+        }
+        assert!(places.len() > 50, "{root}: its types are found");
+        places.retain(|name, places| places.len() > 1 && !TWO_BUILDS.contains(&name.as_str()));
+        assert!(places.is_empty(), "{root}: {places:#?}");
+    }
 }
 
 #[test]

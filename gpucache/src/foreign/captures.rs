@@ -15,7 +15,7 @@ use gpucache_engine::record::Request;
 
 /// A capture whose beginning was seen, and whose end was not.
 #[derive(Clone)]
-pub(super) struct Open {
+pub(super) struct OpenCapture {
     /// The driver's number of it.
     number: u64,
     origin: Handle,
@@ -24,7 +24,7 @@ pub(super) struct Open {
     memory: Arc<GraphMemory>,
 }
 
-static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<OpenCapture>> = Mutex::new(Vec::new());
 
 /// How many captures are open or about to begin.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -69,7 +69,7 @@ pub(super) fn begin(handle: Handle, begin: impl FnOnce() -> bool) {
     if let Some((home, number)) = home.zip(handle.capture()) {
         home.begin_served_capture();
         let memory = GraphMemory::of_capture(handle);
-        lock(&OPEN).push(Open { number, origin: handle, stream: home, memory });
+        lock(&OPEN).push(OpenCapture { number, origin: handle, stream: home, memory });
         std::mem::forget(counted);
     }
 }
@@ -89,7 +89,7 @@ fn forget(handle: Handle, except: Option<u64>) {
     if !is_any() {
         return;
     }
-    let is_over = |open: &mut Open| open.origin == handle && Some(open.number) != except;
+    let is_over = |open: &mut OpenCapture| open.origin == handle && Some(open.number) != except;
     let ended: Vec<_> = lock(&OPEN).extract_if(.., is_over).collect();
     // The streams are dropped while no lock is held.
     ended.into_iter().for_each(|open| {
@@ -99,7 +99,7 @@ fn forget(handle: Handle, except: Option<u64>) {
 }
 
 /// The open capture to which the stream that a handle means belongs, with that stream.
-pub(super) fn of(handle: Handle) -> Option<Open> {
+pub(super) fn of(handle: Handle) -> Option<OpenCapture> {
     if !is_any() {
         return None;
     }
@@ -107,10 +107,10 @@ pub(super) fn of(handle: Handle) -> Option<Open> {
     forget(handle, number);
     let open = lock(&OPEN).iter().find(|open| Some(open.number) == number).cloned()?;
     let stream = if open.origin == handle { open.stream.clone() } else { handle.stream_in_capture(&open.stream)? };
-    Some(Open { stream, ..open })
+    Some(OpenCapture { stream, ..open })
 }
 
-impl Open {
+impl OpenCapture {
     /// Memory of the graph.
     pub(super) fn allocate(&self, request: &Request<'_>) -> Result<Block> {
         Handle::in_relaxed_capture(|| self.memory.allocate(&self.stream, request))

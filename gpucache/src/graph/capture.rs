@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::check::checked;
 use super::inputs::Inputs;
-use super::kept::{Known, Launchable};
+use super::kept::{KeyState, Launchable};
 use super::outputs::Outputs;
 use super::run::{Block, Run, unplanned};
 use super::slots::Slots;
-use super::visitor::{Act, Seen, Visitor};
+use super::visitor::{Act, RunArrays, Visitor};
 use crate::device::Device;
 use crate::scope::ScopeGuard;
 use gpucache_engine::cache::Cache;
@@ -38,7 +38,7 @@ impl<D: Device> Run<'_, D> {
     /// Runs the block in a capture, and makes a graph of it. `None` if the work was not done.
     pub(super) fn capture<'b, I: Inputs<D> + 'b, R: Outputs<D>, E: From<Error>>(
         &mut self,
-        known: &mut Known,
+        known: &mut KeyState,
         inputs: &mut I,
         block: &mut Block<'b, D, I, R, E>,
         is_checked: bool,
@@ -73,7 +73,7 @@ impl<D: Device> Run<'_, D> {
     /// Makes a graph of the captured work, unless the block exchanged its inputs. Returns whether there is one.
     fn make_or_refuse(
         &mut self,
-        known: &mut Known,
+        known: &mut KeyState,
         (cache, captured): (&'static Cache, Result<Work>),
         (are_same, is_checked): (bool, bool),
     ) -> bool {
@@ -89,7 +89,7 @@ impl<D: Device> Run<'_, D> {
     }
 
     /// Launches a new graph. If there is none, or it fails, the entry counts as skipped: its block ran without effect.
-    fn launch_first(&self, known: &mut Known, cache: &'static Cache) -> bool {
+    fn launch_first(&self, known: &mut KeyState, cache: &'static Cache) -> bool {
         let launchable = known.launchable.as_ref();
         let is_launched = launchable.is_some_and(|launchable| matches!(self.launch_in(launchable, true), Some(Ok(_))));
         if !is_launched {
@@ -101,7 +101,7 @@ impl<D: Device> Run<'_, D> {
 
     /// Whether the inputs are those that were seen. The block may have put other arrays in their place, which a launch would not do.
     fn are_same<I: Inputs<D>>(&self, inputs: &mut I) -> bool {
-        let mut now = Seen::default();
+        let mut now = RunArrays::default();
         let mut visitor = Visitor::new(self.device, Act::Order(&mut now));
         inputs.visit(&mut visitor);
         visitor.end().is_ok() && now.arrays == self.seen.arrays[..self.seen.inputs]
@@ -151,7 +151,7 @@ impl<D: Device> Run<'_, D> {
     /// Makes a graph of captured work, and keeps it with all that it depends on.
     fn make(
         &self,
-        known: &mut Known,
+        known: &mut KeyState,
         (cache, (captured, place)): (&'static Cache, Work),
         is_checked: bool,
     ) -> Result<()> {

@@ -20,7 +20,7 @@ const KEYS: usize = 1 << 12;
 
 /// The state of each key.
 pub(super) struct Kept<K> {
-    keys: HashMap<K, Known>,
+    keys: HashMap<K, KeyState>,
     clock: u64,
     /// Whether keys without a graph were forgotten, since there were too many.
     pub(super) has_forgotten: bool,
@@ -29,7 +29,7 @@ pub(super) struct Kept<K> {
 }
 
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KeyState {
     used: u64,
     pub(super) launchable: Option<Launchable>,
     /// The shapes of the outputs, as the last direct run returned them.
@@ -146,7 +146,7 @@ impl<K: Hash + Eq + Clone> Kept<K> {
 
     /// The state of `key`, which is used now.
     #[inline]
-    pub(super) fn of(&mut self, key: &K) -> &mut Known {
+    pub(super) fn of(&mut self, key: &K) -> &mut KeyState {
         self.forget_old_keys();
         self.clock += 1;
         let known = self.keys.entry_ref(key).or_default();
@@ -156,7 +156,7 @@ impl<K: Hash + Eq + Clone> Kept<K> {
 
     /// The state of `key`, which is used now, if it has a graph.
     #[inline]
-    pub(super) fn with_graph(&mut self, key: &K) -> Option<&mut Known> {
+    pub(super) fn with_graph(&mut self, key: &K) -> Option<&mut KeyState> {
         self.clock += 1;
         let known = self.keys.get_mut(key).filter(|known| known.launchable.is_some())?;
         known.used = self.clock;

@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::inputs::Inputs;
-use super::kept::{Known, Launchable};
+use super::kept::{KeyState, Launchable};
 use super::outputs::Outputs;
 use super::run::Run;
-use super::visitor::{Act, Operand, Seen, Visitor};
+use super::visitor::{Act, Operand, RunArrays, Visitor};
 use crate::array::uses::Launched;
 use crate::device::Device;
 use crate::scope::ScopeGuard;
@@ -13,8 +13,8 @@ use gpucache_engine::{Error, Result};
 
 impl<D: Device> Run<'_, D> {
     /// Launches the graph, if the arrays and the memory are as it needs them. A graph that failed is dropped.
-    pub(super) fn launch<I: Inputs<D>, R: Outputs<D>>(&mut self, known: &mut Known, inputs: &mut I) -> Option<R> {
-        let Known { launchable: place, like, .. } = &mut *known;
+    pub(super) fn launch<I: Inputs<D>, R: Outputs<D>>(&mut self, known: &mut KeyState, inputs: &mut I) -> Option<R> {
+        let KeyState { launchable: place, like, .. } = &mut *known;
         let launchable = place.as_mut()?;
         let like: &R::Like = like.as_ref()?.downcast_ref()?;
         if !self.is_ordered(inputs) {
@@ -112,25 +112,25 @@ impl<D: Device> Run<'_, D> {
 impl Launchable {
     /// Whether these are the inputs of the last launch, at the same addresses.
     #[inline]
-    fn has_inputs(&self, seen: &Seen) -> bool {
+    fn has_inputs(&self, seen: &RunArrays) -> bool {
         self.has_lens(seen) && self.operands[..self.inputs] == *seen.arrays
     }
 
     /// Whether the inputs are arranged in the same lists. Most blocks have no lists. Then nothing is compared: `memcmp` of two empty vectors
     /// took 90 of the 180 ns of a run (glibc 2.36, AMD EPYC).
     #[inline]
-    fn has_lens(&self, seen: &Seen) -> bool {
+    fn has_lens(&self, seen: &RunArrays) -> bool {
         self.lens.len() == seen.lens.len() && (seen.lens.is_empty() || self.lens == seen.lens)
     }
 
     /// Whether the graph can use these inputs, perhaps at other addresses.
-    fn takes_inputs(&self, seen: &Seen) -> bool {
+    fn takes_inputs(&self, seen: &RunArrays) -> bool {
         self.has_lens(seen) && are_alike(&self.operands[..self.inputs], &seen.arrays)
     }
 
     /// Whether the outputs, which follow the inputs, are at the addresses of the last launch.
     #[inline]
-    fn has_outputs(&self, seen: &Seen) -> bool {
+    fn has_outputs(&self, seen: &RunArrays) -> bool {
         self.operands[self.inputs..] == seen.arrays[self.inputs..]
     }
 

@@ -3,10 +3,10 @@
 use std::panic::Location;
 
 use super::inputs::Inputs;
-use super::kept::Known;
+use super::kept::KeyState;
 use super::outputs::Outputs;
 use super::stats::GraphStats;
-use super::visitor::Seen;
+use super::visitor::RunArrays;
 use crate::device::Device;
 use crate::scope::ScopeGuard;
 use gpucache_engine::cache::{Cache, Current, Recycle, Terms};
@@ -24,7 +24,7 @@ pub(super) struct Run<'r, D> {
     pub(super) site: &'static Location<'static>,
     pub(super) stats: &'r mut GraphStats,
     /// The arrays of the run.
-    pub(super) seen: &'r mut Seen,
+    pub(super) seen: &'r mut RunArrays,
     /// The scope around the run.
     around: Option<Current>,
 }
@@ -34,7 +34,7 @@ impl<'r, D: Device> Run<'r, D> {
     pub(super) fn of(
         device: &'r D,
         (name, outputs, site): (&'r str, &'r str, &'static Location<'static>),
-        (stats, seen): (&'r mut GraphStats, &'r mut Seen),
+        (stats, seen): (&'r mut GraphStats, &'r mut RunArrays),
     ) -> Run<'r, D> {
         Run { device, name, outputs, site, stats, seen, around: ScopeGuard::innermost() }
     }
@@ -64,7 +64,7 @@ impl<'r, D: Device> Run<'r, D> {
     /// Runs the block, and copies its results to the outputs.
     pub(super) fn direct<'b, I: Inputs<D> + 'b, R: Outputs<D>, E: From<Error>>(
         &mut self,
-        known: &mut Known,
+        known: &mut KeyState,
         inputs: &mut I,
         block: &mut Block<'b, D, I, R, E>,
     ) -> Result<R, E> {
@@ -96,7 +96,7 @@ impl<'r, D: Device> Run<'r, D> {
     }
 
     /// Arrays for the outputs, if the shapes of the last run are known and there is memory for them.
-    pub(super) fn expected<R: Outputs<D>>(&self, known: &Known) -> Option<(R::Like, R)> {
+    pub(super) fn expected<R: Outputs<D>>(&self, known: &KeyState) -> Option<(R::Like, R)> {
         let like: R::Like = known.like.as_ref()?.downcast_ref::<R::Like>()?.clone();
         let outputs = self.allocate(&like).ok()?;
         Some((like, outputs))

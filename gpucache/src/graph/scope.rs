@@ -11,7 +11,7 @@ use super::kept::Kept;
 use super::outputs::Outputs;
 use super::run::{Block, Run, too_many_keys};
 use super::stats::GraphStats;
-use super::visitor::Seen;
+use super::visitor::RunArrays;
 use crate::device::Device;
 use gpucache_engine::Error;
 
@@ -64,7 +64,7 @@ pub struct CapturedScope<K, D> {
     pub(super) stats: GraphStats,
     pub(super) compares: bool,
     /// Memory for the arrays of a run.
-    seen: Seen,
+    seen: RunArrays,
     /// Whether the memory that the block of this run uses is checked.
     is_checked: bool,
 }
@@ -93,7 +93,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
             kept: Kept::new(),
             stats: GraphStats::default(),
             compares: false,
-            seen: Seen::default(),
+            seen: RunArrays::default(),
             is_checked: true,
         }
     }

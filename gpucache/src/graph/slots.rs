@@ -8,10 +8,10 @@ use gpucache_engine::device::Word;
 
 /// The words of a capture.
 #[derive(Debug, Default)]
-pub(super) struct Slots(Vec<Slot>);
+pub(super) struct Slots(Vec<WordSlot>);
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct WordSlot {
     value: u64,
     owner: Owner,
 }
@@ -41,7 +41,7 @@ impl Owner {
     }
 }
 
-impl Slot {
+impl WordSlot {
     /// The value if the operands move from `before` to `now`, and whether that is sure. `None` if it is not known.
     #[inline]
     fn after(&self, before: &[Operand], now: &[Operand]) -> Option<(u64, bool)> {
@@ -67,7 +67,7 @@ impl Slots {
                 (Some((number, _)), None) => Owner::Operand { number, is_sure: word.is_address },
                 (Some(_), Some(_)) => Owner::Several { is_sure: word.is_address },
             };
-            Slot { value: word.value, owner }
+            WordSlot { value: word.value, owner }
         };
         Slots(words.iter().map(slot).collect())
     }
@@ -78,7 +78,7 @@ impl Slots {
         if !is_alike {
             return Slots::of(words, now);
         }
-        let slot = |(old, word): (&Slot, &Word)| {
+        let slot = |(old, word): (&WordSlot, &Word)| {
             let moved = |(one, other): (&Operand, &Operand)| {
                 let offset = old.value.wrapping_sub(one.address);
                 one.contains(old.value) && word.value == other.address.wrapping_add(offset)
@@ -91,7 +91,7 @@ impl Slots {
                 (None, _) if old.value == word.value => Owner::Nobody,
                 (None, _) => Owner::Changing,
             };
-            Slot { value: word.value, owner: owner.or_known(old.owner) }
+            WordSlot { value: word.value, owner: owner.or_known(old.owner) }
         };
         Slots(self.0.iter().zip(words).map(slot).collect())
     }
@@ -111,7 +111,7 @@ impl Slots {
 
     /// The slots of work that has other words too: any move of an operand needs another capture.
     pub(super) fn unknown() -> Slots {
-        Slots(vec![Slot { value: 0, owner: Owner::Changing }])
+        Slots(vec![WordSlot { value: 0, owner: Owner::Changing }])
     }
 
     /// Notes that these words were changed.

@@ -42,7 +42,7 @@ pub struct Visitor<'v, D> {
 /// The treatment of each array.
 pub(super) enum Act<'v> {
     /// Notes the arrays, and orders the next work on the stream with their other uses.
-    Order(&'v mut Seen),
+    Order(&'v mut RunArrays),
     /// Notes outputs, which are new and on the stream of the launch.
     Note(&'v mut Vec<Operand>),
     /// Stores the outcome of the launch in the arrays that it writes.
@@ -74,7 +74,7 @@ impl Contents {
 
 /// The arrays of a run.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct RunArrays {
     pub(super) arrays: Vec<Operand>,
     /// The length of each list of inputs, and of each `Option` (0 or 1).
     pub(super) lens: Vec<usize>,
@@ -120,7 +120,7 @@ impl Operand {
     }
 }
 
-impl Seen {
+impl RunArrays {
     pub(super) fn clear(&mut self) {
         self.arrays.clear();
         self.lens.clear();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::speed::Speed;
-use gpucache_engine::base::amounts::{Bytes, Count, Reading, SINCE, reading};
+use gpucache_engine::base::amounts::{Bytes, Combine, Count, SINCE, combine};
 use gpucache_engine::base::sync::{Mutex, MutexGuard, lock};
 
 /// How arrays moved between a device and host memory so far: all arrays of a device, or those in the entries of a scope.
@@ -105,7 +105,7 @@ impl OffloadStats {
     }
 }
 
-reading! {
+combine! {
     OffloadStats:
         bytes_in bytes_out evictions shifted_bytes demanded bytes_demanded prefetched mispredictions waited copying layout_time;
         resident_bytes host_bytes pageable_bytes

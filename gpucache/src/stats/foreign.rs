@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gpucache_engine::base::amounts::{Count, reading};
+use gpucache_engine::base::amounts::{Count, combine};
 use gpucache_engine::home::{Counter, Counts};
 
 /// Counts of the memory that other crates allocate and free through the driver inside a scope. They cover all threads since the
@@ -42,7 +42,7 @@ impl ForeignStats {
     }
 }
 
-reading!(ForeignStats: served captured passed_on freed_elsewhere;);
+combine!(ForeignStats: served captured passed_on freed_elsewhere;);
 
 impl fmt::Display for ForeignStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use gpucache_engine::base::amounts::{Bytes, Count, reading};
+use gpucache_engine::base::amounts::{Bytes, Count, combine};
 use gpucache_engine::home::{Counter, Counts, Deviations};
 
 /// How a scope with `recycle = "auto"` plans: its plans now, and counts since the process began. For several threads, each
@@ -93,7 +93,7 @@ impl PlanStats {
     }
 }
 
-reading! {
+combine! {
     PlanStats: carried aside loops iterations deviations planning_time; plans positions arena_bytes bound_bytes
 }
 

@@ -6,7 +6,7 @@ use super::foreign::ForeignStats;
 use super::plan::PlanStats;
 use super::served::{InUse, Served};
 use crate::offload::{OffloadStats, stats_of_scope};
-use gpucache_engine::base::amounts::{Bytes, Count, Reading, SINCE, SUM, reading, total};
+use gpucache_engine::base::amounts::{Bytes, Combine, Count, SINCE, SUM, combine, total};
 use gpucache_engine::cache::{Cache, NamedCaches};
 use gpucache_engine::home::{Counter, Counts};
 use gpucache_engine::pressure::ReclaimStats;
@@ -220,7 +220,7 @@ impl ScopeStats {
     }
 }
 
-reading! {
+combine! {
     ScopeStats:
         entries polls hits recycled misses device_allocations mapped_pieces served plan reclaim offload foreign;
         busy_blocks busy_bytes idle_blocks idle_bytes high_water_bytes spare_bytes in_plan outside_plan

@@ -1,6 +1,6 @@
 //! The allocations of a scope, by what served them: [`Served`]; and its live memory: [`InUse`].
 
-use gpucache_engine::base::amounts::{Bytes, reading, total};
+use gpucache_engine::base::amounts::{Bytes, combine, total};
 use gpucache_engine::base::table::Table;
 use gpucache_engine::home::{Counter, Counts};
 
@@ -79,9 +79,9 @@ pub struct InUse {
     pub peak_bytes: u64,
 }
 
-reading!(Amount: allocations bytes;);
-reading!(Served: planned listed ranged direct;);
-reading!(InUse: ; blocks bytes peak_bytes);
+combine!(Amount: allocations bytes;);
+combine!(Served: planned listed ranged direct;);
+combine!(InUse: ; blocks bytes peak_bytes);
 
 impl Served {
     pub(super) fn of(counts: &Counts) -> Served {

@@ -25,7 +25,7 @@ pub fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
 type With = fn(u64, u64) -> u64;
 
 /// Statistics, of which sums and differences are taken: [`SUM`], [`SINCE`].
-pub trait Reading {
+pub trait Combine {
     /// Combines all counts with those of another reading by `with[0]`, and the amounts of the moment by `with[1]`.
     fn combine(&mut self, other: &Self, with: [With; 2]);
 }
@@ -36,40 +36,40 @@ pub const SUM: [With; 2] = [u64::saturating_add; 2];
 /// What was counted since the other reading, and the amounts of this one.
 pub const SINCE: [With; 2] = [u64::saturating_sub, |now, _| now];
 
-impl Reading for u64 {
+impl Combine for u64 {
     fn combine(&mut self, other: &u64, with: [With; 2]) {
         *self = with[0](*self, *other);
     }
 }
 
-impl Reading for Duration {
+impl Combine for Duration {
     fn combine(&mut self, other: &Duration, with: [With; 2]) {
         let [own, other] = [*self, *other].map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         *self = Duration::from_nanos(with[0](own, other));
     }
 }
 
-impl<T: Reading, const N: usize> Reading for [T; N] {
+impl<T: Combine, const N: usize> Combine for [T; N] {
     fn combine(&mut self, other: &[T; N], with: [With; 2]) {
         self.iter_mut().zip(other).for_each(|(own, other)| own.combine(other, with));
     }
 }
 
-/// Implements [`Reading`] for a struct: its counts, and then its amounts of the moment.
+/// Implements [`Combine`] for a struct: its counts, and then its amounts of the moment.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! reading {
+macro_rules! combine {
     ($name:ty: $($count:ident)*; $($amount:ident)*) => {
-        impl $crate::base::amounts::Reading for $name {
+        impl $crate::base::amounts::Combine for $name {
             fn combine(&mut self, other: &Self, with: [fn(u64, u64) -> u64; 2]) {
-                $($crate::base::amounts::Reading::combine(&mut self.$count, &other.$count, with);)*
-                $($crate::base::amounts::Reading::combine(&mut self.$amount, &other.$amount, [with[1]; 2]);)*
+                $($crate::base::amounts::Combine::combine(&mut self.$count, &other.$count, with);)*
+                $($crate::base::amounts::Combine::combine(&mut self.$amount, &other.$amount, [with[1]; 2]);)*
             }
         }
     };
 }
 
-pub use reading;
+pub use combine;
 
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -106,7 +106,12 @@ impl Block {
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) for blocks of unequal size; [`is_unavailable`](Error::is_unavailable) for
     /// blocks whose memory is not one of the copy stream's two, and while a graph is captured; a failure of the device.
-    pub fn copy_over(&mut self, copy_stream: &CopyStream, other: &Block, is_timed: bool) -> Result<Crossing> {
+    pub fn copy_over(
+        &mut self,
+        copy_stream: &CopyStream,
+        other: &Block,
+        is_timed: bool,
+    ) -> Result<(Fence, Fence, Option<Span>)> {
         let copy = copy_of(other, self)?;
         other.read_on(copy_stream.side_of(other.stream())?)?;
         self.write_on(copy_stream.side_of(self.stream())?)?;
@@ -123,9 +128,6 @@ impl Block {
         Ok((Fence::sealed(&copy_stream.device), host, span))
     }
 }
-
-/// The fences at which a copy over a copy stream ends, for its device's side and its host's side, and the copy's duration.
-type Crossing = (Fence, Fence, Option<Span>);
 
 /// The copy of a block to another one of the same size, to be put on a stream that works on both blocks' memory. Both blocks know of the
 /// stream.

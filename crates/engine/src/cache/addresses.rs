@@ -39,10 +39,10 @@ const OFFSET: u32 = usize::BITS - 16;
 type Part = [AtomicPtr<Record>; 1 << PART];
 
 /// A table with a place for each window of 2^`WINDOW` bytes.
-struct Table<const WINDOW: u32, const PARTS: usize>([AtomicPtr<Part>; PARTS]);
+struct AddressTable<const WINDOW: u32, const PARTS: usize>([AtomicPtr<Part>; PARTS]);
 
-static LARGE: Table<LARGE_BYTES, { 1 << (ADDRESSES - PART - LARGE_BYTES) }> = Table::new();
-static SMALL: Table<SMALL_BYTES, { 1 << (ADDRESSES - PART - SMALL_BYTES) }> = Table::new();
+static LARGE: AddressTable<LARGE_BYTES, { 1 << (ADDRESSES - PART - LARGE_BYTES) }> = AddressTable::new();
+static SMALL: AddressTable<SMALL_BYTES, { 1 << (ADDRESSES - PART - SMALL_BYTES) }> = AddressTable::new();
 
 /// The place of a window, and where in this window a block begins.
 struct Place {
@@ -111,9 +111,9 @@ fn exchange_at(address: u64, entry: impl Fn(&Place) -> *mut Record) -> Option<(P
     LARGE.find(address).and_then(exchange).or_else(|| SMALL.find(address).and_then(exchange))
 }
 
-impl<const WINDOW: u32, const PARTS: usize> Table<WINDOW, PARTS> {
+impl<const WINDOW: u32, const PARTS: usize> AddressTable<WINDOW, PARTS> {
     const fn new() -> Self {
-        Table([const { AtomicPtr::new(null_mut()) }; PARTS])
+        AddressTable([const { AtomicPtr::new(null_mut()) }; PARTS])
     }
 
     /// The place for a block that begins at this address, if its part was made.

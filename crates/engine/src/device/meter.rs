@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use super::process::Part;
+use super::process::DeviceBytes;
 use super::virtual_memory::Unfinished;
 use crate::base::error::Result;
 use crate::base::per_thread::THREAD;
@@ -43,7 +43,7 @@ pub struct Meter {
     given_back: AtomicU64,
     /// The reserved bytes, as a part of the sum over all devices. Limits need these: they include bytes that the device was asked for and
     /// has not provided yet.
-    pub(super) part: Arc<Part>,
+    pub(super) part: Arc<DeviceBytes>,
     /// The limit of reserved bytes; `u64::MAX` if there is none.
     pub(super) limit: AtomicU64,
     /// The same for calls that are made softly (`quota`).
@@ -67,7 +67,7 @@ impl Meter {
             queries: zero(),
             given_back: zero(),
             waits: zero(),
-            part: Part::of_new_device(),
+            part: DeviceBytes::of_new_device(),
             limit: bound(),
             soft_limit: bound(),
             ceiling: bound(),

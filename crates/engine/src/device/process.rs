@@ -16,24 +16,22 @@ static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// A device's part of the sum.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct DeviceBytes {
     pub(super) held: AtomicU64,
     /// How often bytes were counted in, and counted out because the device refused them.
     pub(super) undone: AtomicU64,
 }
 
-type Parts = Vec<Weak<Part>>;
+static PARTS: Mutex<Vec<Weak<DeviceBytes>>> = Mutex::new(Vec::new());
 
-static PARTS: Mutex<Parts> = Mutex::new(Vec::new());
-
-fn sum(parts: &Parts, of: impl Fn(&Part) -> &AtomicU64) -> u64 {
+fn sum(parts: &[Weak<DeviceBytes>], of: impl Fn(&DeviceBytes) -> &AtomicU64) -> u64 {
     // The capacities of virtual devices may add up to more than a `u64` holds.
     parts.iter().filter_map(Weak::upgrade).map(|part| of(&part).load(Relaxed)).fold(0, u64::saturating_add)
 }
 
-impl Part {
+impl DeviceBytes {
     /// Registers a part for a new device.
-    pub(super) fn of_new_device() -> Arc<Part> {
+    pub(super) fn of_new_device() -> Arc<DeviceBytes> {
         let part = Arc::default();
         let mut parts = lock(&PARTS);
         parts.retain(|part| part.strong_count() > 0);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::counter::Counter;
 use super::counters::Counters;
-use crate::base::amounts::{reading, total};
+use crate::base::amounts::{combine, total};
 
 /// How often entries deviated from their plan since the process began, by kind.
 ///
@@ -73,7 +73,7 @@ impl Deviations {
     }
 }
 
-reading!(Deviations: extra missing reordered larger blocked;);
+combine!(Deviations: extra missing reordered larger blocked;);
 
 impl fmt::Display for Deviations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -107,7 +107,7 @@ pub struct FactCount {
 
 /// How often a kind of fact occurred lately.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally {
+pub(crate) struct FactTally {
     fact: Fact,
     /// The entry in which the fact occurred last.
     last: u64,
@@ -119,7 +119,7 @@ pub(crate) struct Tally {
 /// All facts that were noted for a scope on a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    tallies: Vec<Tally>,
+    tallies: Vec<FactTally>,
     /// How many arrays were alive over time. Boxed, so that it lies apart from the rest: most entries do not touch it.
     pub alive: Box<AliveOverTime>,
     /// Samples of arrays that were not dropped, each of another line, while more and more arrays are alive.
@@ -150,9 +150,9 @@ impl std::ops::AddAssign for FactCount {
     }
 }
 
-impl Tally {
-    fn new(fact: Fact, entry: u64) -> Tally {
-        Tally { fact, last: entry, now: FactCount::default(), before: FactCount::default(), samples: Vec::new() }
+impl FactTally {
+    fn new(fact: Fact, entry: u64) -> FactTally {
+        FactTally { fact, last: entry, now: FactCount::default(), before: FactCount::default(), samples: Vec::new() }
     }
 
     /// Begins the window of this entry, if the last one was another window.
@@ -206,9 +206,9 @@ impl Facts {
         }
     }
 
-    fn tally(&mut self, fact: Fact, entry: u64) -> &mut Tally {
+    fn tally(&mut self, fact: Fact, entry: u64) -> &mut FactTally {
         let place = self.tallies.iter().position(|tally| tally.fact == fact).unwrap_or_else(|| {
-            self.tallies.push(Tally::new(fact, entry));
+            self.tallies.push(FactTally::new(fact, entry));
             self.tallies.len() - 1
         });
         &mut self.tallies[place]
@@ -233,7 +233,7 @@ impl Facts {
         self.of(fact).map_or(&[], |tally| &tally.samples)
     }
 
-    fn of(&self, fact: Fact) -> Option<&Tally> {
+    fn of(&self, fact: Fact) -> Option<&FactTally> {
         self.tallies.iter().find(|tally| tally.fact == fact)
     }
 }

@@ -19,7 +19,7 @@ use crate::base::sync::{AtomicBool, AtomicPtr};
 use crate::record::Record;
 
 /// A value on a stack. The stack links values through themselves.
-pub(crate) trait Node {
+pub(crate) trait Linked {
     /// The node under this one. Only the owner of the node reads and writes it, and nobody does while the node lies on a stack.
     fn next(&mut self) -> &mut *mut Self;
 
@@ -45,7 +45,7 @@ struct ReturnStack<N> {
     bytes: std::sync::atomic::AtomicU64,
 }
 
-impl Node for Record {
+impl Linked for Record {
     fn next(&mut self) -> &mut *mut Record {
         self.next.get_mut()
     }
@@ -55,7 +55,7 @@ impl Node for Record {
     }
 }
 
-impl<N: Node> Returns<N> {
+impl<N: Linked> Returns<N> {
     pub(crate) fn new() -> Returns<N> {
         Returns { has_any: AtomicBool::new(false), stacks: std::array::from_fn(|_| ReturnStack::new()) }
     }
@@ -90,7 +90,7 @@ impl<N: Node> Returns<N> {
     }
 }
 
-impl<N: Node> ReturnStack<N> {
+impl<N: Linked> ReturnStack<N> {
     fn new() -> ReturnStack<N> {
         ReturnStack { head: AtomicPtr::new(null_mut()), blocks: Default::default(), bytes: Default::default() }
     }
@@ -120,12 +120,12 @@ impl<N: Node> ReturnStack<N> {
 }
 
 /// Records that were taken off a stack. This iterator owns them until it hands them out.
-struct TakenAll<'a, N: Node> {
+struct TakenAll<'a, N: Linked> {
     next: *mut N,
     stack: &'a ReturnStack<N>,
 }
 
-impl<N: Node> Iterator for TakenAll<'_, N> {
+impl<N: Linked> Iterator for TakenAll<'_, N> {
     type Item = Box<N>;
 
     fn next(&mut self) -> Option<Box<N>> {
@@ -142,7 +142,7 @@ impl<N: Node> Iterator for TakenAll<'_, N> {
     }
 }
 
-impl<N: Node> Drop for TakenAll<'_, N> {
+impl<N: Linked> Drop for TakenAll<'_, N> {
     fn drop(&mut self) {
         self.for_each(drop);
     }

@@ -21,7 +21,7 @@ const SMALL: u64 = 8;
 
 /// The progress of an entry, to compare with a later one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Progress {
+pub(crate) struct EntryProgress {
     arena: Option<ArenaId>,
     /// Allocations that the plans served.
     served: u64,
@@ -33,15 +33,15 @@ pub(crate) struct Progress {
 }
 
 impl Planner {
-    pub(crate) fn progress(&self, shared: &Shared) -> Progress {
+    pub(crate) fn progress(&self, shared: &Shared) -> EntryProgress {
         let listed = shared.counters.get(Counter::ListedBytes);
         let beside = listed + shared.counters.get(Counter::Supplied) + self.carry.served();
         let is_idle = shared.lease.live() == 0;
-        Progress { arena: self.hot.arena, served: self.hot.cursor.served(), is_idle, beside }
+        EntryProgress { arena: self.hot.arena, served: self.hot.cursor.served(), is_idle, beside }
     }
 
     /// Whether the plans served all allocations since `before`, from one arena that was idle, and all of these arrays were dropped.
-    pub(crate) fn has_served_all_since(&self, before: Progress, shared: &Shared) -> bool {
+    pub(crate) fn has_served_all_since(&self, before: EntryProgress, shared: &Shared) -> bool {
         let now = self.progress(shared);
         let is_of_one_arena = now.arena == before.arena && before.is_idle;
         let is_all_planned = now.beside == before.beside && (is_of_one_arena || now.served == before.served);

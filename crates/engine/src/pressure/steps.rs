@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::base::amounts::{Bytes, Count, Reading, SUM, reading, total};
+use crate::base::amounts::{Bytes, Combine, Count, SUM, combine, total};
 
 /// A reclaim step: an action for an allocation that finds no memory on its device. The steps are taken in order until one serves
 /// the allocation.
@@ -159,8 +159,8 @@ impl ReclaimStats {
     }
 }
 
-reading!(StepUse: tried served freed_bytes;);
-reading!(ReclaimStats: failed beyond_soft steps;);
+combine!(StepUse: tried served freed_bytes;);
+combine!(ReclaimStats: failed beyond_soft steps;);
 
 impl fmt::Display for ReclaimStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

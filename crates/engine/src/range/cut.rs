@@ -38,7 +38,7 @@ const CUT_SHARE: u64 = 1024;
 const MOST_PLACES: u32 = 8;
 
 /// Free memory with one tag at an end of a block. The block may already lie in it.
-struct End {
+struct BlockEnd {
     span: u32,
     /// An address of the block.
     address: u64,
@@ -59,7 +59,7 @@ impl<P: Pages> Range<P> {
         let node = spans.at(block.node);
         let has_rest = spans.state(node.next) == Some(SpanState::Free) && spans.at(node.next).tag == node.tag;
         let to = if has_rest { spans.at(node.next).end() } else { node.end() };
-        let end = End { span: block.node, address: node.end() - 1, from: node.offset, to, tag: node.tag };
+        let end = BlockEnd { span: block.node, address: node.end() - 1, from: node.offset, to, tag: node.tag };
         self.cut([end].into_iter(), (node.offset, node.end()), cut, is_idle)
     }
 
@@ -78,7 +78,7 @@ impl<P: Pages> Range<P> {
         let ends = [(window.first, start), (last, end - 1)].into_iter().filter_map(|(span, address)| {
             let node = spans.at(span);
             let is_free = node.state == Some(SpanState::Free);
-            is_free.then(|| End { span, address, from: node.offset, to: node.end(), tag: node.tag })
+            is_free.then(|| BlockEnd { span, address, from: node.offset, to: node.end(), tag: node.tag })
         });
         self.cut(ends, (start, end), cut, is_idle)
     }
@@ -104,7 +104,7 @@ impl<P: Pages> Range<P> {
 
     fn cut(
         &self,
-        ends: impl Iterator<Item = End>,
+        ends: impl Iterator<Item = BlockEnd>,
         block: (u64, u64),
         cut: Cut,
         is_idle: impl Fn(Tag) -> bool,
@@ -126,7 +126,7 @@ impl<P: Pages> Range<P> {
     }
 
     /// The handle at this end of a block, if it is far longer than the block's part of it, and all free.
-    fn loose(&self, end: &End, (start, behind): (u64, u64)) -> Option<IdleHandle> {
+    fn loose(&self, end: &BlockEnd, (start, behind): (u64, u64)) -> Option<IdleHandle> {
         let (offset, bytes) = self.handles.around(end.address)?;
         let over = (start / self.granule * self.granule).saturating_sub(offset)
             + (offset + bytes).saturating_sub(behind.next_multiple_of(self.granule));

@@ -16,7 +16,7 @@ use crate::device::{Stream, User};
 #[derive(Default)]
 pub(super) struct Uses {
     /// Whose work wrote the block last, if that is not its own stream.
-    writer: Option<Writer>,
+    writer: Option<LastWriter>,
     /// The streams that read the last written contents, each with its epoch when the block was dropped; 0 before the drop.
     readers: Vec<(User, u64)>,
     /// The reservations for which the block is kept when it is dropped.
@@ -26,7 +26,7 @@ pub(super) struct Uses {
 }
 
 /// A stream that is not the block's own, and whose work wrote the block last.
-struct Writer {
+struct LastWriter {
     stream: User,
     /// The number of its announcements whose ends were not told.
     unended: u32,
@@ -37,7 +37,7 @@ struct Writer {
 /// With this many readers, and with twice as many, and so on, those that have ended are forgotten: a program may make a stream for each task.
 const MANY_READERS: usize = 8;
 
-impl Writer {
+impl LastWriter {
     /// The epoch of its last use; 0 if that is not known.
     fn end(&self) -> u64 {
         if self.unended == 0 { self.ended } else { 0 }
@@ -94,7 +94,7 @@ impl Uses {
     }
 
     /// The writer, if it is this stream.
-    fn writer_on(&mut self, stream: &Stream) -> Option<&mut Writer> {
+    fn writer_on(&mut self, stream: &Stream) -> Option<&mut LastWriter> {
         self.writer.as_mut().filter(|writer| writer.stream.queue() == stream.queue())
     }
 
@@ -139,7 +139,7 @@ impl Uses {
         self.readers.clear();
         if !is_writer {
             let is_other = stream.queue() != home.queue();
-            self.writer = is_other.then(|| Writer { stream: User::of(stream), unended: 0, ended: 0 });
+            self.writer = is_other.then(|| LastWriter { stream: User::of(stream), unended: 0, ended: 0 });
         }
         self.continue_writer(stream);
         Ok(())

@@ -12,11 +12,8 @@ use std::vec::IntoIter;
 use super::event::Action;
 use super::packed::{Lies, Packed};
 
-/// An event with the number of its thread.
-pub(super) type Told = (u32, Packed);
-
 /// The remaining events of one thread, each with the time before which it happened.
-type Source = Peekable<IntoIter<(Packed, u64)>>;
+type Remaining = Peekable<IntoIter<(Packed, u64)>>;
 
 /// The next event of each thread that has one: its time, and the thread. The earliest comes first.
 type Heads = BinaryHeap<Reverse<(u64, usize)>>;
@@ -24,12 +21,13 @@ type Heads = BinaryHeap<Reverse<(u64, usize)>>;
 /// For each address, how many allocations and frees are still to come.
 type Coming = HashMap<Lies, (u32, u32)>;
 
-/// All events in one order. Times never decrease.
-pub(super) fn merge(threads: Vec<Vec<Packed>>) -> Vec<Told> {
+/// All events in one order, each with the number of its thread. Times never decrease.
+pub(super) fn merge(threads: Vec<Vec<Packed>>) -> Vec<(u32, Packed)> {
     let all = threads.iter().map(Vec::len).sum();
     let mut coming = Coming::new();
     threads.iter().flatten().for_each(|event| count(&mut coming, event).into_iter().for_each(|count| *count += 1));
-    let mut sources: Vec<Source> = threads.into_iter().map(|events| bounded(events).into_iter().peekable()).collect();
+    let mut sources: Vec<Remaining> =
+        threads.into_iter().map(|events| bounded(events).into_iter().peekable()).collect();
     let mut heads: Heads = (0..sources.len()).filter_map(|thread| head(&mut sources, thread)).collect();
     let (mut merged, mut live, mut time) = (Vec::with_capacity(all), HashSet::new(), 0);
     while let Some(thread) = next(&mut heads, &mut sources, |event| fits(event, &live, &coming)) {
@@ -48,7 +46,7 @@ pub(super) fn merge(threads: Vec<Vec<Packed>>) -> Vec<Told> {
     merged
 }
 
-fn head(sources: &mut [Source], thread: usize) -> Option<Reverse<(u64, usize)>> {
+fn head(sources: &mut [Remaining], thread: usize) -> Option<Reverse<(u64, usize)>> {
     sources[thread].peek().map(|(event, _)| Reverse((event.time, thread)))
 }
 
@@ -71,7 +69,7 @@ fn bounded(events: Vec<Packed>) -> Vec<(Packed, u64)> {
 
 /// The thread whose event comes next. This is the earliest event, unless its address shows that another event came before it, and
 /// that event's bounds allow it. The thread no longer stands among the heads.
-fn next(heads: &mut Heads, sources: &mut [Source], fits: impl Fn(&Packed) -> bool) -> Option<usize> {
+fn next(heads: &mut Heads, sources: &mut [Remaining], fits: impl Fn(&Packed) -> bool) -> Option<usize> {
     let first = heads.pop()?;
     let Reverse((_, thread)) = first;
     let (event, bound) = sources[thread].peek()?;

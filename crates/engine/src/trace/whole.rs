@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::event::{Action, TraceDevice, TraceEvent};
-use super::merge::{Told, merge};
+use super::merge::merge;
 use super::packed::{Lies, Packed};
 use super::session::{self, Session, Site, Title};
 use crate::base::amounts::total;
@@ -62,7 +62,7 @@ impl Trace {
 
 /// All events with names. Each free gets the rest of the allocation that it ends, since a free records only its address. If an address is
 /// allocated while it is still in use, its free was lost and is added first.
-fn paired(session: &Session, told: Vec<Told>) -> Vec<TraceEvent> {
+fn paired(session: &Session, told: Vec<(u32, Packed)>) -> Vec<TraceEvent> {
     // The place in `events` of each allocation in use.
     let mut live = HashMap::<Lies, usize>::new();
     let (mut events, mut allocations) = (Vec::with_capacity(told.len()), 0);

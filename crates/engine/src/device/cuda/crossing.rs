@@ -14,10 +14,10 @@ use crate::device::stream::Stream;
 use crate::device::stream::copy_stream::CopyStream;
 
 /// A queue between two GPUs, and the numbers of the memory that it reads and of the memory that it writes.
-type Crossing = ((u64, u64), Arc<CopyStream>);
+type GpuToGpu = ((u64, u64), Arc<CopyStream>);
 
 /// All queues between GPUs. They last as long as the process, as the GPUs do.
-static CROSSINGS: Mutex<Vec<Crossing>> = Mutex::new(Vec::new());
+static CROSSINGS: Mutex<Vec<GpuToGpu>> = Mutex::new(Vec::new());
 
 impl CopyStream {
     /// The queue for copies from the GPU of one stream to the GPU of another stream; `None` unless both are streams of GPUs.

@@ -36,9 +36,7 @@ const NO_WAIT: u32 = 1;
 const MOVE: u32 = 1;
 
 /// Values that are kept until the graph ends that may use them.
-type Kept = Vec<(GraphEnd, Arc<dyn Any + Send + Sync>)>;
-
-static KEPT: Mutex<Kept> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<(GraphEnd, Arc<dyn Any + Send + Sync>)>> = Mutex::new(Vec::new());
 
 /// How many graphs have ended whose ends were watched, and up to which of these numbers values were dropped.
 static ENDS: AtomicUsize = AtomicUsize::new(0);
@@ -92,7 +90,7 @@ impl GraphEnd {
         }
         // Read first: an end that comes meanwhile is seen the next time.
         SEEN.store(ENDS.load(Acquire), Relaxed);
-        let ended: Kept = lock(&KEPT).extract_if(.., |(end, _)| end.0.load(Acquire)).collect();
+        let ended: Vec<_> = lock(&KEPT).extract_if(.., |(end, _)| end.0.load(Acquire)).collect();
         // The memory returns while no lock is held.
         drop(ended);
     }

@@ -24,14 +24,11 @@ const MOST_NAME_BYTES: usize = 255;
 #[repr(transparent)]
 struct Text<'a>(*const c_char, PhantomData<&'a CStr>);
 
-type Start = extern "C" fn(Text<'_>) -> u64;
-type End = extern "C" fn(u64);
-
 /// The functions of the library. A range has the number that `start` returned.
 #[derive(Clone, Copy)]
 struct Nvtx {
-    start: Start,
-    end: End,
+    start: extern "C" fn(Text<'_>) -> u64,
+    end: extern "C" fn(u64),
 }
 
 /// A range. It ends when this value is dropped.
@@ -56,8 +53,8 @@ impl Nvtx {
             // unloaded.
             unsafe {
                 let library = Library::new(*name).ok()?;
-                let start = *library.get::<Start>(b"nvtxRangeStartA\0").ok()?;
-                let end = *library.get::<End>(b"nvtxRangeEnd\0").ok()?;
+                let start = *library.get(b"nvtxRangeStartA\0").ok()?;
+                let end = *library.get(b"nvtxRangeEnd\0").ok()?;
                 std::mem::forget(library);
                 Some(Nvtx { start, end })
             }

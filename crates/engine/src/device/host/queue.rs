@@ -18,13 +18,13 @@ use crate::base::per_thread::THREAD;
 use crate::base::sync::{Condvar, Mutex, OnceLock, lock};
 use crate::device::stream::WeakStream;
 
-type Work = Box<dyn FnOnce() + Send>;
+type HostWork = Box<dyn FnOnce() + Send>;
 
 /// The end of the queue that takes new work. After its drop, the thread finishes the remaining work and ends.
 #[derive(Debug)]
 pub(super) struct HostQueue {
     /// Locked so that the numbers follow the order of the queue.
-    end: Mutex<Sender<Work>>,
+    end: Mutex<Sender<HostWork>>,
     progress: Arc<Progress>,
 }
 
@@ -64,7 +64,7 @@ impl HostQueue {
     }
 
     pub(super) fn push(&self, work: impl FnOnce() + Send + 'static) {
-        let work: Work = Box::new(work);
+        let work: HostWork = Box::new(work);
         let end = lock(&self.end);
         self.progress.queued.fetch_add(1, SeqCst);
         let sent = end.send(work);
@@ -81,12 +81,12 @@ impl HostQueue {
 }
 
 impl Progress {
-    fn work(&self, pieces: &Receiver<Work>) {
+    fn work(&self, pieces: &Receiver<HostWork>) {
         THREAD.with(|thread| thread.does_host_work.set(true));
         pieces.iter().for_each(|piece| self.run(piece));
     }
 
-    fn run(&self, work: Work) {
+    fn run(&self, work: HostWork) {
         assert_nothing_held();
         if let Some(text) = panic_of(work) {
             self.keep(Error::panicked(&text));

@@ -26,24 +26,24 @@ impl Drop for HostQueue {
 ///
 /// Invariant: only the method of [`HostQueue`] with the same name makes it. That method's caller promises the operation's conditions until it
 /// is done.
-enum Operation {
+enum QueuedCall {
     Free { address: u64, bytes: usize },
     Fill { address: u64, bytes: usize, pattern: Vec<u8> },
     Write { from: Vec<u8>, to: u64 },
     Copy { from: u64, to: u64, bytes: usize },
 }
 
-impl Operation {
+impl QueuedCall {
     fn run(self) -> Result<()> {
         // SAFETY: the caller of the method that made this operation promised what the default stream's method of the same name requires,
         // for the time of the operation's turn. That turn is after all work queued before it and before all work queued later. The source
         // of a write is owned by the operation itself.
         unsafe {
             match self {
-                Operation::Free { address, bytes } => HostMemory.free(address, bytes),
-                Operation::Fill { address, bytes, pattern } => HostMemory.fill(address, bytes, &pattern),
-                Operation::Write { from, to } => HostMemory.write(from.as_ptr(), to, from.len()),
-                Operation::Copy { from, to, bytes } => HostMemory.copy(from, to, bytes),
+                QueuedCall::Free { address, bytes } => HostMemory.free(address, bytes),
+                QueuedCall::Fill { address, bytes, pattern } => HostMemory.fill(address, bytes, &pattern),
+                QueuedCall::Write { from, to } => HostMemory.write(from.as_ptr(), to, from.len()),
+                QueuedCall::Copy { from, to, bytes } => HostMemory.copy(from, to, bytes),
             }
         }
     }
@@ -73,7 +73,7 @@ fn own(event: &dyn Event) -> Result<&QueueEvent> {
 
 impl HostQueue {
     /// Queues an operation. Its error is kept for the stream's next call.
-    fn put(&self, operation: Operation) -> Result<()> {
+    fn put(&self, operation: QueuedCall) -> Result<()> {
         let progress = self.progress().clone();
         self.push(move || operation.run().unwrap_or_else(|error| progress.keep(error)));
         Ok(())
@@ -101,11 +101,11 @@ unsafe impl Backend for HostQueue {
     }
 
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()> {
-        self.put(Operation::Free { address, bytes })
+        self.put(QueuedCall::Free { address, bytes })
     }
 
     unsafe fn fill(&self, address: u64, bytes: usize, pattern: &[u8]) -> Result<()> {
-        self.put(Operation::Fill { address, bytes, pattern: pattern.to_vec() })
+        self.put(QueuedCall::Fill { address, bytes, pattern: pattern.to_vec() })
     }
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
@@ -113,7 +113,7 @@ unsafe impl Backend for HostQueue {
         copy.try_reserve_exact(bytes).map_err(|error| Error::out_of_memory("the host", bytes, error))?;
         // SAFETY: the caller promises `bytes` readable bytes at `from`, which nobody writes until this returns.
         copy.extend_from_slice(unsafe { from_raw_parts(from, bytes) });
-        self.put(Operation::Write { from: copy, to })
+        self.put(QueuedCall::Write { from: copy, to })
     }
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
@@ -126,7 +126,7 @@ unsafe impl Backend for HostQueue {
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        self.put(Operation::Copy { from, to, bytes })
+        self.put(QueuedCall::Copy { from, to, bytes })
     }
 
     fn copies(&self) -> Result<Option<Copies>> {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use loom::cell::UnsafeCell;
 
-use super::returns::Node;
+use super::returns::Linked;
 
 /// A node that reports each touch to loom, and counts the nodes that are alive.
 struct Marked {
@@ -35,7 +35,7 @@ impl Marked {
     }
 }
 
-impl Node for Marked {
+impl Linked for Marked {
     fn next(&mut self) -> &mut *mut Marked {
         self.touched.with_mut(|_| ());
         &mut self.next

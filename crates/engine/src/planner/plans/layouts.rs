@@ -19,7 +19,7 @@ const FEWEST: usize = 8;
 const RAISED: u64 = 128;
 
 /// The envelope of a plan that is to be laid out.
-struct Source {
+struct LayoutInput {
     envelope: Envelope,
     /// The bound of the envelope without what is in common.
     need: u64,
@@ -61,7 +61,7 @@ impl Plans {
     fn lay_out(&mut self, ahead: u64) -> [bool; PLANS] {
         let outgrown = self.plans.iter_mut().filter(|plan| plan.is_outgrown());
         outgrown.for_each(|plan| plan.seen.go_ahead(ahead));
-        let mut sources: Vec<Source> = self.plans.iter().map(Source::of).collect();
+        let mut sources: Vec<LayoutInput> = self.plans.iter().map(LayoutInput::of).collect();
         let order = in_common(&mut sources);
         let mut changed = [false; PLANS];
         for (rank, &place) in order.iter().enumerate() {
@@ -78,7 +78,7 @@ impl Plans {
     }
 
     /// Lays a plan out around the places in common, at most so high, or alone if that cannot be.
-    fn lay_out_plan(&mut self, place: usize, source: &Source, most: u64) {
+    fn lay_out_plan(&mut self, place: usize, source: &LayoutInput, most: u64) {
         self.forget_alike(place);
         let around = source.like.and_then(|(other, count)| {
             let draft = self.plans[other].draft.as_ref()?;
@@ -90,7 +90,7 @@ impl Plans {
             self.note_alike(place, other, count as u32);
             return;
         }
-        let alone = source.like.map(|_| Source::of(&self.plans[place]).envelope);
+        let alone = source.like.map(|_| LayoutInput::of(&self.plans[place]).envelope);
         let envelope = alone.unwrap_or_else(|| source.envelope.clone());
         let draft = envelope.is_plannable().then(|| Draft::new(&envelope)).flatten();
         self.plans[place].take_draft(draft, envelope, source.need);
@@ -106,29 +106,29 @@ impl Plan {
     }
 
     /// Whether the layout is large enough, and has these places in common.
-    fn is_laid_out_from(&self, source: &Source) -> bool {
+    fn is_laid_out_from(&self, source: &LayoutInput) -> bool {
         let shares = source.like.is_none_or(|(other, count)| self.alike[other] as usize == count);
         shares && !self.is_outgrown() && (source.is_alone() || self.envelope.is_same_as(&source.envelope))
     }
 }
 
-impl Source {
+impl LayoutInput {
     /// Whether nothing is in common with another plan.
     fn is_alone(&self) -> bool {
         self.like.is_none() && !self.is_shared
     }
 
-    fn of(plan: &Plan) -> Source {
+    fn of(plan: &Plan) -> LayoutInput {
         let seen = plan.known();
         // Requests may have widened the plan beyond any possible layout.
         let envelope = if seen.is_plannable() { seen.arranged() } else { Envelope::default() };
-        Source { need: envelope.bound(), envelope, like: None, is_shared: false }
+        LayoutInput { need: envelope.bound(), envelope, like: None, is_shared: false }
     }
 }
 
 /// Finds for each plan the larger one with which it has most in common, and gives both the same sizes and lives there. Returns the order in
 /// which the plans are to be laid out.
-fn in_common(sources: &mut [Source]) -> Vec<usize> {
+fn in_common(sources: &mut [LayoutInput]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sources.len()).collect();
     order.sort_by_key(|&place| Reverse(sources[place].need));
     let alone: Vec<Envelope> = sources.iter().map(|source| source.envelope.clone()).collect();
@@ -155,7 +155,7 @@ fn in_common(sources: &mut [Source]) -> Vec<usize> {
     }
     if sources.iter().any(|source| !source.envelope.is_plannable() || source.envelope.bound() > most) {
         for (source, alone) in sources.iter_mut().zip(alone) {
-            *source = Source { envelope: alone, like: None, is_shared: false, ..*source };
+            *source = LayoutInput { envelope: alone, like: None, is_shared: false, ..*source };
         }
     }
     order

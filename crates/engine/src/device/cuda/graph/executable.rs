@@ -168,7 +168,7 @@ impl Drop for Executable {
 }
 
 fn places(graph: &DriverGraph) -> Vec<(u32, u32)> {
-    let words = |(node, each): (usize, &super::nodes::Node)| {
+    let words = |(node, each): (usize, &super::nodes::GraphNode)| {
         (0..each.words().len()).map(move |number| (node as u32, number as u32)).collect::<Vec<_>>()
     };
     graph.nodes.iter().enumerate().flat_map(words).collect()

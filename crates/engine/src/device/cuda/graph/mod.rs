@@ -12,7 +12,7 @@ use cudarc::driver::{CudaContext, sys};
 
 use self::calls::{Calls, answer, calls};
 pub(in crate::device) use self::executable::Executable;
-use self::nodes::{Node, Unusable, Work, read};
+use self::nodes::{GraphNode, NodeWork, Unusable, read};
 use super::driver;
 use super::errors::failure;
 use super::memory::CudaMemory;
@@ -93,7 +93,7 @@ fn is_still_captured(memory: &CudaMemory) -> bool {
 /// A captured graph. It is destroyed when this value is dropped.
 pub(in crate::device) struct DriverGraph {
     handle: sys::CUgraph,
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
     context: Arc<CudaContext>,
     calls: &'static Calls,
 }
@@ -104,18 +104,18 @@ unsafe impl Send for DriverGraph {}
 
 impl DriverGraph {
     pub(in crate::device) fn words(&self) -> Vec<Word> {
-        self.nodes.iter().flat_map(Node::words).collect()
+        self.nodes.iter().flat_map(GraphNode::words).collect()
     }
 
     /// Says what has the word at this place of [`words`](DriverGraph::words), for a message.
     pub(in crate::device) fn word_name(&self, place: usize) -> String {
-        let numbered = |node| (0..Node::words(node).len()).map(move |number| (node, number));
+        let numbered = |node| (0..GraphNode::words(node).len()).map(move |number| (node, number));
         let found = self.nodes.iter().flat_map(numbered).nth(place);
         found.map(|(node, number)| node.word_name(self.calls, number)).unwrap_or_default()
     }
 
     pub(in crate::device) fn is_transparent(&self) -> bool {
-        !self.nodes.iter().any(|node| matches!(node.work, Work::Opaque))
+        !self.nodes.iter().any(|node| matches!(node.work, NodeWork::Opaque))
     }
 
     pub(in crate::device) fn is_memory(&self, value: u64) -> bool {

@@ -1,6 +1,6 @@
 //! The nodes of a captured graph, and the addresses in their parameters.
 //!
-//! Invariant: a [`Node`] has the handle and the parameters of a node of a graph that is alive.
+//! Invariant: a [`GraphNode`] has the handle and the parameters of a node of a graph that is alive.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};
@@ -21,12 +21,12 @@ const FREE: u32 = 11;
 /// A function of the host. It may own data that it frees, so it must not run twice.
 const HOST: u32 = 3;
 
-pub(super) struct Node {
+pub(super) struct GraphNode {
     pub(super) handle: sys::CUgraphNode,
-    pub(super) work: Work,
+    pub(super) work: NodeWork,
 }
 
-pub(super) enum Work {
+pub(super) enum NodeWork {
     Kernel(Kernel),
     Copy(Box<sys::CUDA_MEMCPY3D>),
     Fill(FillParams),
@@ -67,7 +67,7 @@ fn is_on_device(kind: sys::CUmemorytype) -> bool {
 ///
 /// # Safety
 /// The graph is alive, and its context is current.
-pub(super) unsafe fn read(calls: &Calls, graph: sys::CUgraph) -> Result<Vec<Node>, Unusable> {
+pub(super) unsafe fn read(calls: &Calls, graph: sys::CUgraph) -> Result<Vec<GraphNode>, Unusable> {
     let (mut count, mut handles) = (0, Vec::new());
     // SAFETY: the graph is alive, and `count` is writable. Without a place for nodes, the driver returns their number. Then `handles` has
     // room for as many.
@@ -78,19 +78,19 @@ pub(super) unsafe fn read(calls: &Calls, graph: sys::CUgraph) -> Result<Vec<Node
     }
     handles.truncate(count);
     // SAFETY: these are nodes of a graph that is alive.
-    handles.into_iter().map(|handle| unsafe { Node::of(calls, handle) }).collect()
+    handles.into_iter().map(|handle| unsafe { GraphNode::of(calls, handle) }).collect()
 }
 
-impl Node {
+impl GraphNode {
     /// # Safety
     /// The node is one of a graph that is alive.
-    unsafe fn of(calls: &Calls, handle: sys::CUgraphNode) -> Result<Node, Unusable> {
+    unsafe fn of(calls: &Calls, handle: sys::CUgraphNode) -> Result<GraphNode, Unusable> {
         let mut kind = 0;
         // SAFETY: the node is alive, and `kind` is writable.
         answer(unsafe { (calls.node_type)(handle, &raw mut kind) })?;
         let work = match kind {
             // SAFETY: the node is a kernel's.
-            KERNEL => unsafe { Kernel::of(calls, handle) }?.map_or(Work::Opaque, Work::Kernel),
+            KERNEL => unsafe { Kernel::of(calls, handle) }?.map_or(NodeWork::Opaque, NodeWork::Kernel),
             COPY => {
                 let mut params = Box::<sys::CUDA_MEMCPY3D>::new_uninit();
                 // SAFETY: the node is a copy's, and `params` is writable.
@@ -100,20 +100,20 @@ impl Node {
                 if !is_on_device(params.srcMemoryType) || !is_on_device(params.dstMemoryType) {
                     return Err(Unusable::Contents("the work copies from or to memory of the host"));
                 }
-                Work::Copy(params)
+                NodeWork::Copy(params)
             }
             FILL => {
                 let mut params = FillParams::default();
                 // SAFETY: the node is a fill's, and `params` is writable.
                 answer(unsafe { (calls.fill)(handle, &raw mut params) })?;
-                Work::Fill(params)
+                NodeWork::Fill(params)
             }
-            EMPTY => Work::Empty,
+            EMPTY => NodeWork::Empty,
             ALLOCATION | FREE => return Err(Unusable::Contents("the work allocates from the driver")),
             HOST => return Err(Unusable::Contents("the work calls a function of the host")),
-            _ => Work::Opaque,
+            _ => NodeWork::Opaque,
         };
-        Ok(Node { handle, work })
+        Ok(GraphNode { handle, work })
     }
 
     /// The values that are addresses, or may be.
@@ -121,36 +121,36 @@ impl Node {
         // How much a copy or fill uses is not looked at: arrays that the block drops keep their memory until the capture ends.
         let address = |value, is_written| Word::address(value, 0, is_written);
         match &self.work {
-            Work::Kernel(kernel) => kernel.words().collect(),
-            Work::Copy(copy) => vec![address(copy.srcDevice, false), address(copy.dstDevice, true)],
-            Work::Fill(fill) => vec![address(fill.to, true)],
-            Work::Empty | Work::Opaque => Vec::new(),
+            NodeWork::Kernel(kernel) => kernel.words().collect(),
+            NodeWork::Copy(copy) => vec![address(copy.srcDevice, false), address(copy.dstDevice, true)],
+            NodeWork::Fill(fill) => vec![address(fill.to, true)],
+            NodeWork::Empty | NodeWork::Opaque => Vec::new(),
         }
     }
 
-    /// Says what has the word with this number among [`words`](Node::words), for a message.
+    /// Says what has the word with this number among [`words`](GraphNode::words), for a message.
     pub(super) fn word_name(&self, calls: &Calls, number: usize) -> String {
         match (&self.work, number) {
-            (Work::Kernel(kernel), _) => kernel.word_name(calls, number),
-            (Work::Copy(_), 0) => String::from("the source of a copy"),
-            (Work::Copy(_), _) => String::from("the destination of a copy"),
-            (Work::Fill(_) | Work::Empty | Work::Opaque, _) => String::from("the destination of a fill"),
+            (NodeWork::Kernel(kernel), _) => kernel.word_name(calls, number),
+            (NodeWork::Copy(_), 0) => String::from("the source of a copy"),
+            (NodeWork::Copy(_), _) => String::from("the destination of a copy"),
+            (NodeWork::Fill(_) | NodeWork::Empty | NodeWork::Opaque, _) => String::from("the destination of a fill"),
         }
     }
 
-    /// Replaces the word with this number among [`words`](Node::words).
+    /// Replaces the word with this number among [`words`](GraphNode::words).
     pub(super) fn set_word(&mut self, number: usize, value: u64) {
         match (&mut self.work, number) {
-            (Work::Kernel(kernel), _) => kernel.set_word(number, value),
-            (Work::Copy(copy), 0) => copy.srcDevice = value,
-            (Work::Copy(copy), _) => copy.dstDevice = value,
-            (Work::Fill(fill), _) => fill.to = value,
-            (Work::Empty | Work::Opaque, _) => {}
+            (NodeWork::Kernel(kernel), _) => kernel.set_word(number, value),
+            (NodeWork::Copy(copy), 0) => copy.srcDevice = value,
+            (NodeWork::Copy(copy), _) => copy.dstDevice = value,
+            (NodeWork::Fill(fill), _) => fill.to = value,
+            (NodeWork::Empty | NodeWork::Opaque, _) => {}
         }
     }
 
     /// Whether the two nodes have the same kind, and as many words.
-    pub(super) fn is_like(&self, other: &Node) -> bool {
+    pub(super) fn is_like(&self, other: &GraphNode) -> bool {
         std::mem::discriminant(&self.work) == std::mem::discriminant(&other.work)
             && self.words().len() == other.words().len()
     }
@@ -170,10 +170,10 @@ impl Node {
         // other addresses.
         answer(unsafe {
             match &mut self.work {
-                Work::Kernel(kernel) => return kernel.apply(calls, executable, node),
-                Work::Copy(copy) => (calls.set_copy)(executable, node, &raw const **copy, context),
-                Work::Fill(fill) => (calls.set_fill)(executable, node, &raw const *fill, context),
-                Work::Empty | Work::Opaque => return Ok(()),
+                NodeWork::Kernel(kernel) => return kernel.apply(calls, executable, node),
+                NodeWork::Copy(copy) => (calls.set_copy)(executable, node, &raw const **copy, context),
+                NodeWork::Fill(fill) => (calls.set_fill)(executable, node, &raw const *fill, context),
+                NodeWork::Empty | NodeWork::Opaque => return Ok(()),
             }
         })
     }
@@ -251,7 +251,7 @@ impl Kernel {
     }
 
     /// # Safety
-    /// As for [`Node::apply`].
+    /// As for [`GraphNode::apply`].
     unsafe fn apply(
         &mut self,
         calls: &Calls,
