@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::cause::Cause;
 use gpucache_engine::base::amounts::{Bytes, Count};
 use gpucache_engine::base::shortage::Short;
-use gpucache_engine::home::{FIRST_GROWTH, Sample};
+use gpucache_engine::home::{Facts, Sample};
 
 /// The result of [`diagnose`](crate::diagnose): the causes that prevent a scope from being planned, or make it reserve more
 /// memory than it needs. `Display` gives text for a terminal.
@@ -123,7 +123,7 @@ impl Diagnosis {
         let (arrays, are) =
             (Count(self.still_alive, "array", "arrays"), if self.still_alive == 1 { "is" } else { "are" });
         write!(f, " so far; {arrays} of earlier entries {are} still alive")?;
-        write!(f, " (a leak shows after about {} entries)", FIRST_GROWTH)
+        write!(f, " (a leak shows after about {} entries)", Facts::FIRST_GROWTH)
     }
 }
 

@@ -17,7 +17,7 @@ use super::finding::{Finding, told};
 use crate::stats::{ScopeStats, Unplanned};
 use gpucache_engine::base::amounts::Bytes;
 use gpucache_engine::cache::ScopeFacts;
-use gpucache_engine::home::{Counter, Fact, FactCount, Sample, WINDOW};
+use gpucache_engine::home::{Counter, Fact, FactCount, Facts, Sample};
 
 /// Fewer entries are too early to tell: the first two are learned from, and plans settle in the next ones.
 const EARLY: u64 = 8;
@@ -28,7 +28,7 @@ const DEVIATING: u64 = 3;
 /// A fact that concerns a smaller share of allocations is no finding.
 const FEW: u64 = 128;
 /// A fact that did not occur in the last entries, as many as this, is over.
-const OVER: u64 = WINDOW / 2;
+const OVER: u64 = Facts::WINDOW / 2;
 /// So many entries that are empty or nested are no accident.
 const MANY: u64 = 16;
 /// So many equal rounds in an entry are a loop.
@@ -55,7 +55,7 @@ pub(super) struct Case<'a> {
 impl<'a> Case<'a> {
     pub(super) fn new(known: &'a ScopeFacts, prefetches: bool) -> Case<'a> {
         let (clock, stats) = (known.clock, ScopeStats::of(&known.counts));
-        let span = clock - (clock / WINDOW).saturating_sub(1) * WINDOW;
+        let span = clock - (clock / Facts::WINDOW).saturating_sub(1) * Facts::WINDOW;
         Case { known, stats, span: span.max(1), prefetches }
     }
 
@@ -73,7 +73,7 @@ impl<'a> Case<'a> {
     /// thread is inside the scope, since arrays of its entry are alive then.
     pub(super) fn still_alive(&self) -> u64 {
         let (alive, known) = (self.stats.busy_blocks, self.known);
-        if !known.is_entered && known.facts.alive.rose_so_far(alive) { alive } else { 0 }
+        if !known.is_entered && known.facts.rose_so_far(alive) { alive } else { 0 }
     }
 
     /// The problem of the scope on this thread, if there is one.
@@ -133,7 +133,7 @@ impl<'a> Case<'a> {
     /// More and more arrays are alive. That explains changes of order and size, so this rule comes before those.
     fn leak(&self) -> Option<Finding> {
         let stats = &self.stats;
-        let (arrays, bytes, entries) = self.known.facts.alive.growth(LEAKED)?;
+        let (arrays, bytes, entries) = self.known.facts.growth(LEAKED)?;
         let mean = stats.allocations() as f64 / stats.entries.max(1) as f64;
         let share = (arrays as f64 / (mean * entries as f64).max(1.0)).min(1.0);
         let grown = format!("{arrays} more arrays are alive than {entries} entries before: {} more", Bytes(bytes));

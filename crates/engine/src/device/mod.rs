@@ -37,7 +37,7 @@ pub use backend::copies::Copies;
 #[cfg(all(feature = "cuda", feature = "tracing"))]
 pub use cuda::nvtx::NvtxRange;
 #[cfg(feature = "cuda")]
-pub use cuda::{EventRef, GpuStream, Handle, Peer};
+pub use cuda::{GpuStream, Handle, Peer};
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{GraphEnd, disown};
 pub use event::Event;

@@ -1,12 +1,12 @@
 //! The facts for a diagnosis: how often something lately kept a scope from being planned, how many bytes it concerned, and where.
 //!
 //! Facts are noted only on paths that no plan serves, so a warm scope pays nothing for them. Each kind is counted over the current
-//! window of [`WINDOW`] entries and the window before, with a few samples. So old facts are forgotten, and the memory for facts is
+//! window of [`Facts::WINDOW`] entries and the window before, with a few samples. So old facts are forgotten, and the memory for facts is
 //! bounded.
 
 use std::panic::Location;
 
-use super::growth::AliveOverTime;
+use super::growth::{AliveOverTime, FIRST_GROWTH};
 use crate::record::Request;
 
 /// A reason why a scope is not planned, or why it takes more memory than necessary.
@@ -89,8 +89,6 @@ pub struct Sample {
 
 /// How many dimensions of a sample are kept.
 const SHOWN_DIMS: usize = 4;
-/// How many entries make a window.
-pub const WINDOW: u64 = 16;
 /// How many samples of a kind are kept. Each is of another line.
 const SAMPLES: usize = 3;
 
@@ -121,7 +119,7 @@ pub(crate) struct FactTally {
 pub struct Facts {
     tallies: Vec<FactTally>,
     /// How many arrays were alive over time. Boxed, so that it lies apart from the rest: most entries do not touch it.
-    pub alive: Box<AliveOverTime>,
+    pub(crate) alive: Box<AliveOverTime>,
     /// Samples of arrays that were not dropped, each of another line, while more and more arrays are alive.
     pub kept: Vec<Sample>,
 }
@@ -157,7 +155,7 @@ impl FactTally {
 
     /// Begins the window of this entry, if the last one was another window.
     fn turn_to(&mut self, entry: u64) {
-        match (entry / WINDOW).saturating_sub(self.last / WINDOW) {
+        match (entry / Facts::WINDOW).saturating_sub(self.last / Facts::WINDOW) {
             0 => {}
             1 => self.before = std::mem::take(&mut self.now),
             _ => (self.before, self.now) = Default::default(),
@@ -185,6 +183,22 @@ impl FactTally {
 }
 
 impl Facts {
+    /// How many entries make a window.
+    pub const WINDOW: u64 = 16;
+    /// The first number of entries after which [`growth`](Facts::growth) can tell.
+    pub const FIRST_GROWTH: u64 = FIRST_GROWTH;
+
+    /// How much more is alive now than after a quarter of all entries: arrays, their bytes, and the number of entries in between. `None`
+    /// unless the number of arrays grew steadily, and by `least` arrays or more.
+    pub fn growth(&self, least: u64) -> Option<(u64, u64, u64)> {
+        self.alive.growth(least)
+    }
+
+    /// Whether it is too early for [`growth`](Facts::growth), but the number of live arrays, `now` outside of an entry, rose and never fell.
+    pub fn rose_so_far(&self, now: u64) -> bool {
+        self.alive.rose_so_far(now)
+    }
+
     /// Notes that a fact occurred `events` times in this entry, with `bytes` bytes. 0 events are not noted.
     pub(crate) fn note(&mut self, fact: Fact, entry: u64, events: u64, bytes: u64) {
         if events > 0 {
@@ -253,11 +267,11 @@ mod tests {
         facts.note(Fact::Blocked, 6, 2, 10);
         facts.note(Fact::Blocked, 6, 0, 10);
         assert_eq!(facts.lately(Fact::Blocked, 6), amount(2, 5, 40));
-        assert_eq!(facts.lately(Fact::Blocked, 2 * WINDOW - 1), amount(2, 5, 40));
-        facts.note(Fact::Blocked, WINDOW, 1, 1);
-        assert_eq!(facts.lately(Fact::Blocked, WINDOW), amount(3, 6, 41));
-        assert_eq!(facts.lately(Fact::Blocked, 2 * WINDOW), amount(1, 1, 1));
-        assert_eq!(facts.lately(Fact::Blocked, 3 * WINDOW), amount(0, 0, 0));
+        assert_eq!(facts.lately(Fact::Blocked, 2 * Facts::WINDOW - 1), amount(2, 5, 40));
+        facts.note(Fact::Blocked, Facts::WINDOW, 1, 1);
+        assert_eq!(facts.lately(Fact::Blocked, Facts::WINDOW), amount(3, 6, 41));
+        assert_eq!(facts.lately(Fact::Blocked, 2 * Facts::WINDOW), amount(1, 1, 1));
+        assert_eq!(facts.lately(Fact::Blocked, 3 * Facts::WINDOW), amount(0, 0, 0));
         assert_eq!(facts.lately(Fact::Aside, 6), amount(0, 0, 0));
     }
 
@@ -280,7 +294,7 @@ mod tests {
         (0..10).for_each(|number| facts.note_sample(Fact::OtherSize, 1, sample(number, None)));
         assert_eq!(facts.samples(Fact::OtherSize).len(), SAMPLES);
         assert_eq!(facts.samples(Fact::OtherSize)[0].dims(), (&[1, 2, 3, 4][..], true));
-        facts.note(Fact::OtherSize, 4 * WINDOW, 1, 1);
+        facts.note(Fact::OtherSize, 4 * Facts::WINDOW, 1, 1);
         assert!(facts.samples(Fact::OtherSize).is_empty());
     }
 }

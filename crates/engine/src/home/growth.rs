@@ -13,7 +13,7 @@ pub(crate) struct Alive {
 /// The arrays that were alive at evenly spaced entries. The first point is as many entries after the beginning as two points are
 /// apart.
 #[derive(Clone, Debug)]
-pub struct AliveOverTime {
+pub(crate) struct AliveOverTime {
     points: [Alive; POINTS],
     known: usize,
     spacing: u32,
@@ -52,7 +52,7 @@ impl AliveOverTime {
     /// How much more is alive now than after a quarter of all entries: arrays, their bytes, and the number of entries in between. `None`
     /// unless the number of arrays grew steadily, in each third of that time, and by `least` arrays or more. The first quarter of the
     /// entries is left out, since programs fill their caches then.
-    pub fn growth(&self, least: u64) -> Option<(u64, u64, u64)> {
+    pub(super) fn growth(&self, least: u64) -> Option<(u64, u64, u64)> {
         let points = &self.points[..self.known];
         let lately = &points[points.len() / 4..];
         let (first, last) = (lately.first()?, lately.last()?);
@@ -67,7 +67,7 @@ impl AliveOverTime {
 
     /// Whether it is too early for [`growth`](AliveOverTime::growth), but the number of live arrays, `now` outside of an entry, rose since
     /// the first point and never fell.
-    pub fn rose_so_far(&self, now: u64) -> bool {
+    pub(super) fn rose_so_far(&self, now: u64) -> bool {
         let points = &self.points[..self.known.min(FEW)];
         let is_early = points.len() < FEW;
         let has_risen = points.first().is_some_and(|first| first.arrays < now);
@@ -76,7 +76,7 @@ impl AliveOverTime {
 }
 
 /// The first number of entries after which [`AliveOverTime::growth`] can tell.
-pub const FIRST_GROWTH: u64 = FEW as u64 * FIRST_SPACING as u64;
+pub(super) const FIRST_GROWTH: u64 = FEW as u64 * FIRST_SPACING as u64;
 
 #[cfg(test)]
 mod tests {

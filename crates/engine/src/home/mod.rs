@@ -45,7 +45,6 @@ pub(crate) use counters::Counters;
 pub use counters::Visit;
 pub use counts::Counts;
 pub use deviations::Deviations;
-pub use facts::{Fact, FactCount, Facts, Sample, WINDOW};
+pub use facts::{Fact, FactCount, Facts, Sample};
 pub(crate) use growth::{Alive, FIRST_SPACING};
-pub use growth::{AliveOverTime, FIRST_GROWTH};
 pub(crate) use shared::Shared;

@@ -201,6 +201,6 @@ impl Planner {
         let escaped = self.watch.escaped();
         let is_known = !escaped.is_empty() || !facts.samples(Fact::UnlikeEscapes).is_empty();
         escaped.into_iter().for_each(|sample| facts.show(Fact::UnlikeEscapes, entry, Some(sample)));
-        self.learning.watch(!is_known || facts.alive.growth(SUSPECT).is_some());
+        self.learning.watch(!is_known || facts.growth(SUSPECT).is_some());
     }
 }

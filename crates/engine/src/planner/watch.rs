@@ -107,7 +107,7 @@ impl Planner {
         let (counts, entry) = (shared.counts(), self.watch.begun);
         let facts = &mut *shared.facts();
         let next = facts.alive.note(Alive { arrays: counts.busy_blocks(), bytes: counts.busy_bytes() });
-        let grows = facts.alive.growth(SUSPECT).is_some();
+        let grows = facts.growth(SUSPECT).is_some();
         let samples = self.watch.samples(entry);
         if grows || entry >= YOUNG || !samples.is_empty() {
             facts.kept = samples;

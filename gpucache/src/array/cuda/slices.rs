@@ -22,7 +22,7 @@ use crate::device::{Cuda, Device};
 use gpucache_engine::Result;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::cache::Block;
-use gpucache_engine::device::EventRef;
+use gpucache_engine::device::GpuStream;
 
 /// Reads between two writes that are known separately. Each has a slice with two events of its own. Before one more read, home
 /// waits for the read that had its slice before. With fewer slices, home would have to wait for slow readers that
@@ -174,25 +174,30 @@ impl<T: Element> TrackedSlice<T> {
 
     /// Makes everybody who waits for the slice's last write also wait for all work that is on `home` now.
     pub(super) fn announce(&self, home: &Cuda) -> Result<()> {
-        self.with(|slice| slice.write, |event| home.0.record_event(event))
+        self.with(home, |slice| slice.write, GpuStream::record_event)
     }
 
     fn follow_read(&self, home: &Cuda) -> Result<()> {
-        self.with(|slice| slice.read, |event| home.0.follow_event(event))
+        self.with(home, |slice| slice.read, GpuStream::follow_event)
     }
 
     /// Orders later work of `home` behind the uses that the events know.
     pub(super) fn follow(&self, home: &Cuda) -> Result<()> {
         self.follow_read(home)?;
-        self.with(|slice| slice.write, |event| home.0.follow_event(event))
+        self.with(home, |slice| slice.write, GpuStream::follow_event)
     }
 
-    /// Applies `act` to one of this slice's events, if there are any.
-    fn with(&self, of: fn(&Self) -> Option<usize>, act: impl FnOnce(EventRef<'_>) -> Result<()>) -> Result<()> {
+    /// Applies `act`, which records an event or waits for it, to one of this slice's events, if there are any.
+    fn with(
+        &self,
+        home: &Cuda,
+        of: fn(&Self) -> Option<usize>,
+        act: unsafe fn(&GpuStream, usize) -> Result<()>,
+    ) -> Result<()> {
         // SAFETY: `of` captures nothing, so it returns `read` or `write` of this slice. These are the handles of events that `slice` owns, and
         // destroys when it is dropped. It stays here, the same slice, as long as `self` is borrowed: it is private, and it is lent mutably
         // only as a launch's argument or for its views, neither of which can replace it.
-        of(self).map_or(Ok(()), |event| act(unsafe { EventRef::of(event) }))
+        of(self).map_or(Ok(()), |event| unsafe { act(&home.0, event) })
     }
 
     /// Destroys the slice's events, and does not free the memory.

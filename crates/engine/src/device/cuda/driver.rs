@@ -13,7 +13,9 @@ use std::time::Duration;
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use libloading::Library;
 
+use super::GpuStream;
 use super::current::note_change;
+use crate::base::error::Error;
 use crate::base::sync::OnceLock;
 use crate::device::process_exits;
 
@@ -40,20 +42,12 @@ pub(super) fn primary_context(ordinal: usize) -> Result<Arc<CudaContext>, Driver
 ///
 /// Invariant: the handle is that of an event that lives for `'a`.
 #[derive(Clone, Copy)]
-pub struct EventRef<'a> {
+pub(super) struct EventRef<'a> {
     event: sys::CUevent,
     owner: PhantomData<&'a ()>,
 }
 
-impl<'a> EventRef<'a> {
-    /// The event with this handle, which is a plain number: an owner that stores it cannot be borrowed for that long.
-    ///
-    /// # Safety
-    /// It is the `cu_event` of an event that is not destroyed during `'a`.
-    pub unsafe fn of(event: usize) -> EventRef<'a> {
-        EventRef { event: event as sys::CUevent, owner: PhantomData }
-    }
-
+impl EventRef<'_> {
     /// Records the event behind all work that is on `stream` now.
     pub(super) fn record(self, stream: &CudaStream) -> Result<(), DriverError> {
         // The handle of a default stream means the default stream of the current context.
@@ -107,6 +101,26 @@ impl<'a> EventRef<'a> {
         // SAFETY: both events are alive by this type's invariant. If one was made without timing, is not complete or belongs to another
         // context, the driver returns an error.
         unsafe { result::event::elapsed(earlier.event, self.event) }
+    }
+}
+
+/// Events of other code, by their handles. A handle is a plain number: an owner that stores it cannot be borrowed.
+impl GpuStream {
+    /// Makes later work of this stream wait for all work before the event's last recording. If the event was recorded in a capture that has
+    /// ended since, there is nothing to wait for: the user of a graph orders its work.
+    ///
+    /// # Safety
+    /// It is the `cu_event` of an event that is not destroyed during the call.
+    pub unsafe fn follow_event(&self, event: usize) -> Result<(), Error> {
+        self.follow_ref(EventRef { event: event as sys::CUevent, owner: PhantomData })
+    }
+
+    /// Records an event behind all work that is on this stream now.
+    ///
+    /// # Safety
+    /// As for [`follow_event`](GpuStream::follow_event).
+    pub unsafe fn record_event(&self, event: usize) -> Result<(), Error> {
+        self.record_ref(EventRef { event: event as sys::CUevent, owner: PhantomData })
     }
 }
 

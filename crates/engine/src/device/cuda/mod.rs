@@ -33,7 +33,6 @@ use std::sync::{Arc, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
-pub use self::driver::EventRef;
 use self::errors::{describe, failure};
 pub(crate) use self::graph_end::GraphEnd;
 use self::known::Known;

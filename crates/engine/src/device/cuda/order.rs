@@ -84,9 +84,7 @@ impl GpuStream {
         ordered.map_err(|error| self.failure("ordering a stream behind another one", error))
     }
 
-    /// Makes later work of this stream wait for all work before the event's last recording. If the event was recorded in a capture that has
-    /// ended since, there is nothing to wait for: the user of a graph orders its work.
-    pub fn follow_event(&self, event: EventRef<'_>) -> Result<()> {
+    pub(super) fn follow_ref(&self, event: EventRef<'_>) -> Result<()> {
         match self.memory().queue().follow(event) {
             Ok(()) => Ok(()),
             Err(_) if event.is_of_capture() => Ok(()),
@@ -94,8 +92,7 @@ impl GpuStream {
         }
     }
 
-    /// Records an event behind all work that is on this stream now.
-    pub fn record_event(&self, event: EventRef<'_>) -> Result<()> {
+    pub(super) fn record_ref(&self, event: EventRef<'_>) -> Result<()> {
         self.memory().queue().record(event).map_err(|error| self.failure("recording an event", error))
     }
 
@@ -131,8 +128,8 @@ impl GpuStream {
     fn follow(&self, other: &GpuStream) -> Result<()> {
         // An event of the other stream's context, since a stream records only events of its own context.
         let event = other.new_event()?;
-        other.record_event(event.as_ref())?;
-        self.follow_event(event.as_ref())
+        other.record_ref(event.as_ref())?;
+        self.follow_ref(event.as_ref())
     }
 
     /// Whether the stream is being captured. If it cannot be asked, its next call reports the failure.
