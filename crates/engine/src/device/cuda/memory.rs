@@ -262,8 +262,7 @@ unsafe impl Backend for CudaMemory {
 
     fn is_capturing(&self) -> bool {
         // If the stream cannot be asked, it counts as not captured. The stream's next call reports the failure.
-        let status = self.queue.capture_status();
-        status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+        self.queue.is_captured() == Ok(true)
     }
 
     fn kept_failure(&self) -> Result<()> {

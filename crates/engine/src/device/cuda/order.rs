@@ -1,6 +1,6 @@
 //! Orders the stream of a handle with streams that a caller passes, and with streams that nobody passes.
 
-use cudarc::driver::sys::{CUresult, CUstreamCaptureStatus};
+use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
 
 use super::GpuStream;
@@ -134,14 +134,7 @@ impl GpuStream {
 
     /// Whether the stream is being captured. If it cannot be asked, its next call reports the failure.
     pub(super) fn is_captured(&self) -> bool {
-        let status = self.memory().queue().capture_status();
-        status.is_ok_and(|status| status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
-    }
-
-    /// Whether it is certain that the stream is not being captured.
-    pub(super) fn is_surely_uncaptured(&self) -> bool {
-        let status = self.memory().queue().capture_status();
-        status.is_ok_and(|status| status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+        self.memory().queue().is_captured() == Ok(true)
     }
 
     /// Makes the calling thread wait until all work of a context is done.

@@ -143,19 +143,21 @@ impl CudaQueue {
     }
 
     /// Whether the stream is being captured. A stream of another thread cannot be asked and counts as not captured.
-    pub(super) fn capture_status(&self) -> Result<sys::CUstreamCaptureStatus, DriverError> {
+    pub(super) fn is_captured(&self) -> Result<bool, DriverError> {
         // SAFETY: the stream is borrowed, so its handle is that of a live stream. If it is the handle of a default stream, its context is
         // current, which tells the driver which stream is meant.
         let status = |stream: &CudaStream| unsafe { result::stream::is_capturing(stream.cu_stream()) };
+        let is_captured =
+            |stream: &CudaStream| Ok(status(stream)? != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
         // Any other handle says which stream is meant, whatever context is current. Each run of a captured scope asks this, so it makes
         // one call instead of two.
         if self.lent.is_none()
             && !RawStream::of(&self.stream).is_default()
-            && let Ok(known) = status(&self.stream)
+            && let Ok(known) = is_captured(&self.stream)
         {
             return Ok(known);
         }
-        self.with(status, || Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE))
+        self.with(is_captured, || Ok(false))
     }
 
     /// Whether the stream has ended. Any thread may then record events on its heir.

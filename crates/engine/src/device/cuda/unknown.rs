@@ -50,7 +50,9 @@ impl UnknownWork for AnyWork {
 
     fn mark(&self) -> Result<Option<IsDone>> {
         // A mark would end the capture of a stream.
-        if Stream::is_any_in_capture() || self.known.all().iter().any(|stream| !stream.is_surely_uncaptured()) {
+        if Stream::is_any_in_capture()
+            || self.known.all().iter().any(|stream| stream.memory().queue().is_captured() != Ok(false))
+        {
             return Ok(None);
         }
         let marks: Result<Vec<IsDone>, DriverError> = self.known.contexts(&self.context).iter().map(mark).collect();

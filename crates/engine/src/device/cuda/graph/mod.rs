@@ -62,7 +62,7 @@ pub(in crate::device) fn end(stream: &Stream) -> Result<DriverGraph> {
     };
     let handle = memory.queue().run(end).map_err(|error| {
         // A call that failed before it reached the stream has not ended the capture.
-        if is_still_captured(memory) {
+        if memory.queue().is_captured() == Ok(true) {
             let _ = memory.queue().run(end).map(|graph| DriverGraph {
                 handle: graph,
                 nodes: Vec::new(),
@@ -83,11 +83,6 @@ pub(in crate::device) fn end(stream: &Stream) -> Result<DriverGraph> {
         Unusable::Contents(what) => uncapturable(what),
     })?;
     Ok(graph)
-}
-
-fn is_still_captured(memory: &CudaMemory) -> bool {
-    let status = memory.queue().capture_status();
-    status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
 /// A captured graph. It is destroyed when this value is dropped.
