@@ -15,7 +15,6 @@ use super::supply::Moves;
 use crate::device::{Stream, WeakStream};
 use crate::home::{Counter, Counts, FIRST_SPACING, Shared};
 use crate::planner::{Begin, Effects, Planner, Resolved};
-use crate::pressure::demand::Told;
 use crate::pressure::reclaim::Idle;
 use crate::record::{Door, Generation, ListPlace, Origin, Record, Request};
 
@@ -51,7 +50,8 @@ pub(super) struct Local {
     look_in: u32,
     /// Whether the cache is registered as one that may hold memory.
     pub(super) is_listed: bool,
-    told: Told,
+    /// The demand that was reported last.
+    told: u64,
     /// The arena size of the plans that was last reported to a subscriber, in bytes.
     #[cfg(feature = "tracing")]
     pub(super) last_arena: u64,
@@ -359,15 +359,14 @@ impl Local {
     pub(super) fn reset(&mut self, shared: &Shared) -> Counts {
         self.planner.publish(shared);
         self.planner = Planner::default();
-        self.recycle = Recycle::default();
+        (self.recycle, self.told) = (Recycle::default(), 0);
         shared.reset()
     }
 
-    /// The demand that the cache reported last and its demand now, if the two differ. Notes the new one as reported.
-    pub(super) fn news_of_demand(&mut self, shared: &Shared) -> Option<(Told, Told)> {
-        let now = shared.demand();
-        let before = std::mem::replace(&mut self.told, now);
-        (before != now).then_some((before, now))
+    /// The demand of the cache, if another one was reported last. Notes it as reported.
+    pub(super) fn news_of_demand(&mut self, shared: &Shared) -> Option<u64> {
+        let now = shared.counters.expected();
+        (std::mem::replace(&mut self.told, now) != now).then_some(now)
     }
 
     /// Whether idle blocks may be taken out of the lists for this purpose. If so, [`take_oldest`](Local::take_oldest) finds all of

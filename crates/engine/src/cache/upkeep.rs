@@ -115,8 +115,8 @@ impl Owner {
     /// Reports how much memory is likely to be needed again, if that has changed. Returns whether it has.
     pub(super) fn tell_demand(&self) -> bool {
         let news = self.with(Local::news_of_demand);
-        if let Some((before, now)) = news {
-            self.shared.devices.tell(before, now);
+        if let Some(bytes) = news {
+            self.shared.devices.tell(bytes);
         }
         news.is_some()
     }
@@ -200,7 +200,7 @@ impl Holder for Cache {
     }
 
     fn expected_bytes(&'static self) -> u64 {
-        self.shared.demand().bytes
+        self.shared.counters.expected()
     }
 
     /// Graphs have the addresses of the plans' blocks.

@@ -14,7 +14,6 @@ use super::returns::Returns;
 use crate::base::amounts::total;
 use crate::base::sync::{Mutex, MutexGuard, lock};
 use crate::pressure::ReclaimStats;
-use crate::pressure::demand::Told;
 use crate::pressure::lease::Lease;
 use crate::record::Generation;
 
@@ -78,11 +77,6 @@ impl Shared {
     /// The facts that keep the scope from being planned.
     pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
         lock(&self.facts)
-    }
-
-    /// How much memory the cache is likely to need again, and of which device.
-    pub(crate) fn demand(&self) -> Told {
-        Told { device: self.devices.told(), bytes: self.counters.expected() }
     }
 
     /// The statistics of the cache.

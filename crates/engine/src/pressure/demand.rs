@@ -1,8 +1,7 @@
 //! How much of each device's memory the scopes are likely to need again. It is kept as a sum for each device, so that giving the
 //! rest back costs the same however many names there are.
 //!
-//! Invariant: the sum has the demand that each cache reported last ([`Told`]). A cache reports when it is left and its demand has
-//! changed.
+//! Invariant: the sum has the demand that each cache reported last. A cache reports when it is left and its demand has changed.
 
 use hashbrown::HashMap;
 
@@ -11,46 +10,17 @@ use crate::base::sync::{LazyLock, Mutex, lock};
 use crate::device::Memory;
 use crate::range::{self, WaitFor};
 
-/// The reported demand of a cache: a device, or several of them, and the bytes that the cache is likely to need on each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
-    pub(crate) device: u64,
-    /// Bytes that are likely to be needed again there.
-    pub(crate) bytes: u64,
-}
-
-impl Told {
-    /// Stands for several devices, if their number is added. So a report differs from the last one if a device was added. No device has a
-    /// number as large as this.
-    pub(crate) const SEVERAL: u64 = 1 << 63;
-
-    /// Whether this stands for several devices.
-    pub(crate) fn are_several(device: u64) -> bool {
-        device >= Told::SEVERAL
-    }
-
-    /// Reports another demand for the same device.
-    pub(crate) fn replace(&mut self, bytes: u64) {
-        let now = Told { bytes, ..*self };
-        tell(std::mem::replace(self, now), now);
-    }
-}
-
 /// By device. The sum of many scopes may need more than 64 bits. A scope subtracts exactly what it added before.
 static SUMS: LazyLock<Mutex<HashMap<u64, u128>>> = LazyLock::new(Mutex::default);
 
-/// Replaces a cache's reported demand.
+/// Replaces the reported demand of a cache, or of a front end, for a device.
 #[cold]
-pub(crate) fn tell(before: Told, now: Told) {
+pub(crate) fn tell(device: u64, before: u64, now: u64) {
     let mut sums = lock(&SUMS);
-    if let Some(sum) = sums.get_mut(&before.device) {
-        *sum -= u128::from(before.bytes);
-        if *sum == 0 {
-            sums.remove(&before.device);
-        }
-    }
-    if now.bytes > 0 {
-        *sums.entry(now.device).or_insert(0) += u128::from(now.bytes);
+    let sum = sums.entry(device).or_insert(0);
+    *sum = *sum - u128::from(before) + u128::from(now);
+    if *sum == 0 {
+        sums.remove(&device);
     }
 }
 
@@ -58,8 +28,7 @@ impl Memory {
     /// Replaces the demand that a front end reported for memory of its own.
     #[doc(hidden)]
     pub fn tell_demand(&self, before: u64, now: u64) {
-        let told = |bytes| Told { device: self.id(), bytes };
-        tell(told(before), told(now));
+        tell(self.id(), before, now);
     }
 }
 
