@@ -13,16 +13,9 @@ use crate::base::per_thread::THREAD;
 use crate::base::sync::{Mutex, lock};
 use crate::trace;
 
-/// The memory that the device has provided, and the calls that it took.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::device) struct Tally {
-    allocations: u64,
-    frees: u64,
-    mapped_pieces: u64,
-    unmapped_pieces: u64,
-    bytes: u64,
-    peak: u64,
-}
+/// The calls that took memory and gave it back: allocations, frees, mapped pieces and unmapped pieces. Then the reserved bytes, and their
+/// peak.
+type Tally = ([u64; 4], u64, u64);
 
 /// The counters of a device.
 #[derive(Debug)]
@@ -97,7 +90,7 @@ impl Meter {
         let answer = call();
         match &answer {
             Ok(_) => {
-                self.took(bytes, |tally| tally.allocations += 1);
+                self.took(bytes, |[allocations, ..]| *allocations += 1);
                 self.tell();
             }
             Err(error) => self.undo(bytes, error),
@@ -106,7 +99,7 @@ impl Meter {
     }
 
     pub(crate) fn freed(&self, bytes: u64) {
-        self.gave(bytes, |tally| tally.frees += 1);
+        self.gave(bytes, |[_, frees, ..]| *frees += 1);
         self.tell();
     }
 
@@ -120,31 +113,33 @@ impl Meter {
         if let Err(Unfinished { error, .. }) = &done {
             self.undo(missing.iter().sum(), error);
         }
-        self.took(new.iter().sum(), |tally| tally.mapped_pieces += mapped as u64);
+        self.took(new.iter().sum(), |[.., pieces, _]| *pieces += mapped as u64);
         self.tell();
         done
     }
 
     pub(super) fn unmapped(&self, bytes: u64) {
-        self.gave(bytes, |tally| tally.unmapped_pieces += 1);
+        self.gave(bytes, |[.., pieces]| *pieces += 1);
         self.tell();
     }
 
     /// Notes that the device provided bytes that were counted in. `count` counts the call.
-    pub(in crate::device) fn took(&self, bytes: u64, count: impl FnOnce(&mut Tally)) {
+    pub(in crate::device) fn took(&self, bytes: u64, count: impl FnOnce(&mut [u64; 4])) {
         let mut tally = lock(&self.tally);
-        count(&mut tally);
-        tally.bytes = tally.bytes.saturating_add(bytes);
-        tally.peak = tally.peak.max(tally.bytes);
+        let (calls, held, peak) = &mut *tally;
+        count(calls);
+        *held = held.saturating_add(bytes);
+        *peak = (*held).max(*peak);
         drop(tally);
         self.ceiling.fetch_max(self.held(), Relaxed);
     }
 
     /// Counts out bytes that were returned. `count` counts the call.
-    pub(in crate::device) fn gave(&self, bytes: u64, count: impl FnOnce(&mut Tally)) {
+    pub(in crate::device) fn gave(&self, bytes: u64, count: impl FnOnce(&mut [u64; 4])) {
         let mut tally = lock(&self.tally);
-        count(&mut tally);
-        tally.bytes = tally.bytes.saturating_sub(bytes);
+        let (calls, held, _) = &mut *tally;
+        count(calls);
+        *held = held.saturating_sub(bytes);
         drop(tally);
         // Counted out here after the tally, so the bytes of the tally never exceed a limit.
         self.leave(bytes);
@@ -154,15 +149,14 @@ impl Meter {
 
     /// Sets the peak to the bytes that are reserved now.
     pub fn reset_peak(&self) {
-        let mut tally = lock(&self.tally);
-        tally.peak = tally.bytes;
+        let (_, held, peak) = &mut *lock(&self.tally);
+        *peak = *held;
     }
 
     /// The calls that took memory and gave it back: allocations, frees, mapped pieces and unmapped pieces. Then the reserved bytes, and their
     /// peak. All are of one moment.
     pub fn read(&self) -> ([u64; 4], u64, u64) {
-        let Tally { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak } = *lock(&self.tally);
-        ([allocations, frees, mapped_pieces, unmapped_pieces], bytes, peak)
+        *lock(&self.tally)
     }
 
     /// How often other threads gave memory back: a number that changes with each time.

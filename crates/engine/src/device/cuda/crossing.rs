@@ -13,11 +13,8 @@ use crate::device::Copies;
 use crate::device::stream::Stream;
 use crate::device::stream::copy_stream::CopyStream;
 
-/// A queue between two GPUs, and the numbers of the memory that it reads and of the memory that it writes.
-type GpuToGpu = ((u64, u64), Arc<CopyStream>);
-
 /// All queues between GPUs. They last as long as the process, as the GPUs do.
-static CROSSINGS: Mutex<Vec<GpuToGpu>> = Mutex::new(Vec::new());
+static CROSSINGS: Mutex<Vec<Arc<CopyStream>>> = Mutex::new(Vec::new());
 
 impl CopyStream {
     /// The queue for copies from the GPU of one stream to the GPU of another stream; `None` unless both are streams of GPUs.
@@ -25,8 +22,10 @@ impl CopyStream {
     /// # Errors
     /// The answer of the driver.
     pub fn between(from: &Stream, to: &Stream) -> Result<Option<Arc<CopyStream>>> {
-        let memories = (from.memory_id(), to.memory_id());
-        let known = lock(&CROSSINGS).iter().find(|(known, _)| *known == memories).map(|(_, queue)| queue.clone());
+        let is_between = |queue: &&Arc<CopyStream>| {
+            (queue.device.memory_id(), queue.host.memory_id()) == (from.memory_id(), to.memory_id())
+        };
+        let known = lock(&CROSSINGS).iter().find(is_between).cloned();
         if known.is_some() {
             return Ok(known);
         }
@@ -34,7 +33,7 @@ impl CopyStream {
         let Some((reads, writes)) = both else { return Ok(None) };
         let queue = Arc::new(CopyStream::over(from, copies(reads, writes)?, to.memory()));
         // If two threads come here at once, each uses the queue that it made, and later copies use one of them.
-        lock(&CROSSINGS).push((memories, queue.clone()));
+        lock(&CROSSINGS).push(queue.clone());
         Ok(Some(queue))
     }
 }
