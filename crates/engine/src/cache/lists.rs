@@ -33,7 +33,7 @@ pub(super) struct Lists {
     aging: VecDeque<(u32, u64)>,
     /// The number of pushes so far.
     clock: u64,
-    /// The clock at the last [`look`](Lists::look).
+    /// The clock at the last look for unused blocks that found none.
     looked: u64,
     /// The number of keys so far.
     keys: u64,
@@ -234,14 +234,13 @@ impl Lists {
         self.pop_before(u64::MAX)
     }
 
-    /// Of the blocks that age, pops one that has been idle since before the last [`look`](Lists::look).
+    /// Of the blocks that age, pops one that has been idle since before the last call that found none.
     pub(super) fn pop_unused(&mut self) -> Option<Box<Record>> {
-        self.pop_before(self.looked)
-    }
-
-    /// From now on, a block counts as unused if it stays idle until the next look.
-    pub(super) fn look(&mut self) {
-        self.looked = self.clock;
+        let unused = self.pop_before(self.looked);
+        if unused.is_none() {
+            self.looked = self.clock;
+        }
+        unused
     }
 
     /// Pops the block that has been idle longest, if it returned at this time or before.

@@ -295,12 +295,7 @@ impl Local {
 
     /// A block that nobody requested since the last call that found none. The caller releases it.
     pub(super) fn take_unused(&mut self, shared: &Shared) -> Option<Box<Record>> {
-        let unused = self.lists.pop_unused();
-        match &unused {
-            Some(record) => shared.counters.released(record.bytes()),
-            None => self.lists.look(),
-        }
-        unused
+        self.lists.pop_unused().inspect(|record| shared.counters.released(record.bytes()))
     }
 
     #[inline]
@@ -382,8 +377,6 @@ impl Local {
     /// The block that has been idle longest. The caller releases it.
     #[inline(never)]
     pub(super) fn take_oldest(&mut self, shared: &Shared) -> Option<Box<Record>> {
-        let record = self.lists.pop_oldest()?;
-        shared.counters.released(record.bytes());
-        Some(record)
+        self.lists.pop_oldest().inspect(|record| shared.counters.released(record.bytes()))
     }
 }

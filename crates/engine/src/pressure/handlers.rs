@@ -90,11 +90,8 @@ impl fmt::Debug for PressureHandler {
 pub(super) fn of(stream: &Stream) -> impl Iterator<Item = Arc<Handler>> + use<> {
     let device = stream.memory_id();
     let known = if THREAD.with(|thread| thread.is_in_handler.get()) { Vec::new() } else { lock(&HANDLERS).clone() };
+    let is_registered = |handler: &Arc<Handler>| lock(&HANDLERS).iter().any(|known| Arc::ptr_eq(known, handler));
     known.into_iter().filter(move |handler| handler.device == device && is_registered(handler))
-}
-
-fn is_registered(handler: &Arc<Handler>) -> bool {
-    lock(&HANDLERS).iter().any(|known| Arc::ptr_eq(known, handler))
 }
 
 impl Handler {
