@@ -79,13 +79,8 @@ pub(super) fn end(handle: Handle) {
     forget(handle, handle.capture());
 }
 
-/// Notes that the stream is about to be destroyed, and its capture with it.
-pub(super) fn end_stream(handle: Handle) {
-    forget(handle, None);
-}
-
 /// Forgets the captures that began on this stream, except the one of this number.
-fn forget(handle: Handle, except: Option<u64>) {
+pub(super) fn forget(handle: Handle, except: Option<u64>) {
     if !is_any() {
         return;
     }

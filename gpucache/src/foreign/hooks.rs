@@ -177,7 +177,7 @@ unsafe fn memory_info(entrance: Entrance, free: *mut usize, total: *mut usize) -
 pub(super) unsafe extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> CUresult {
     guarded(|driver| {
         if !process_exits() {
-            captures::end_stream(Handle(stream as usize));
+            captures::forget(Handle(stream as usize), None);
             Handle(stream as usize).ends();
         }
         // SAFETY: the driver's own function gets the stream that the caller destroys.

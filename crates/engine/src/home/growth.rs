@@ -3,18 +3,11 @@
 //! The record has a fixed size. When it is full, the number of entries between two points doubles. So a leak shows after some tens
 //! of entries, and a slow leak that takes a hundred thousand entries to show is found too.
 
-/// The arrays that are alive at the end of an entry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Alive {
-    pub(crate) arrays: u64,
-    pub(crate) bytes: u64,
-}
-
-/// The arrays that were alive at evenly spaced entries. The first point is as many entries after the beginning as two points are
+/// The number of arrays that were alive at the ends of evenly spaced entries, and their bytes. The first point is as many entries after the beginning as two points are
 /// apart.
 #[derive(Clone, Debug)]
 pub(crate) struct AliveOverTime {
-    points: [Alive; POINTS],
+    points: [(u64, u64); POINTS],
     known: usize,
     spacing: u32,
 }
@@ -32,14 +25,14 @@ const STEADY: usize = 16;
 
 impl Default for AliveOverTime {
     fn default() -> AliveOverTime {
-        AliveOverTime { points: [Alive::default(); POINTS], known: 0, spacing: FIRST_SPACING }
+        AliveOverTime { points: [(0, 0); POINTS], known: 0, spacing: FIRST_SPACING }
     }
 }
 
 impl AliveOverTime {
-    /// Notes the arrays that are alive at the end of an entry. Returns the number of entries until the next note.
-    pub(crate) fn note(&mut self, alive: Alive) -> u32 {
-        self.points[self.known] = alive;
+    /// Notes the arrays that are alive at the end of an entry, and their bytes. Returns the number of entries until the next note.
+    pub(crate) fn note(&mut self, arrays: u64, bytes: u64) -> u32 {
+        self.points[self.known] = (arrays, bytes);
         self.known += 1;
         if self.known == POINTS {
             self.known /= 2;
@@ -56,12 +49,12 @@ impl AliveOverTime {
         let points = &self.points[..self.known];
         let lately = &points[points.len() / 4..];
         let (first, last) = (lately.first()?, lately.last()?);
-        let third = |number: usize| lately[(lately.len() - 1) * number / 3].arrays;
+        let third = |number: usize| lately[(lately.len() - 1) * number / 3].0;
         let steps = lately.len() - 1;
-        let fewer = lately.windows(2).filter(|pair| pair[1].arrays < pair[0].arrays).count();
+        let fewer = lately.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
         let is_steady = fewer * STEADY <= steps && (0..3).all(|number| third(number) < third(number + 1));
-        let arrays = last.arrays.saturating_sub(first.arrays);
-        let (bytes, entries) = (last.bytes.saturating_sub(first.bytes), steps as u64 * u64::from(self.spacing));
+        let arrays = last.0.saturating_sub(first.0);
+        let (bytes, entries) = (last.1.saturating_sub(first.1), steps as u64 * u64::from(self.spacing));
         (points.len() >= FEW && is_steady && arrays >= least).then_some((arrays, bytes, entries))
     }
 
@@ -70,8 +63,8 @@ impl AliveOverTime {
     pub(super) fn rose_so_far(&self, now: u64) -> bool {
         let points = &self.points[..self.known.min(FEW)];
         let is_early = points.len() < FEW;
-        let has_risen = points.first().is_some_and(|first| first.arrays < now);
-        is_early && has_risen && points.iter().map(|point| point.arrays).chain([now]).is_sorted()
+        let has_risen = points.first().is_some_and(|first| first.0 < now);
+        is_early && has_risen && points.iter().map(|(arrays, _)| *arrays).chain([now]).is_sorted()
     }
 }
 
@@ -88,7 +81,7 @@ mod tests {
         for entry in 1..=entries {
             if entry == next {
                 let arrays = alive(entry);
-                next += u64::from(over_time.note(Alive { arrays, bytes: 10 * arrays }));
+                next += u64::from(over_time.note(arrays, 10 * arrays));
             }
         }
         over_time

@@ -46,5 +46,5 @@ pub use counters::Visit;
 pub use counts::Counts;
 pub use deviations::Deviations;
 pub use facts::{Fact, FactCount, Facts, Sample};
-pub(crate) use growth::{Alive, FIRST_SPACING};
+pub(crate) use growth::FIRST_SPACING;
 pub(crate) use shared::Shared;

@@ -8,7 +8,7 @@
 use hashbrown::HashMap;
 
 use super::Planner;
-use crate::home::{Alive, Sample, Shared};
+use crate::home::{Sample, Shared};
 use crate::record::{Record, Request};
 
 /// The watched arrays that are alive.
@@ -106,7 +106,7 @@ impl Planner {
     pub(crate) fn look_at_alive(&mut self, shared: &Shared) -> u32 {
         let (counts, entry) = (shared.counts(), self.watch.begun);
         let facts = &mut *shared.facts();
-        let next = facts.alive.note(Alive { arrays: counts.busy_blocks(), bytes: counts.busy_bytes() });
+        let next = facts.alive.note(counts.busy_blocks(), counts.busy_bytes());
         let grows = facts.growth(SUSPECT).is_some();
         let samples = self.watch.samples(entry);
         if grows || entry >= YOUNG || !samples.is_empty() {

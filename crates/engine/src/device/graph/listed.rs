@@ -10,14 +10,6 @@ use crate::device::stream::Stream;
 use crate::device::stream::capture::{Listed, Operation, Word, uncapturable};
 
 impl Listed {
-    /// The same list, if it has all of the work.
-    ///
-    /// # Errors
-    /// [`is_unavailable`](crate::Error::is_unavailable) if some of the work is not in the list.
-    pub(super) fn without_gap(self) -> Result<Listed> {
-        self.gap.map_or(Ok(self), |gap| Err(uncapturable(gap)))
-    }
-
     pub(super) fn words(&self) -> Vec<Word> {
         self.operations.iter().flat_map(|(words, _)| words).copied().collect()
     }

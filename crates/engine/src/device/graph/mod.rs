@@ -86,7 +86,10 @@ impl Capture {
                 *is_open = false;
                 CapturedWork::Driver(driver::end(&self.stream)?)
             }
-            By::Listing(listing) => CapturedWork::Listed(listing.take().without_gap()?),
+            By::Listing(listing) => {
+                let listed = listing.take();
+                CapturedWork::Listed(listed.gap.map_or(Ok(listed), |gap| Err(uncapturable(gap)))?)
+            }
         };
         if Stream::take_other_work() {
             return Err(uncapturable("the block also puts work on another stream"));
