@@ -137,7 +137,7 @@ impl Drop for Turn<'_> {
 /// Runs code of the program once the thread has no errand: at once if it has none. Code that ran during an errand would pause the errand,
 /// and another thread would do the same work at the same time.
 #[cfg(any(feature = "tracing", test))]
-pub fn after_errands(act: impl FnOnce() + 'static) {
+pub(crate) fn after_errands(act: impl FnOnce() + 'static) {
     let mut act = Some(act);
     if with_mine(|mine| !mine.is_empty()).unwrap_or(false) {
         let _ = ENDING.try_with(|ending| act.take().map(|act| ending.after.borrow_mut().push(Box::new(act))));

@@ -361,7 +361,9 @@ impl Local {
     /// The demand of the cache, if another one was reported last. Notes it as reported.
     pub(super) fn news_of_demand(&mut self, shared: &Shared) -> Option<u64> {
         let now = shared.counters.expected();
-        (std::mem::replace(&mut self.told, now) != now).then_some(now)
+        let is_news = self.told != now;
+        self.told = now;
+        is_news.then_some(now)
     }
 
     /// Whether idle blocks may be taken out of the lists for this purpose. If so, [`take_oldest`](Local::take_oldest) finds all of

@@ -45,6 +45,7 @@ impl Devices {
     }
 
     /// For the owner: replaces the reported demand. The demand of a cache with several devices counts for each of them.
+    #[cold]
     pub(crate) fn tell(&self, bytes: u64) {
         lock(&self.all).iter_mut().rev().take(MOST_TOLD).for_each(|device| replace(device, bytes));
     }

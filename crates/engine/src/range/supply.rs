@@ -122,7 +122,7 @@ impl DeviceRange {
     }
 
     /// The length of the longest free stretch.
-    pub fn longest_free(&self) -> u64 {
+    pub(crate) fn longest_free(&self) -> u64 {
         self.inner().range.longest_free()
     }
 
