@@ -13,7 +13,7 @@ use super::present::Present;
 use super::tag::Tag;
 use super::waits::Waits;
 use gpucache_engine::base::amounts::add;
-use gpucache_engine::base::shortage::Staying;
+use gpucache_engine::base::shortage::Shortage;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::device::{CopyStream, Memory, Stream};
 use gpucache_engine::range::DeviceRange;
@@ -195,23 +195,21 @@ impl HostPool {
         }
     }
 
-    /// The bytes of arrays that stay on the device although an allocation lacks memory, by the reason.
-    pub(super) fn staying(&self) -> Staying {
+    /// Adds the bytes of arrays that stay on the device although an allocation lacks memory, by the reason.
+    pub(super) fn note_staying(&self, shortage: &mut Shortage) {
         let host = self.host.meter();
         let has_limit = host.limit() < u64::MAX;
         let room = host.limit().saturating_sub(host.held());
-        let mut staying = Staying::default();
         for slot in self.present.now().into_iter().filter_map(|slot| slot.upgrade()) {
             let tag = slot.tag();
             let sum = match tag.placement.get() {
-                _ if slot.is_locked() => &mut staying.fetched_bytes,
-                Placement::Device => &mut staying.device_placed_bytes,
-                _ if has_limit && tag.bytes > room => &mut staying.host_limited_bytes,
+                _ if slot.is_locked() => &mut shortage.fetched_bytes,
+                Placement::Device => &mut shortage.device_placed_bytes,
+                _ if has_limit && tag.bytes > room => &mut shortage.host_limited_bytes,
                 _ => continue,
             };
             add(sum, tag.bytes);
         }
-        staying
     }
 
     /// Moves the least recently used arrays to the host, until `bytes` bytes are free or no other array may leave. Returns the bytes.

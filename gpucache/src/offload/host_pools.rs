@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use super::host_pool::HostPool;
 use super::moves::{Moves, OffloadStats};
 use gpucache_engine::Result;
-use gpucache_engine::base::shortage::Staying;
+use gpucache_engine::base::shortage::Shortage;
 use gpucache_engine::base::sync::{Mutex, lock};
 use gpucache_engine::cache::{Entry, NamedCaches};
 use gpucache_engine::device::{Memory, Stream};
@@ -37,7 +37,7 @@ pub(super) fn of(stream: &Stream) -> Arc<HostPool> {
     if let Some(pool) = of_memory(stream.memory()) {
         return pool;
     }
-    Memory::on_spill(spill_of, staying_of);
+    Memory::on_spill(spill_of, note_staying);
     let (host, none) = (stream.memory().host_side().clone(), DeviceMoves::default());
     // Nothing else is kept there.
     let device = stream.memory().offload().get_or_init(|| Box::<DeviceMoves>::default());
@@ -57,9 +57,9 @@ fn spill_of(memory: &Memory, bytes: u64) -> Result<u64> {
     of_memory(memory).map_or(Ok(0), |pool| pool.evict(bytes))
 }
 
-/// The bytes of a device's arrays that cannot leave it, by the reason.
-fn staying_of(memory: &Memory) -> Staying {
-    of_memory(memory).map_or_else(Staying::default, |pool| pool.staying())
+/// Adds the bytes of a device's arrays that cannot leave it, by the reason.
+fn note_staying(memory: &Memory, shortage: &mut Shortage) {
+    of_memory(memory).into_iter().for_each(|pool| pool.note_staying(shortage));
 }
 
 /// The counts of all moves on a device.

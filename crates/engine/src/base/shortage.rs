@@ -94,15 +94,6 @@ pub enum Bound {
     Host,
 }
 
-/// The bytes of placed arrays that stay on a device in a shortage, by the reason.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Staying {
-    pub fetched_bytes: u64,
-    pub host_limited_bytes: u64,
-    pub device_placed_bytes: u64,
-}
-
 /// The memory of a scope on one thread.
 ///
 /// ```

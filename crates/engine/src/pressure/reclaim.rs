@@ -17,7 +17,7 @@ use super::steps::ReclaimStats;
 use super::transit::Transit;
 use crate::base::amounts::{add, total};
 use crate::base::error::Result;
-use crate::base::shortage::{ScopeMemory, Staying};
+use crate::base::shortage::{ScopeMemory, Shortage};
 use crate::base::sync::{Mutex, OnceLock, lock};
 use crate::device::{Memory, Stream};
 
@@ -247,7 +247,7 @@ pub(super) fn scope_memory(device: u64) -> Vec<ScopeMemory> {
 }
 
 /// The functions of whoever has arrays that may move to host memory: see [`Memory::on_spill`].
-type Offloading = (fn(&Memory, u64) -> Result<u64>, fn(&Memory) -> Staying);
+type Offloading = (fn(&Memory, u64) -> Result<u64>, fn(&Memory, &mut Shortage));
 
 static OFFLOADING: OnceLock<Offloading> = OnceLock::new();
 
@@ -255,10 +255,10 @@ impl Memory {
     /// Registers the functions of whoever has arrays that may move to host memory. They are called before an allocation fails.
     ///
     /// `spill` moves arrays to host memory, so that as many bytes become free, and returns the bytes. If no array left, it returns the device
-    /// failure that prevented it. `staying` returns the bytes of such arrays that cannot leave.
+    /// failure that prevented it. `note_staying` adds the bytes of such arrays that cannot leave.
     #[doc(hidden)]
-    pub fn on_spill(spill: fn(&Memory, u64) -> Result<u64>, staying: fn(&Memory) -> Staying) {
-        OFFLOADING.get_or_init(|| (spill, staying));
+    pub fn on_spill(spill: fn(&Memory, u64) -> Result<u64>, note_staying: fn(&Memory, &mut Shortage)) {
+        OFFLOADING.get_or_init(|| (spill, note_staying));
     }
 }
 
@@ -270,9 +270,9 @@ pub(super) fn spill(memory: &Memory, bytes: u64) -> Result<u64> {
     OFFLOADING.get().map_or(Ok(0), |(spill, _)| spill(memory, bytes))
 }
 
-/// The bytes of arrays that would move to host memory if nothing kept them on the device.
-pub(super) fn staying(memory: &Memory) -> Staying {
-    OFFLOADING.get().map_or_else(Staying::default, |(_, staying)| staying(memory))
+/// Adds the bytes of arrays that would move to host memory if nothing kept them on the device, by the reason.
+pub(super) fn note_staying(memory: &Memory, shortage: &mut Shortage) {
+    OFFLOADING.get().into_iter().for_each(|(_, note_staying)| note_staying(memory, shortage));
 }
 
 static RELEASES: AtomicU64 = AtomicU64::new(0);

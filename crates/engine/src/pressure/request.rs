@@ -3,7 +3,7 @@
 use super::reclaim::{self, Holder};
 use super::transit;
 use crate::base::error::{Error, Result};
-use crate::base::shortage::{Shortage, Staying};
+use crate::base::shortage::Shortage;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::{self, TARGET};
 use crate::device::{Stream, process};
@@ -85,7 +85,6 @@ impl Asked<'_> {
     /// The error of the request, with the device's memory now, and the scopes that reserve it.
     pub(crate) fn refused(&self, error: Error) -> Error {
         let Asked { stream, bytes, dims, holder } = *self;
-        let Staying { fetched_bytes, host_limited_bytes, device_placed_bytes } = reclaim::staying(stream.memory());
         let mut shortage = Shortage {
             bytes,
             shape: dims.to_vec(),
@@ -98,13 +97,11 @@ impl Asked<'_> {
                 busy.saturating_add(idle)
             }),
             process_bytes: process::held(),
-            fetched_bytes,
-            host_limited_bytes,
-            device_placed_bytes,
             // A question to the driver while a graph is captured may end the capture.
             elsewhere_bytes: if stream.is_capturing() { None } else { stream.memory().held_elsewhere() },
             ..Shortage::default()
         };
+        reclaim::note_staying(stream.memory(), &mut shortage);
         if let Some(range) = DeviceRange::of(stream) {
             let occupancy = range.occupancy();
             shortage.reserved_bytes = occupancy.reserved;
