@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
+use super::event::TraceDevice;
 use super::ring::{Pen, Ring};
 use crate::base::sync::{Mutex, lock};
 
@@ -34,7 +35,7 @@ pub(super) struct Session {
     pub(super) dtypes: Names<&'static str>,
     pub(super) sites: Names<Site>,
     /// The last bits of the number of each device that an event named, and the size of its pages.
-    pub(super) devices: Vec<(u8, u64)>,
+    pub(super) devices: Vec<TraceDevice>,
 }
 
 /// Names with numbers from 1. The cost to find a name does not grow with the number of names.
@@ -100,8 +101,8 @@ pub(super) fn number_of(number: u64, most: u32, find: impl FnOnce(&mut Session) 
 /// Notes the size of a device's pages in the session `number`.
 pub(super) fn device(number: u64, device: u8, page_bytes: u64) {
     with(number, |session| {
-        if !session.devices.iter().any(|known| known.0 == device) {
-            session.devices.push((device, page_bytes));
+        if !session.devices.iter().any(|known| known.device == device) {
+            session.devices.push(TraceDevice { device, page_bytes });
         }
     });
 }

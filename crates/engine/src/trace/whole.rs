@@ -55,8 +55,7 @@ impl Trace {
     pub(super) fn of(session: &Session, unwritten: u64) -> Trace {
         let (kept, lost): (Vec<_>, Vec<u64>) = session.rings.iter().map(|ring| ring.read()).unzip();
         let (told, lost) = (merge(kept), total(lost.into_iter().chain([unwritten])));
-        let device = |&(device, page_bytes): &(u8, u64)| TraceDevice { device, page_bytes };
-        Trace { events: paired(session, told), lost, devices: session.devices.iter().map(device).collect() }
+        Trace { events: paired(session, told), lost, devices: session.devices.clone() }
     }
 }
 
