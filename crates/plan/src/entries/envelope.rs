@@ -16,7 +16,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub(super) use partial::{FAR, LONGEST_ROW, Part, Room};
+pub(super) use partial::{FAR, LONGEST_ROW, Room};
 
 use super::log::{Log, Logged, OUTLIVES};
 use crate::layout::Buffer;
@@ -35,8 +35,9 @@ pub struct Envelope {
     is_told_by_first: Option<bool>,
     /// The most bytes of a first allocation in the entries that were recorded.
     first_recorded: u64,
-    /// If only a part of each entry is regular.
-    part: Option<Part>,
+    /// If only a part of each entry is regular: the rooms for the rest, in order, and how many allocations in a row show the position of an entry.
+    rooms: Box<[Room]>,
+    row: Option<u32>,
 }
 
 /// Memory for comparisons, which one comparison leaves to the next.
@@ -120,7 +121,7 @@ impl Envelope {
             expected.has(logged.bytes) && self.may_end(expected, &Expected::of(logged, place, log.end_of_before(place)))
         };
         let pairs = self.positions.iter().zip(log.allocations());
-        self.part.is_none() && log.allocations().len() == self.positions.len() && pairs.enumerate().all(holds)
+        !self.is_partial() && log.allocations().len() == self.positions.len() && pairs.enumerate().all(holds)
     }
 
     /// Whether a life of this position may end as `seen` did.
@@ -147,7 +148,7 @@ impl Envelope {
 
     /// Whether an entry of this order may begin with an allocation of this many bytes.
     pub fn begins_with(&self, bytes: u64) -> bool {
-        self.at(0).is_some_and(|expected| expected.has(bytes)) && self.part.is_none()
+        self.at(0).is_some_and(|expected| expected.has(bytes)) && !self.is_partial()
     }
 
     /// The number of positions.
@@ -180,7 +181,7 @@ impl Envelope {
 
     /// Whether the position is one where a room opens or closes.
     pub fn has_room(&self, position: usize) -> bool {
-        self.part.iter().flat_map(|part| &part.rooms).any(|room| room.has_gate(position))
+        self.rooms.iter().any(|room| room.has_gate(position))
     }
 
     /// Lets a position hold `bytes` too. The first one's fewest bytes stay those of recorded entries: they tell which plan serves. Returns whether it was smaller before.
@@ -202,7 +203,7 @@ impl Envelope {
 
     /// The envelope of this order that covers an entry too; `None` if the entry has another order.
     pub fn absorb(&self, log: &Log, scratch: &mut Scratch) -> Option<Envelope> {
-        if self.part.is_some() || self.len() != log.allocations().len() {
+        if self.is_partial() || self.len() != log.allocations().len() {
             return None;
         }
         let seen = |place: usize| Expected::of(&log.allocations()[place], place, log.end_of_before(place));
@@ -215,7 +216,7 @@ impl Envelope {
 
     /// The envelope of both; `None` if their orders are not the same.
     pub fn merge(&self, other: &Envelope) -> Option<Envelope> {
-        if self.part.is_some() || other.part.is_some() || self.len() != other.len() {
+        if self.is_partial() || other.is_partial() || self.len() != other.len() {
             return None;
         }
         let (mut scratch, pairs) = (Scratch::default(), self.positions.iter().zip(&other.positions));

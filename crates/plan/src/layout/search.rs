@@ -32,19 +32,19 @@ pub(super) enum Outcome {
 
 /// A span of sections that is still to be solved and shares no unplaced buffer with the rest.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct Subproblem {
     lower: u32,
     upper: u32,
     /// The decision that created this part; `None` for the whole.
     parent: Option<u32>,
-    /// The next part to solve, as an index into `Search::parts`.
+    /// The next part to solve, as an index into `ExactSearch::parts`.
     next: Option<u32>,
 }
 
-impl Part {
+impl Subproblem {
     /// A part without parent and successor: the whole, or the empty part when everything is placed.
-    fn of(lower: u32, upper: u32) -> Part {
-        Part { lower, upper, parent: None, next: None }
+    fn of(lower: u32, upper: u32) -> Subproblem {
+        Subproblem { lower, upper, parent: None, next: None }
     }
 
     fn is_empty(&self) -> bool {
@@ -55,10 +55,10 @@ impl Part {
 /// A decision: an item placed in a part.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    part: Part,
+    part: Subproblem,
     item: u32,
     mark: usize,
-    /// Length of `Search::parts` before the decision.
+    /// Length of `ExactSearch::parts` before the decision.
     parts: usize,
 }
 
@@ -80,12 +80,12 @@ const LARGEST_BIT_SETS: usize = 1 << 15;
 
 /// The search, with the section weights that earlier attempts raised.
 #[derive(Clone, Debug)]
-pub(super) struct Search {
+pub(super) struct ExactSearch {
     branch: Branch,
     key: Vec<f64>,
     frames: Vec<Frame>,
-    parts: Vec<Part>,
-    part: Part,
+    parts: Vec<Subproblem>,
+    part: Subproblem,
     /// Candidates that cover each section, while an item is being chosen; otherwise zero.
     options: Vec<i32>,
     /// Items at the lowest floor, while an item is being chosen; otherwise empty.
@@ -97,7 +97,7 @@ pub(super) struct Search {
     random: Random,
 }
 
-impl Search {
+impl ExactSearch {
     /// `None` if the problem is too large for the search.
     pub(super) fn new(problem: &Problem) -> Option<Self> {
         let (items, sections) = (problem.items.len(), problem.loads.len());
@@ -109,7 +109,7 @@ impl Search {
             key: vec![0.0; items],
             frames: Vec::new(),
             parts: Vec::new(),
-            part: Part::of(0, 0),
+            part: Subproblem::of(0, 0),
             options: vec![0; sections + 1],
             lowest: Vec::new(),
             nodes: 0,
@@ -138,7 +138,7 @@ impl Search {
         self.branch.reset(problem, target);
         self.frames.clear();
         self.parts.clear();
-        self.part = Part::of(0, problem.loads.len() as u32);
+        self.part = Subproblem::of(0, problem.loads.len() as u32);
     }
 
     /// Continues the attempt until it ends or `stop` returns true.
@@ -192,7 +192,7 @@ impl Search {
             piece = match piece {
                 Some((lower, upper)) if item.lower < upper => Some((lower, upper.max(item.upper))),
                 Some((lower, upper)) => {
-                    self.parts.push(Part { lower, upper, parent, next });
+                    self.parts.push(Subproblem { lower, upper, parent, next });
                     next = Some(self.parts.len() as u32 - 1);
                     Some((item.lower, item.upper))
                 }
@@ -200,9 +200,9 @@ impl Search {
             };
         }
         self.part = match (piece, next) {
-            (Some((lower, upper)), _) => Part { lower, upper, parent, next },
+            (Some((lower, upper)), _) => Subproblem { lower, upper, parent, next },
             (None, Some(next)) => self.parts[next as usize],
-            (None, None) => Part::of(0, 0),
+            (None, None) => Subproblem::of(0, 0),
         };
     }
 

@@ -16,7 +16,7 @@ use crate::layout::problem::{Item, LARGEST_SUM, Problem};
 
 /// Where a pass stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Progress {
     /// All items are placed, and this is the height.
     Done(u64),
     /// The target is out of reach; this section shows it.
@@ -114,18 +114,18 @@ impl Skyline {
     }
 
     /// Continues the pass until it ends or `stop` returns true.
-    pub(super) fn advance(&mut self, problem: &Problem, stop: &mut dyn FnMut() -> bool) -> Step {
+    pub(super) fn advance(&mut self, problem: &Problem, stop: &mut dyn FnMut() -> bool) -> Progress {
         loop {
             for _ in 0..LINES_PER_QUESTION {
                 if self.left == 0 {
-                    return Step::Done(self.top);
+                    return Progress::Done(self.top);
                 }
                 if let Err(section) = self.step(problem) {
-                    return Step::Failed(section);
+                    return Progress::Failed(section);
                 }
             }
             if stop() {
-                return Step::Paused;
+                return Progress::Paused;
             }
         }
     }

@@ -14,8 +14,8 @@ use crate::layout::portfolio::{self, ORDERS};
 use crate::layout::problem::Problem;
 use crate::layout::restart::Restarts;
 #[cfg(feature = "exact")]
-use crate::layout::search::Search;
-use crate::layout::skyline::{Skyline, Step, UNLIMITED};
+use crate::layout::search::ExactSearch;
+use crate::layout::skyline::{Progress, Skyline, UNLIMITED};
 use crate::layout::{Buffer, Layout, TooLarge};
 
 /// The current job.
@@ -63,7 +63,7 @@ pub struct Solver {
     restarts: Restarts,
     #[cfg(feature = "exact")]
     /// `None` if it is not wanted, or the problem is too large for it.
-    search: Option<Search>,
+    search: Option<ExactSearch>,
     job: Option<Job>,
     /// Number of jobs begun so far.
     jobs: usize,
@@ -249,17 +249,17 @@ impl Solver {
 
     /// Returns false if `stop` returned true.
     fn go_on_passing(&mut self, stop: &mut dyn FnMut() -> bool) -> bool {
-        let step = self.skyline.advance(&self.problem, stop);
-        match step {
-            Step::Paused => return false,
-            Step::Done(height) => {
+        let progress = self.skyline.advance(&self.problem, stop);
+        match progress {
+            Progress::Paused => return false,
+            Progress::Done(height) => {
                 let offsets = self.skyline.offsets.clone();
                 self.adopt(offsets, height);
             }
-            Step::Failed(section) => self.restarts.failed(self.skyline.unplaced(&self.problem, section)),
+            Progress::Failed(section) => self.restarts.failed(self.skyline.unplaced(&self.problem, section)),
         }
         if self.job == Some(Job::Restart) {
-            self.pass_aim.report(matches!(step, Step::Done(_)));
+            self.pass_aim.report(matches!(progress, Progress::Done(_)));
         }
         self.job = None;
         true

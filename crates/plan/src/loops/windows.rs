@@ -38,7 +38,7 @@ pub(super) struct Windows {
     /// The allocations of the window: the drops in the lower half of the bits, and the size's class in the upper one.
     last: [u64; WINDOW],
     /// Empty until the first window is noted: many entries have no window at all, and the table takes 32 KiB.
-    slots: Vec<Slot>,
+    slots: Vec<SeenWindow>,
 }
 
 /// The power of two of a size, in halves of an octave: a size that grows by steps seldom leaves its class.
@@ -49,7 +49,7 @@ fn class(bytes: u64) -> u64 {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct SeenWindow {
     tag: u32,
     /// 0 if the slot is empty. A known window has the highest bit, and another one the number of its last allocation plus one.
     value: u32,
@@ -83,13 +83,13 @@ impl Windows {
         *self = Windows { slots, ..Windows::default() };
         for (place, Known(windows)) in known {
             for &(hash, position) in windows {
-                *self.slot(hash) = Slot { tag: hash as u32, value: IS_KNOWN | place << POSITION_BITS | position };
+                *self.slot(hash) = SeenWindow { tag: hash as u32, value: IS_KNOWN | place << POSITION_BITS | position };
             }
         }
     }
 
     #[inline]
-    fn slot(&mut self, hash: u64) -> &mut Slot {
+    fn slot(&mut self, hash: u64) -> &mut SeenWindow {
         if self.slots.is_empty() {
             self.make_slots();
         }
@@ -98,7 +98,7 @@ impl Windows {
 
     #[cold]
     fn make_slots(&mut self) {
-        self.slots.resize(1 << SLOTS, Slot::default());
+        self.slots.resize(1 << SLOTS, SeenWindow::default());
     }
 
     /// Moves the window on by an allocation of so many bytes, whose number is `number`. Returns the values of its slots if the window came
@@ -119,7 +119,7 @@ impl Windows {
         let slot = self.slot(hash);
         let before = if slot.tag == hash as u32 { slot.value } else { 0 };
         if slot.value & IS_KNOWN == 0 {
-            *slot = Slot { tag: hash as u32, value: number + 1 };
+            *slot = SeenWindow { tag: hash as u32, value: number + 1 };
         }
         before
     }

@@ -6,7 +6,7 @@
 //!
 //! An order passes through these files. Between two uses an array has a gap (`gaps`), during which it stays or leaves. The choice of gaps
 //! is a packing of bytes into the memory that current uses leave (`packing`). It takes the gaps that save the most bytes for the
-//! price of their memory (`prices`, `keep`, `room`). If work does not hide all copies of this choice, `packing` gives short gaps a higher
+//! price of their memory (`prices`, `keep`, `free_bytes`). If work does not hide all copies of this choice, `packing` gives short gaps a higher
 //! worth, and [`schedule`] returns the faster result. `early` finds the times of the moves on a simulated machine with
 //! a link in each direction (`machine`). `moves` turns these times into a schedule that repeats and always fits. `delay` lets arrays come
 //! later where that costs no time. `machine` tells how long an entry takes. `offsets` gives each array a place in memory for as long as it is
@@ -49,6 +49,7 @@
 
 mod delay;
 mod early;
+mod free_bytes;
 mod gaps;
 mod keep;
 mod machine;
@@ -56,7 +57,6 @@ mod moves;
 mod offsets;
 mod packing;
 mod prices;
-mod room;
 mod types;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!
 //! The gap is over when the regular allocations behind it come. An irregular request may look like the first of them. So as many in a row
 //! are waited for as it takes to tell them from irregular ones (`Room::leave`); meanwhile they get parts of the room. In the same way
-//! the cursor finds back if it is out of step (`Part::row`).
+//! the cursor finds back if it is out of step (`Envelope::row`).
 
 use super::off_order::Match;
 use super::{Answer, Cursor, Deviation, Evicted, Extents, Life, Served};

@@ -7,7 +7,7 @@ use crate::entries::envelope::{Envelope, LONGEST_ROW, Room};
 #[derive(Debug)]
 pub(super) struct Rooms {
     pub(super) rooms: Vec<Open>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<Suballocation>,
     /// Parts that are not in use.
     pub(super) idle: Vec<u32>,
     /// The number of the first part.
@@ -37,7 +37,7 @@ pub(super) struct Open {
 
 /// A part of a room that serves an array.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct Suballocation {
     pub(super) room: u32,
     /// From the start of the room.
     pub(super) offset: u64,
@@ -53,11 +53,10 @@ impl Rooms {
             let upper = start.map_or(gates.end, |expected| expected.upper);
             Open { gates, upper, bytes, extents: Extents::new(bytes), is_open: false }
         };
-        let part = envelope.part()?;
-        let rooms: Vec<Open> = part.rooms.iter().map(open).collect();
+        let row = (envelope.row()? as usize).min(LONGEST_ROW);
+        let rooms: Vec<Open> = envelope.rooms().iter().map(open).collect();
         let first = (positions.len() + SENTINELS.len()) as u32;
-        let (late, row) = ([0; LONGEST_ROW], (part.row as usize).min(LONGEST_ROW));
-        let (parts, idle) = (Vec::new(), Vec::new());
+        let (parts, idle, late) = (Vec::new(), Vec::new(), [0; LONGEST_ROW]);
         Some(Box::new(Rooms { rooms, parts, idle, first, served: 0, bytes: 0, late, lately: 0, expected: 0, row }))
     }
 
@@ -82,7 +81,7 @@ impl Rooms {
     /// Gives out a part of a room.
     pub(super) fn take(&mut self, room: usize, bytes: u64) -> Option<(u32, u64)> {
         let offset = self.rooms[room].extents.take(bytes)?;
-        let part = Part { room: room as u32, offset, bytes };
+        let part = Suballocation { room: room as u32, offset, bytes };
         let place = match self.idle.pop() {
             Some(place) => {
                 self.parts[place as usize] = part;

@@ -13,15 +13,6 @@ pub(in crate::entries) struct Room {
     pub(in crate::entries) leave: u32,
 }
 
-/// The rooms of an envelope, and how the cursor finds its position in an entry.
-#[derive(Clone, Debug)]
-pub(in crate::entries) struct Part {
-    /// The rooms for the rest, in order.
-    pub(in crate::entries) rooms: Box<[Room]>,
-    /// How many allocations in a row show the position of an entry.
-    pub(in crate::entries) row: u32,
-}
-
 /// The most allocations in a row that are waited for, to tell where an entry is. With four sizes, eight are one in 65,536.
 pub(in crate::entries) const LONGEST_ROW: usize = 16;
 /// How many positions ahead of the expected one a row is searched: more than a program leaves out at once, as a rule.
@@ -35,23 +26,33 @@ impl Room {
 }
 
 impl Envelope {
-    /// The envelope with these rooms, whose gates are positions of it.
-    pub(in crate::entries) fn with_rooms(mut self, part: Part) -> Envelope {
+    /// The envelope with these rooms, whose gates are positions of it. So many allocations in a row show the position of an entry.
+    pub(in crate::entries) fn with_rooms(mut self, rooms: Box<[Room]>, row: u32) -> Envelope {
         // A few entries seldom show the smallest sizes. Half of the known spread is added: 150 random programs are planned for 0.96 of their
         // regular allocations instead of 0.94. All of it gives 0.97, but a multigrid solver then reserves 1.08 times its live memory.
         for Expected { least, most, .. } in &mut self.positions {
             *least = least.saturating_sub((*most - *least) / 2).max(1);
         }
-        for room in &part.rooms {
+        for room in &rooms {
             if let Some(end) = self.positions.get_mut(room.end as usize) {
                 end.kind = Kind::Beside;
             }
         }
-        Envelope { part: Some(part), ..self }
+        Envelope { rooms, row: Some(row), ..self }
     }
 
-    /// The rooms and the row; `None` if the whole entry is regular.
-    pub(in crate::entries) fn part(&self) -> Option<&Part> {
-        self.part.as_ref()
+    /// Whether it is that of the regular part of its entries.
+    pub fn is_partial(&self) -> bool {
+        self.row.is_some()
+    }
+
+    /// The rooms for what is not regular.
+    pub(in crate::entries) fn rooms(&self) -> &[Room] {
+        &self.rooms
+    }
+
+    /// How many allocations in a row show the position of an entry; `None` if the whole entry is regular.
+    pub(in crate::entries) fn row(&self) -> Option<u32> {
+        self.row
     }
 }

@@ -36,7 +36,7 @@ impl Envelope {
     /// How many times larger or smaller the first allocation of an entry is than the nearest known one, if it may be that of this order: 1.0
     /// for a known size.
     pub fn first_is_off_by(&self, bytes: u64) -> Option<f64> {
-        let first = self.at(0).filter(|first| first.is_like(bytes) && self.part.is_none())?;
+        let first = self.at(0).filter(|first| first.is_like(bytes) && !self.is_partial())?;
         Some(ratio(first.least, bytes).max(ratio(bytes, first.most)).max(1.0))
     }
 
@@ -48,13 +48,13 @@ impl Envelope {
     /// Whether an entry with this first allocation most likely has this order and smaller sizes than all known ones.
     pub fn may_shrink_to(&self, bytes: u64) -> bool {
         let first = self.at(0).filter(|first| first.spread() >= LEAST_SPREAD && bytes < first.least);
-        self.part.is_none() && first.is_some_and(|first| first.is_like(bytes))
+        !self.is_partial() && first.is_some_and(|first| first.is_like(bytes))
     }
 
     /// Whether the first allocation tells that the sizes of an entry are larger than all known ones, and what they are.
     pub fn may_scale_to(&self, bytes: u64) -> bool {
         let is_near = |first: &Expected| first.most < bytes && ratio(bytes, first.most) <= FARTHEST;
-        self.is_told_by_first() && self.part.is_none() && !self.grows() && self.at(0).is_some_and(is_near)
+        self.is_told_by_first() && !self.is_partial() && !self.grows() && self.at(0).is_some_and(is_near)
     }
 
     /// Notes whether the first allocation of an entry that was followed told the sizes of the others.

@@ -16,7 +16,7 @@ const BESIDE: u64 = 32;
 impl Envelope {
     /// How many of the first positions may be the same in both orders. None if only a part of one of them is regular.
     pub fn shares(&self, other: &Envelope) -> usize {
-        if self.part.is_some() || other.part.is_some() {
+        if self.is_partial() || other.is_partial() {
             return 0;
         }
         let mut left = self.bound().min(other.bound()) / IN_RING;
@@ -46,7 +46,7 @@ impl Envelope {
 
     /// Whether both have the same positions.
     pub fn is_same_as(&self, other: &Envelope) -> bool {
-        self.part.is_none() && other.part.is_none() && self.positions == other.positions
+        !self.is_partial() && !other.is_partial() && self.positions == other.positions
     }
 }
 

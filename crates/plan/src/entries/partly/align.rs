@@ -4,7 +4,7 @@ use similar::DiffOp;
 use similar::algorithms::{Capture, Compact, Replace, myers};
 
 use super::common::common;
-use super::scale::{self, Life};
+use super::scale::{self, SizeAndLife};
 use crate::entries::log::{Log, OUTLIVES};
 
 /// A life of a regular array may end this many regular allocations earlier or later.
@@ -33,7 +33,7 @@ const VARIATION: u64 = 4;
 
 /// How `one` becomes `other`, by nearly the fewest operations. The library can choose among its algorithms at run time, but then a third
 /// of this crate's machine code would be algorithms that it does not use.
-fn operations(one: &[Life], other: &[Life]) -> Vec<DiffOp> {
+fn operations(one: &[SizeAndLife], other: &[SizeAndLife]) -> Vec<DiffOp> {
     let mut found = Compact::new(Replace::new(Capture::new()), one, other);
     match myers::diff(&mut found, one, 0..one.len(), other, 0..other.len()) {
         Ok(()) => found.into_inner().into_inner().into_ops(),
@@ -43,8 +43,8 @@ fn operations(one: &[Life], other: &[Life]) -> Vec<DiffOp> {
 
 /// The pairs of a longest common subsequence, or nearly the longest one: places in `one` and in `other`. The library leaves out sizes that
 /// come often. So irregular arrays are seldom taken for the allocations that are found, and a plan of these keeps its place.
-pub(super) fn pairs(one: &[Life], other: &[Life], by: By) -> Vec<(u32, u32)> {
-    let sizes = |lives: &[Life]| -> Vec<Life> { lives.iter().map(|&(bytes, _)| (bytes, 0)).collect() };
+pub(super) fn pairs(one: &[SizeAndLife], other: &[SizeAndLife], by: By) -> Vec<(u32, u32)> {
+    let sizes = |lives: &[SizeAndLife]| -> Vec<SizeAndLife> { lives.iter().map(|&(bytes, _)| (bytes, 0)).collect() };
     let operations = match by {
         By::Life => operations(one, other),
         By::Size => operations(&sizes(one), &sizes(other)),
@@ -68,8 +68,8 @@ pub(super) fn pairs(one: &[Life], other: &[Life], by: By) -> Vec<(u32, u32)> {
 
 /// The most pairs of a plan's positions and an entry's allocations, by size or by scale. Each recorded entry is compared with the plan, and to
 /// search for the fewest operations took 3 to 8 ms of each (a detector, a mixture of experts).
-pub(super) fn best_pairs(one: &[Life], other: &[Life]) -> Vec<(u32, u32)> {
-    let sizes: Vec<Life> = other.iter().map(|&(bytes, _)| (bytes, 0)).collect();
+pub(super) fn best_pairs(one: &[SizeAndLife], other: &[SizeAndLife]) -> Vec<(u32, u32)> {
+    let sizes: Vec<SizeAndLife> = other.iter().map(|&(bytes, _)| (bytes, 0)).collect();
     let by_size = common(one, &sizes);
     if by_size.len() * MANY >= one.len() {
         return by_size;
@@ -94,7 +94,7 @@ fn fill_gaps(pairs: &[(u32, u32)], lengths: [usize; 2]) -> Vec<(u32, u32)> {
 }
 
 /// Keeps the pairs whose sizes differ by no more than [`VARIATION`].
-fn retain_like(pairs: &mut Vec<(u32, u32)>, one: &[Life], other: &[Life]) {
+fn retain_like(pairs: &mut Vec<(u32, u32)>, one: &[SizeAndLife], other: &[SizeAndLife]) {
     pairs.retain(|&(old, new)| {
         let (old, new) = (one[old as usize].0, other[new as usize].0);
         old / VARIATION <= new && new / VARIATION <= old
@@ -102,7 +102,7 @@ fn retain_like(pairs: &mut Vec<(u32, u32)>, one: &[Life], other: &[Life]) {
 }
 
 /// The bytes of each allocation of a log, and how many allocations come before its drop, up to [`SHORT`].
-pub(super) fn lives(log: &Log) -> Vec<Life> {
+pub(super) fn lives(log: &Log) -> Vec<SizeAndLife> {
     let numbered = log.allocations().iter().zip(0..);
     numbered.map(|(logged, number)| (logged.bytes, (logged.upper - number).min(SHORT))).collect()
 }
@@ -124,7 +124,7 @@ pub(super) fn columns_by(logs: &[&Log], by: By) -> Vec<Vec<u32>> {
     let all = lives(logs[0]);
     let mut columns = vec![(0..logs[0].len()).collect::<Vec<u32>>()];
     for log in &logs[1..] {
-        let left: Vec<Life> = columns[0].iter().map(|&number| all[number as usize]).collect();
+        let left: Vec<SizeAndLife> = columns[0].iter().map(|&number| all[number as usize]).collect();
         let pairs = pairs(&left, &lives(log), by);
         for column in &mut columns {
             *column = pairs.iter().map(|&(row, _)| column[row as usize]).collect();

@@ -44,11 +44,6 @@ impl Envelope {
         envelopes.min_by_key(|&(_, needed)| needed).map(|(envelope, _)| envelope)
     }
 
-    /// Whether it is that of the regular part of its entries.
-    pub fn is_partial(&self) -> bool {
-        self.part().is_some()
-    }
-
     /// Widens the sizes to those of an entry that has nearly all of the regular part. Returns how many became larger; `None` for another
     /// entry.
     pub fn widen_to(&mut self, log: &Log) -> Option<u64> {

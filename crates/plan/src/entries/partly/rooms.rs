@@ -4,7 +4,7 @@ use super::align::rank;
 use super::chances::Chances;
 use super::irregular::{Irregular, others, peak};
 use crate::entries::cursor::Extents;
-use crate::entries::envelope::{Envelope, Part, Room, Scratch};
+use crate::entries::envelope::{Envelope, Room, Scratch};
 use crate::entries::log::{Log, Logged, OUTLIVES};
 
 /// Gaps share a room if at most so many regular allocations lie between two of them. Each of these is tried.
@@ -85,12 +85,12 @@ impl Arrangement {
         }
         let beside = self.beside();
         let needed = envelope.bound().saturating_add(beside).saturating_add(beside / GAPS);
-        let part = self.gates_of(logs, columns);
-        Some((envelope.with_rooms(part), needed))
+        let (rooms, row) = self.gates_of(logs, columns);
+        Some((envelope.with_rooms(rooms, row), needed))
     }
 
     /// The rooms' gates in the envelope, and what it takes to know them.
-    fn gates_of(&self, logs: &[&Log], columns: &[Vec<u32>]) -> Part {
+    fn gates_of(&self, logs: &[&Log], columns: &[Vec<u32>]) -> (Box<[Room]>, u32) {
         let chances = Chances::of(logs, columns, &self.irregular);
         let room = |(place, zone): (usize, &Zone)| {
             let gates_before = 2 * place as u32;
@@ -98,7 +98,7 @@ impl Arrangement {
             let (start, end) = (zone.first + gates_before, zone.last + gates_before + 1);
             Room { start, end, leave: chances.leave(zone.last as usize, most) }
         };
-        Part { rooms: self.zones.iter().enumerate().map(room).collect(), row: chances.row() }
+        (self.zones.iter().enumerate().map(room).collect(), chances.row())
     }
 
     /// The regular part of a log, and two gates for each room: its start, which has the room's bytes, and its end.

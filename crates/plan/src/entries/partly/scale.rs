@@ -1,7 +1,7 @@
 //! By which factor the sizes of an entry differ from those of another one.
 
 /// An allocation: its bytes, and how long it lives (0 if this does not matter).
-pub(super) type Life = (u64, u32);
+pub(super) type SizeAndLife = (u64, u32);
 
 /// Two ratios are equal if they differ by less than 1/64 of an octave. Sizes of images are rounded.
 const STEPS: f64 = 64.0;
@@ -15,12 +15,12 @@ const FARTHEST: i32 = 128;
 const SAMPLES: usize = 256;
 
 /// The sizes of one entry as they would be in the other one: those that come there, or unlike all of them.
-pub(super) fn scaled(one: &[Life], other: &[Life]) -> Vec<Life> {
+pub(super) fn scaled(one: &[SizeAndLife], other: &[SizeAndLife]) -> Vec<SizeAndLife> {
     let factor = factor(one, other);
     let mut known: Vec<u64> = other.iter().map(|&(bytes, _)| bytes).collect();
     known.sort_unstable();
     known.dedup();
-    let scaled = |&(bytes, _): &Life| {
+    let scaled = |&(bytes, _): &SizeAndLife| {
         let wanted = (bytes as f64 * factor) as u64;
         let slack = wanted / ROUNDING + UNIT;
         let next = known.partition_point(|&size| size < wanted);
@@ -34,7 +34,7 @@ pub(super) fn scaled(one: &[Life], other: &[Life]) -> Vec<Life> {
 }
 
 /// The factor that most pairs of neighbours share: both sizes differ by it.
-fn factor(one: &[Life], other: &[Life]) -> f64 {
+fn factor(one: &[SizeAndLife], other: &[SizeAndLife]) -> f64 {
     let stride = (one.len() / SAMPLES).max(1);
     let (pairs, all) = (neighbours(one, stride), neighbours(other, 1));
     let mut votes = [0; 2 * FARTHEST as usize + 1];
@@ -56,7 +56,7 @@ fn factor(one: &[Life], other: &[Life]) -> f64 {
 
 /// The sizes of each `stride`th pair of neighbours in octaves, and how often they come: entries have few sizes, so far fewer pairs than
 /// allocations.
-fn neighbours(lives: &[Life], stride: usize) -> Vec<([f64; 2], u64)> {
+fn neighbours(lives: &[SizeAndLife], stride: usize) -> Vec<([f64; 2], u64)> {
     let mut pairs: Vec<[u64; 2]> = lives.windows(2).step_by(stride).map(|pair| [pair[0].0, pair[1].0]).collect();
     pairs.sort_unstable();
     let octaves = |pair: [u64; 2]| pair.map(|bytes| (bytes.max(1) as f64).log2());

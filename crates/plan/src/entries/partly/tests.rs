@@ -25,7 +25,7 @@ fn of(logs: &[Log]) -> Option<Envelope> {
 fn what_comes_again_is_regular_and_a_burst_has_a_room() {
     let logs = [&[700_000, 64_000][..], &[500_000], &[9000, 9000, 950_000, 100], &[]].map(|burst| detector(burst, 100));
     let envelope = of(&logs).unwrap();
-    let [room] = &*envelope.part().unwrap().rooms else { panic!("{envelope:?}") };
+    let [room] = envelope.rooms() else { panic!("{envelope:?}") };
     assert_eq!((room.start, room.end, envelope.len()), (16, 17, 34));
     // The boxes live one after the other, so the room holds the largest.
     assert_eq!(envelope.at(16).unwrap().most, 950_016);

@@ -1,7 +1,7 @@
 //! The exact search, which alternates with weighted passes.
 
 use super::{Job, Solver};
-use crate::layout::search::{Outcome, Search};
+use crate::layout::search::{ExactSearch, Outcome};
 use crate::layout::{Buffer, TooLarge};
 
 impl Solver {
@@ -21,7 +21,7 @@ impl Solver {
     /// ```
     pub fn exact(buffers: &[Buffer]) -> Result<Self, TooLarge> {
         let mut solver = Self::new(buffers)?;
-        solver.search = Search::new(&solver.problem);
+        solver.search = ExactSearch::new(&solver.problem);
         Ok(solver)
     }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 const BLOCK: usize = 64;
 
 #[derive(Clone, Debug)]
-pub(super) struct Room {
+pub(super) struct FreeBytes {
     /// For each point: free bytes, without those that are taken from its whole block.
     points: Vec<u64>,
     blocks: Vec<Block>,
@@ -22,11 +22,11 @@ struct Block {
     taken: u64,
 }
 
-impl Room {
-    pub(super) fn new(room: &[u64]) -> Room {
+impl FreeBytes {
+    pub(super) fn new(room: &[u64]) -> FreeBytes {
         let least = |points: &[u64]| points.iter().copied().min().unwrap_or(u64::MAX);
         let blocks = room.chunks(BLOCK).map(|points| Block { least: least(points), taken: 0 });
-        Room { points: room.to_vec(), blocks: blocks.collect() }
+        FreeBytes { points: room.to_vec(), blocks: blocks.collect() }
     }
 
     /// Whether as many bytes are free at each of these points.
@@ -108,7 +108,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(1);
         for length in [1, 63, 64, 65, 200, 1000] {
             let mut plain: Vec<u64> = (0..length).map(|_| rng.u64(50..100)).collect();
-            let mut room = Room::new(&plain);
+            let mut room = FreeBytes::new(&plain);
             let mut taken = Vec::new();
             for _ in 0..500 {
                 let (a, b) = (rng.usize(..=length), rng.usize(..=length));
