@@ -1,4 +1,4 @@
-use super::align::{By, pairs};
+use super::align::{equal_by_scale, equal_by_size};
 use super::*;
 use crate::entries::log::Logged;
 
@@ -61,7 +61,7 @@ fn entries_of_other_sizes_are_aligned_by_their_scale() {
 fn a_longest_common_order_is_found() {
     let lives = |sizes: &[u64]| -> Vec<(u64, u32)> { sizes.iter().map(|&bytes| (bytes, 1)).collect() };
     let (one, other) = (lives(&[1, 9, 2, 3, 8, 4]), lives(&[7, 1, 2, 6, 6, 3, 4]));
-    assert_eq!(pairs(&one, &other, By::Size), [(0, 1), (2, 2), (3, 5), (5, 6)]);
+    assert_eq!(equal_by_size(&one, &other), [(0, 1), (2, 2), (3, 5), (5, 6)]);
     let scaled = lives(&[2 << 20, 7, 4 << 20, 6 << 20, 8 << 20]);
-    assert_eq!(pairs(&lives(&[1 << 20, 2 << 20, 3 << 20, 4 << 20]), &scaled, By::Scale).len(), 4);
+    assert_eq!(equal_by_scale(&lives(&[1 << 20, 2 << 20, 3 << 20, 4 << 20]), &scaled).len(), 4);
 }
