@@ -24,5 +24,8 @@ pub use gpucache_plan::{Buffer, Layout, LayoutError, Solver, TooLarge, check, la
 /// ```
 pub fn improve(buffers: &[Buffer], layout: &Layout, target: u64, budget: Duration) -> Result<Layout, TooLarge> {
     let start = Instant::now();
-    gpucache_plan::improve(buffers, layout, target, &mut || start.elapsed() >= budget)
+    let mut solver = Solver::new(buffers)?;
+    solver.offer(layout);
+    solver.improve(target, &mut || start.elapsed() >= budget);
+    Ok(solver.layout())
 }

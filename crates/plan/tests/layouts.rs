@@ -7,15 +7,8 @@ mod exact;
 use exact::buffers;
 #[cfg(feature = "exact")]
 use exact::optimum;
-use gpucache_plan::{Buffer, Layout, LayoutError, Solver, TooLarge, check, improve, layout, lower_bound};
+use gpucache_plan::{Buffer, Layout, LayoutError, Solver, TooLarge, check, layout, lower_bound};
 use proptest::prelude::*;
-use std::time::{Duration, Instant};
-
-/// A closure that returns whether `budget` is over. The time starts now.
-fn within(budget: Duration) -> impl FnMut() -> bool {
-    let start = Instant::now();
-    move || start.elapsed() >= budget
-}
 
 /// Works until the height is proven minimal, or until `stop` was called this many times.
 fn solve(buffers: &[Buffer], questions: usize) -> Solver {
@@ -156,11 +149,19 @@ fn faults_are_told_apart() {
 }
 
 #[test]
-fn improve_starts_from_what_it_is_given() {
+fn a_solver_starts_from_a_valid_layout_that_it_is_given() {
     let two = [Buffer { lower: 0, upper: 2, size: 4 }, Buffer { lower: 2, upper: 3, size: 4 }];
-    let stacked = Layout { offsets: vec![0, 4], height: 8 };
-    assert_eq!(improve(&two, &stacked, 8, &mut within(Duration::from_secs(1))), Ok(stacked.clone()));
-    assert_eq!(improve(&two, &stacked, 0, &mut within(Duration::from_secs(1))).map(|l| l.height), Ok(4));
-    let wrong = Layout { offsets: vec![0, 0], height: 2 };
-    assert_eq!(improve(&two, &wrong, 0, &mut within(Duration::from_secs(1))).map(|l| l.height), Ok(4));
+    let given = |offsets: &[u64], height| {
+        let mut solver = Solver::new(&two).unwrap();
+        solver.offer(&Layout { offsets: offsets.to_vec(), height });
+        solver
+    };
+    let mut lower = given(&[0, 2], 6);
+    assert!(lower.improve(6, &mut || true));
+    assert_eq!(lower.layout(), Layout { offsets: vec![0, 2], height: 6 });
+    assert!(lower.improve(0, &mut || false));
+    assert_eq!(lower.height(), 4);
+    for (offsets, height) in [(&[0, 0][..], 2), (&[0], 4), (&[0, 4, 8], 4)] {
+        assert_eq!(given(offsets, height).height(), 8, "{offsets:?}");
+    }
 }

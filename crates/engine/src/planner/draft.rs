@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gpucache_plan::entries::Envelope;
-use gpucache_plan::{Buffer, Layout, Solver, check, extend, lower_bound};
+use gpucache_plan::{Buffer, Layout, Solver, check, lower_bound};
 
 /// A layout of the buffers that an envelope needs. [`check`] has proved that the layout is valid.
 pub(super) struct Draft {
@@ -56,7 +56,8 @@ impl Draft {
         if buffers.len() < count || !buffers.iter().zip(&other.buffers).take(count).all(are_same) {
             return None;
         }
-        let layout = extend(&buffers, other.layout.offsets.get(..count)?).filter(|layout| layout.height <= most)?;
+        let layout =
+            Layout::extend(&buffers, other.layout.offsets.get(..count)?).filter(|layout| layout.height <= most)?;
         let (bound, positions) = (lower_bound(&buffers), Draft::positions_of(&buffers));
         Some(Draft { buffers, layout, positions, bound, solver: None, slices: 0, paused: Instant::now() })
     }

@@ -17,7 +17,7 @@ use super::trimming::Look;
 use crate::base::subscriber::is_heard;
 use crate::device::Stream;
 use crate::home::{Counter, Shared};
-use gpucache_plan::entries::{Log, Scratch};
+use gpucache_plan::entries::Log;
 
 /// The recording of entries, and what it is for.
 #[derive(Default)]
@@ -39,7 +39,6 @@ pub(super) struct Learning {
     pub(super) others: Others,
     /// Waits before another stream is preferred.
     pub(super) changes: Backoff,
-    scratch: Scratch,
     /// Waits before another order is learned in place of a forgotten one.
     forgetting: Backoff,
     /// The time spent on planning so far.
@@ -67,7 +66,7 @@ impl Learning {
 
     /// Whether entries beside a partial plan, this one included, have orders that come again.
     fn finds_orders(&mut self) -> bool {
-        self.learner.finds_orders(&mut self.scratch)
+        self.learner.finds_orders()
     }
 
     /// Stops recording this entry.
@@ -249,17 +248,17 @@ impl Planner {
 
     fn learn_plan(&mut self, shared: &Shared) -> Option<usize> {
         let may_be_partial = self.plans.is_empty() && !self.is_divided();
-        let Learning { learner, scratch, curiosity, stream, .. } = &mut self.learning;
+        let Learning { learner, curiosity, stream, .. } = &mut self.learning;
         let log = learner.recorded()?;
         if let Some(known) = self.plans.that_serves(log) {
             self.plans.note_told(known, log);
             return Some(known);
         }
-        if let Some(wider) = self.plans.absorb(log, scratch) {
+        if let Some(wider) = self.plans.absorb(log) {
             curiosity.renew();
             return Some(wider);
         }
-        let envelope = learner.end(scratch, may_be_partial)?;
+        let envelope = learner.end(may_be_partial)?;
         curiosity.renew();
         let stream = stream.clone()?;
         if self.plans.stream().is_none_or(|other| other.id() != stream.id()) {

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::backoff::{Backoff, Pace};
-use gpucache_plan::entries::{Envelope, Growth, Log, Scratch};
+use gpucache_plan::entries::{Envelope, Growth, Log};
 
 /// The recordings, and their results.
 #[derive(Debug, Default)]
@@ -146,19 +146,19 @@ impl Learner {
     /// out.
     ///
     /// If none has that order, the last entries may have a part in common, which has an envelope if it `may_be_partial`.
-    pub(super) fn end(&mut self, scratch: &mut Scratch, may_be_partial: bool) -> Option<Envelope> {
+    pub(super) fn end(&mut self, may_be_partial: bool) -> Option<Envelope> {
         self.recorded()?;
-        if let Some((place, envelope)) = self.resembling(scratch) {
+        if let Some((place, envelope)) = self.resembling() {
             self.candidates.remove(place);
             self.in_vain = 0;
             return Some(envelope);
         }
-        if let Some(envelope) = self.trusts_one.then(|| Envelope::of(&self.log, &self.log, scratch)).flatten() {
+        if let Some(envelope) = self.trusts_one.then(|| Envelope::of(&self.log, &self.log)).flatten() {
             self.in_vain = 0;
             return Some(envelope);
         }
         let is_due = may_be_partial && !self.has_orders && self.in_vain % PARTIAL == PARTIAL - 1;
-        let partial = is_due.then(|| self.regular_part(scratch)).flatten();
+        let partial = is_due.then(|| self.regular_part()).flatten();
         if partial.is_none() {
             self.keep();
             self.count_in_vain();
@@ -167,18 +167,18 @@ impl Learner {
     }
 
     /// The place of the latest kept entry that has the order of this one, and their envelope.
-    fn resembling(&self, scratch: &mut Scratch) -> Option<(usize, Envelope)> {
-        let same = |(place, other): (usize, &Log)| Some((place, Envelope::of(other, &self.log, scratch)?));
+    fn resembling(&self) -> Option<(usize, Envelope)> {
+        let same = |(place, other): (usize, &Log)| Some((place, Envelope::of(other, &self.log)?));
         self.candidates.iter().enumerate().rev().find_map(same)
     }
 
     /// Looks at an entry beside a partial plan. Returns whether so many of these have orders that come again that the plan should go.
-    pub(super) fn finds_orders(&mut self, scratch: &mut Scratch) -> bool {
+    pub(super) fn finds_orders(&mut self) -> bool {
         if self.recorded().is_none() {
             return false;
         }
         let (looked_at, again) = self.beside_part;
-        self.beside_part = (looked_at + 1, again + u64::from(self.resembling(scratch).is_some()));
+        self.beside_part = (looked_at + 1, again + u64::from(self.resembling().is_some()));
         self.has_orders = self.beside_part.1 >= AGAIN;
         if self.has_orders || self.beside_part.0 >= LOOKED_AT {
             self.beside_part = (0, 0);
@@ -194,10 +194,10 @@ impl Learner {
     }
 
     /// The envelope of what the last entries have in common.
-    fn regular_part(&mut self, scratch: &mut Scratch) -> Option<Envelope> {
+    fn regular_part(&mut self) -> Option<Envelope> {
         let latest = (self.candidates.len() + 1).saturating_sub(PARTIAL as usize);
         let logs: Vec<&Log> = self.candidates.iter().skip(latest).chain([&self.log]).collect();
-        let envelope = Envelope::of_regular_part(&logs, scratch)?;
+        let envelope = Envelope::of_regular_part(&logs)?;
         self.candidates.clear();
         (self.in_vain, self.beside_part) = (0, (0, 0));
         Some(envelope)
@@ -245,7 +245,7 @@ mod tests {
 
     fn entry(learner: &mut Learner, sizes: &[u64]) -> Option<Envelope> {
         record(learner, sizes);
-        learner.end(&mut Scratch::default(), false)
+        learner.end(false)
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
         for is_again in [false, true] {
             learner.begin(true);
             learner.log.allocated(0, 256);
-            assert_eq!(learner.end(&mut Scratch::default(), false).is_some(), is_again);
+            assert_eq!(learner.end(false).is_some(), is_again);
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
         let mut learner = Learner::default();
         (0..entries).find(|_| {
             record(&mut learner, &vec![256; 1 + rng.usize(..orders)]);
-            let has_orders = learner.finds_orders(&mut Scratch::default());
+            let has_orders = learner.finds_orders();
             learner.keep_recorded();
             has_orders
         })
@@ -297,7 +297,7 @@ mod tests {
         let mut recorded = 0;
         for length in 1..10_000 {
             recorded += u64::from(record(&mut learner, &vec![256; length % 200 + length / 200]));
-            assert!(learner.end(&mut Scratch::default(), false).is_none() || length > 200);
+            assert!(learner.end(false).is_none() || length > 200);
             learner.candidates.clear();
         }
         assert!((TRIES..100).contains(&recorded), "{recorded}");

@@ -19,7 +19,7 @@ use super::carry::CarryPlan;
 use super::draft::Draft;
 use crate::device::Stream;
 use crate::home::{Counter, Counters};
-use gpucache_plan::entries::{Cursor, Envelope, Growth, Log, Scratch};
+use gpucache_plan::entries::{Cursor, Envelope, Growth, Log};
 use gpucache_plan::loops::Known;
 
 use firsts::Firsts;
@@ -264,10 +264,10 @@ impl Plans {
     }
 
     /// Widens a plan to hold this entry too, if one has the entry's order. Returns the plan's place.
-    pub(crate) fn absorb(&mut self, log: &Log, scratch: &mut Scratch) -> Option<usize> {
+    pub(crate) fn absorb(&mut self, log: &Log) -> Option<usize> {
         self.stream().filter(|stream| stream.id() == log.stream())?;
         for (place, plan) in self.plans.iter_mut().enumerate() {
-            if let Some(both) = plan.seen.absorb(log, scratch) {
+            if let Some(both) = plan.seen.absorb(log) {
                 plan.hold(both);
                 return Some(place);
             }

@@ -4,7 +4,7 @@ mod generate;
 
 use std::time::{Duration, Instant};
 
-use gpucache_plan::{Buffer, check, improve, layout, lower_bound};
+use gpucache_plan::{Buffer, Solver, check, layout, lower_bound};
 
 const RUNS: usize = 5;
 
@@ -26,7 +26,7 @@ fn within(budget: Duration) -> impl FnMut() -> bool {
     move || start.elapsed() >= budget
 }
 
-/// Prints the least time of a few runs of `layout`, its ratio, and the ratio after two more seconds of `improve`.
+/// Prints the least time of a few runs of `layout`, its ratio, and the ratio after two more seconds of [`Solver::improve`].
 fn report(name: &str, buffers: &[Buffer]) {
     let bound = lower_bound(buffers) as f64;
     let mut least = Duration::MAX;
@@ -38,7 +38,10 @@ fn report(name: &str, buffers: &[Buffer]) {
         heights.0 = found.height;
         assert_eq!(check(buffers, &found), Ok(()));
     }
-    if let Ok(better) = improve(buffers, &gpucache_plan::Layout::default(), 0, &mut within(Duration::from_secs(2))) {
+    let mut is_over = within(Duration::from_secs(2));
+    if let Ok(mut solver) = Solver::new(buffers) {
+        solver.improve(0, &mut is_over);
+        let better = solver.layout();
         assert_eq!(check(buffers, &better), Ok(()));
         heights.1 = better.height;
     }

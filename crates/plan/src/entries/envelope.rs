@@ -1,8 +1,7 @@
 //! The envelope of entries of the same order: for each position the bytes and the lifetime that cover all of them.
 //!
 //! Two orders are the same if they have equally many allocations, and their envelope needs hardly more memory than the larger of
-//! them. So sizes may vary, and drops may change places. The comparison of two entries with nothing in common allocates nothing
-//! ([`Scratch`]), because a program that never repeats itself is compared again and again.
+//! them. So sizes may vary, and drops may change places.
 //!
 //! Positions whose sizes grow get places for entries to come ([`ahead`]). An array that outlives its entry is served by a ring or
 //! beside the plan ([`arranged`]).
@@ -38,14 +37,6 @@ pub struct Envelope {
     /// If only a part of each entry is regular: the rooms for the rest, in order, and how many allocations in a row show the position of an entry.
     rooms: Box<[Room]>,
     row: Option<u32>,
-}
-
-/// Memory for comparisons, which one comparison leaves to the next.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    positions: Vec<Expected>,
-    /// The bytes whose lives end at each time.
-    ends: Vec<u128>,
 }
 
 /// The sizes and the lifetime that are expected at a position.
@@ -102,7 +93,7 @@ const VARIATION: u64 = 4;
 impl Envelope {
     /// The envelope of two entries. The newer one knows when arrays of the entry before it were dropped. `None` if the
     /// orders are not the same, or if no layout could serve them.
-    pub fn of(one: &Log, newer: &Log, scratch: &mut Scratch) -> Option<Envelope> {
+    pub fn of(one: &Log, newer: &Log) -> Option<Envelope> {
         if one.stream() != newer.stream() || one.allocations().len() != newer.allocations().len() {
             return None;
         }
@@ -110,8 +101,8 @@ impl Envelope {
             |log: &Log, place: usize| Expected::of(&log.allocations()[place], place, newer.end_of_before(place));
         let (of_one, of_newer) = (|place| expected(one, place), |place| expected(newer, place));
         let places = 0..one.allocations().len();
-        let bound = scratch.bound(places.clone().map(of_one)).max(scratch.bound(places.clone().map(of_newer)));
-        scratch.envelope(places.map(|place| of_one(place).merge(&of_newer(place), false)), bound)
+        let most = bound(places.clone().map(of_one)).max(bound(places.clone().map(of_newer)));
+        Envelope::within(places.map(|place| of_one(place).merge(&of_newer(place), false)), most)
     }
 
     /// Whether an entry has this order and only sizes that were seen before, and none of its arrays lives longer than known or needs
@@ -202,16 +193,16 @@ impl Envelope {
     }
 
     /// The envelope of this order that covers an entry too; `None` if the entry has another order.
-    pub fn absorb(&self, log: &Log, scratch: &mut Scratch) -> Option<Envelope> {
+    pub fn absorb(&self, log: &Log) -> Option<Envelope> {
         if self.is_partial() || self.len() != log.allocations().len() {
             return None;
         }
         let seen = |place: usize| Expected::of(&log.allocations()[place], place, log.end_of_before(place));
         let places = 0..self.len();
-        let bound = scratch.bound(self.positions.iter().copied()).max(scratch.bound(places.clone().map(seen)));
+        let most = self.bound().max(bound(places.clone().map(seen)));
         let both = places.map(|place| self.positions[place].merge(&seen(place), !self.may_change()));
         let is_told_by_first = self.tells_by_first(log).or(self.is_told_by_first);
-        scratch.envelope(both, bound).map(|both| Envelope { is_told_by_first, ..both.follows(self) })
+        Envelope::within(both, most).map(|both| Envelope { is_told_by_first, ..both.follows(self) })
     }
 
     /// The envelope of both; `None` if their orders are not the same.
@@ -219,10 +210,20 @@ impl Envelope {
         if self.is_partial() || other.is_partial() || self.len() != other.len() {
             return None;
         }
-        let (mut scratch, pairs) = (Scratch::default(), self.positions.iter().zip(&other.positions));
-        let bound = self.bound().max(other.bound());
-        let both = scratch.envelope(pairs.map(|(one, other)| one.merge(other, !self.may_change())), bound)?;
-        Some(both.follows(self))
+        let pairs = self.positions.iter().zip(&other.positions);
+        let both = pairs.map(|(one, other)| one.merge(other, !self.may_change()));
+        Envelope::within(both, self.bound().max(other.bound())).map(|both| both.follows(self))
+    }
+
+    /// The envelope of these positions, if it needs hardly more than `most` bytes and can be laid out.
+    fn within(positions: impl ExactSizeIterator<Item = Expected> + Clone, most: u64) -> Option<Envelope> {
+        let is_plannable = are_plannable(positions.clone().map(|expected| expected.most));
+        if !is_plannable || bound(positions.clone()) > most.saturating_add(most / SAME_ORDER_SHARE) {
+            return None;
+        }
+        let positions: Vec<Expected> = positions.collect();
+        let first_recorded = positions.first().map_or(0, |first| first.most);
+        Some(Envelope { positions, first_recorded, ..Envelope::default() })
     }
 
     /// Replaces `before`, which covers one entry less.
@@ -234,12 +235,12 @@ impl Envelope {
 
     /// Whether a layout could contain it; the envelope may have grown too large.
     pub fn is_plannable(&self) -> bool {
-        is_plannable(&self.positions)
+        are_plannable(self.positions.iter().map(|expected| expected.most))
     }
 
     /// The most bytes that are in use at once if each position has its largest size.
     pub fn bound(&self) -> u64 {
-        Scratch::default().bound(self.positions.iter().copied())
+        bound(self.positions.iter().copied())
     }
 
     /// The number of positions that have a place or are carried, and the sum of their largest sizes.
@@ -263,50 +264,30 @@ impl Envelope {
     }
 }
 
-impl Scratch {
-    /// The envelope of these positions, if it needs hardly more than `bound` bytes and can be laid out.
-    fn envelope(&mut self, positions: impl Iterator<Item = Expected>, bound: u64) -> Option<Envelope> {
-        let mut all = std::mem::take(&mut self.positions);
-        all.clear();
-        all.extend(positions);
-        let is_same =
-            is_plannable(&all) && self.bound(all.iter().copied()) <= bound.saturating_add(bound / SAME_ORDER_SHARE);
-        let first_recorded = all.first().map_or(0, |first| first.most);
-        let envelope = is_same.then(|| Envelope { positions: all.clone(), first_recorded, ..Envelope::default() });
-        self.positions = all;
-        envelope
+/// The most bytes that are in use at once in the circle of entries, without positions that have no place. No layout is lower.
+fn bound(lives: impl ExactSizeIterator<Item = Expected> + Clone) -> u64 {
+    let entry = lives.len();
+    // The bytes whose lives end at each time.
+    let (mut ends, mut load) = (vec![0; entry + 1], 0u128);
+    let wrapped = lives.clone().filter_map(|life| Some((life.most, life.end(entry)?.checked_sub(entry as u32)?)));
+    for (bytes, end) in wrapped.filter(|&(_, end)| end > 0) {
+        load += u128::from(bytes);
+        ends[end as usize] += u128::from(bytes);
     }
-
-    /// The most bytes that are in use at once in the circle of entries, without positions that have no place. No layout is lower.
-    fn bound(&mut self, lives: impl ExactSizeIterator<Item = Expected> + Clone) -> u64 {
-        let entry = lives.len();
-        self.ends.clear();
-        self.ends.resize(entry + 1, 0);
-        let mut load = 0u128;
-        let wrapped = lives.clone().filter_map(|life| Some((life.most, life.end(entry)?.checked_sub(entry as u32)?)));
-        for (bytes, end) in wrapped.filter(|&(_, end)| end > 0) {
-            load += u128::from(bytes);
-            self.ends[end as usize] += u128::from(bytes);
+    let mut peak = load;
+    for (position, life) in lives.enumerate() {
+        load -= ends[position];
+        if let Some(end) = life.end(entry) {
+            load += u128::from(life.most);
+            let here = ends.get_mut(end as usize);
+            here.into_iter().for_each(|ends| *ends += u128::from(life.most));
+            peak = peak.max(load);
         }
-        let mut peak = load;
-        for (position, life) in lives.enumerate() {
-            load -= self.ends[position];
-            if let Some(end) = life.end(entry) {
-                load += u128::from(life.most);
-                let here = self.ends.get_mut(end as usize);
-                here.into_iter().for_each(|ends| *ends += u128::from(life.most));
-                peak = peak.max(load);
-            }
-        }
-        u64::try_from(peak).unwrap_or(u64::MAX)
     }
+    u64::try_from(peak).unwrap_or(u64::MAX)
 }
 
 /// Whether there is anything to serve, and a layout could contain it.
-fn is_plannable(positions: &[Expected]) -> bool {
-    are_plannable(positions.iter().map(|expected| expected.most))
-}
-
 fn are_plannable(sizes: impl Iterator<Item = u64>) -> bool {
     let rounded = sizes.map(|bytes| u128::from(bytes).next_multiple_of(u128::from(ALIGN)));
     (1..MOST_PLANNED).contains(&rounded.sum::<u128>())

@@ -17,7 +17,7 @@ mod ring;
 mod turns;
 
 pub use cursor::{Answer, Cursor, Deviation, Evicted, Served};
-pub use envelope::{Envelope, Scratch};
+pub use envelope::Envelope;
 pub use growth::Growth;
 pub use log::Log;
 pub use ring::Ring;

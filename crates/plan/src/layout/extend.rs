@@ -12,48 +12,50 @@ const MOST: usize = 1 << 13;
 /// An offset, and the buffer that lies there.
 type Placed = (u64, Buffer);
 
-/// Lays out buffers of which the first ones have these offsets, in the order of their lives. `None` if these buffers overlap each other, if there
-/// are more than 8,192 other ones, or if an end would pass 2^64.
-///
-/// ```
-/// use gpucache_plan::{Buffer, check, extend};
-///
-/// // The first two lie at 4 and 0. The third one is alive together with the second one.
-/// let buffers = [
-///     Buffer { lower: 0, upper: 2, size: 4 },
-///     Buffer { lower: 1, upper: 4, size: 4 },
-///     Buffer { lower: 2, upper: 4, size: 3 },
-/// ];
-/// let found = extend(&buffers, &[4, 0]).unwrap();
-/// assert_eq!((found.offsets, found.height), (vec![4, 0, 4], 8));
-/// assert_eq!(extend(&buffers, &[0, 0]), None); // both are alive at time 1
-/// ```
-pub fn extend(buffers: &[Buffer], offsets: &[u64]) -> Option<Layout> {
-    let given = offsets.len();
-    let others: Vec<usize> = (given..buffers.len()).filter(|&other| buffers[other].occupies()).collect();
-    if others.len() > MOST {
-        return None;
-    }
-    let given = offsets.iter().copied().zip(buffers.iter().copied());
-    let start: Vec<Placed> =
-        given.filter(|(at, given)| given.occupies() && at.checked_add(given.size).is_some()).collect();
-    let first = start.iter().map(end).max().unwrap_or(0);
-    let bound = lower_bound(buffers).max(first);
-    let size = |buffer: &Buffer| u128::from(buffer.size);
-    let area = |buffer: &Buffer| size(buffer) * u128::from(buffer.upper - buffer.lower);
-    let mut best: Option<Layout> = None;
-    for weigh in [&size as &dyn Fn(&Buffer) -> u128, &area] {
-        let mut order = others.clone();
-        order.sort_by_key(|&other| (std::cmp::Reverse(weigh(&buffers[other])), other));
-        let found = place(buffers, offsets, &order, start.clone())?;
-        if best.as_ref().is_none_or(|best| found.height < best.height) {
-            best = Some(found);
+impl Layout {
+    /// Lays out buffers of which the first ones have these offsets, in the order of their lives. `None` if these buffers overlap each other, if there
+    /// are more than 8,192 other ones, or if an end would pass 2^64.
+    ///
+    /// ```
+    /// use gpucache_plan::{Buffer, Layout, check};
+    ///
+    /// // The first two lie at 4 and 0. The third one is alive together with the second one.
+    /// let buffers = [
+    ///     Buffer { lower: 0, upper: 2, size: 4 },
+    ///     Buffer { lower: 1, upper: 4, size: 4 },
+    ///     Buffer { lower: 2, upper: 4, size: 3 },
+    /// ];
+    /// let found = Layout::extend(&buffers, &[4, 0]).unwrap();
+    /// assert_eq!((found.offsets, found.height), (vec![4, 0, 4], 8));
+    /// assert_eq!(Layout::extend(&buffers, &[0, 0]), None); // both are alive at time 1
+    /// ```
+    pub fn extend(buffers: &[Buffer], offsets: &[u64]) -> Option<Layout> {
+        let given = offsets.len();
+        let others: Vec<usize> = (given..buffers.len()).filter(|&other| buffers[other].occupies()).collect();
+        if others.len() > MOST {
+            return None;
         }
-        if best.as_ref().is_some_and(|best| best.height <= bound) {
-            break;
+        let given = offsets.iter().copied().zip(buffers.iter().copied());
+        let start: Vec<Placed> =
+            given.filter(|(at, given)| given.occupies() && at.checked_add(given.size).is_some()).collect();
+        let first = start.iter().map(end).max().unwrap_or(0);
+        let bound = lower_bound(buffers).max(first);
+        let size = |buffer: &Buffer| u128::from(buffer.size);
+        let area = |buffer: &Buffer| size(buffer) * u128::from(buffer.upper - buffer.lower);
+        let mut best: Option<Layout> = None;
+        for weigh in [&size as &dyn Fn(&Buffer) -> u128, &area] {
+            let mut order = others.clone();
+            order.sort_by_key(|&other| (std::cmp::Reverse(weigh(&buffers[other])), other));
+            let found = place(buffers, offsets, &order, start.clone())?;
+            if best.as_ref().is_none_or(|best| found.height < best.height) {
+                best = Some(found);
+            }
+            if best.as_ref().is_some_and(|best| best.height <= bound) {
+                break;
+            }
         }
+        best.filter(|best| check(buffers, best).is_ok())
     }
-    best.filter(|best| check(buffers, best).is_ok())
 }
 
 /// Places buffers in this order. `None` if an offset would pass 2^64.
@@ -116,7 +118,7 @@ mod tests {
         fn the_given_offsets_stay(buffers in problem(), given in 0..40usize) {
             let given = given.min(buffers.len());
             let whole = layout(&buffers).unwrap();
-            let found = extend(&buffers, &whole.offsets[..given]).unwrap();
+            let found = Layout::extend(&buffers, &whole.offsets[..given]).unwrap();
             prop_assert_eq!(&found.offsets[..given], &whole.offsets[..given]);
             prop_assert_eq!(check(&buffers, &found), Ok(()));
             prop_assert!(found.height <= buffers.iter().map(|buffer| buffer.size).sum());
@@ -124,7 +126,7 @@ mod tests {
 
         #[test]
         fn without_given_offsets_it_is_hardly_higher_than_the_solver(buffers in problem()) {
-            let (whole, found) = (layout(&buffers).unwrap(), extend(&buffers, &[]).unwrap());
+            let (whole, found) = (layout(&buffers).unwrap(), Layout::extend(&buffers, &[]).unwrap());
             prop_assert!(found.height <= whole.height * 2, "{} {}", found.height, whole.height);
         }
     }
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn offsets_at_the_end_of_the_addresses_are_refused() {
         let buffers = [Buffer { lower: 0, upper: 2, size: 1 << 40 }, Buffer { lower: 1, upper: 2, size: 1 << 40 }];
-        assert_eq!(extend(&buffers, &[u64::MAX - 5]), None);
-        assert_eq!(extend(&buffers, &[u64::MAX - (1 << 40)]).map(|found| found.offsets[1]), Some(0));
+        assert_eq!(Layout::extend(&buffers, &[u64::MAX - 5]), None);
+        assert_eq!(Layout::extend(&buffers, &[u64::MAX - (1 << 40)]).map(|found| found.offsets[1]), Some(0));
     }
 }

@@ -1,7 +1,7 @@
 //! Offsets for buffers with known lifetimes, at the lowest height that can be found (dynamic storage allocation).
 //!
-//! [`layout`] is fast: it takes 0.2 to 1.5 µs per buffer and pass. [`improve`] and [`Solver`] continue for as long as the caller
-//! allows. They stop when the height equals the lower bound, because no lower layout exists then.
+//! [`layout`] is fast: it takes 0.2 to 1.5 µs per buffer and pass. A [`Solver`] continues for as long as the caller
+//! allows. It stops when the height equals the lower bound, because no lower layout exists then.
 //!
 //! A problem passes through these files. `problem` compresses time into sections. `solver` decides which job runs next. A pass of
 //! `portfolio` walks over the `skyline` and places buffers on its valleys; `index` finds the best buffer that fits. `backward` places
@@ -28,7 +28,6 @@ mod sort;
 mod types;
 
 pub use check::{check, lower_bound};
-pub use extend::extend;
 pub(crate) use live::Live;
 pub use solver::Solver;
 pub use types::{Buffer, Layout, LayoutError, TooLarge};
@@ -49,37 +48,5 @@ pub use types::{Buffer, Layout, LayoutError, TooLarge};
 pub fn layout(buffers: &[Buffer]) -> Result<Layout, TooLarge> {
     let mut solver = Solver::new(buffers)?;
     solver.run_portfolio();
-    Ok(solver.layout())
-}
-
-/// Improves `layout` until `is_over` returns true, the height reaches `target`, or no lower layout is possible.
-///
-/// An invalid `layout` is ignored. Each call starts from the beginning; to work in slices, keep a [`Solver`].
-///
-/// ```
-/// use gpucache_plan::{Buffer, Layout, improve};
-/// use std::time::{Duration, Instant};
-///
-/// let buffers = [Buffer { lower: 0, upper: 2, size: 3 }, Buffer { lower: 1, upper: 3, size: 4 }];
-/// let stacked = Layout { offsets: vec![4, 0], height: 7 };
-/// let start = Instant::now();
-/// let found = improve(&buffers, &stacked, 0, &mut || start.elapsed() >= Duration::from_millis(10))?;
-/// assert_eq!(found.height, 7); // no lower layout exists
-/// # Ok::<(), gpucache_plan::TooLarge>(())
-/// ```
-///
-/// # Errors
-/// The sizes sum to more than 2^62.
-pub fn improve(
-    buffers: &[Buffer],
-    layout: &Layout,
-    target: u64,
-    is_over: &mut dyn FnMut() -> bool,
-) -> Result<Layout, TooLarge> {
-    let mut solver = Solver::new(buffers)?;
-    if check(buffers, layout).is_ok() {
-        solver.offer(layout);
-    }
-    solver.improve(target, is_over);
     Ok(solver.layout())
 }

@@ -65,9 +65,9 @@ impl Problem {
         out
     }
 
-    /// Converts offsets per caller's buffer to offsets per item.
-    pub(super) fn shrink(&self, offsets: &[u64]) -> Vec<u64> {
-        self.source.iter().map(|&i| offsets[i as usize]).collect()
+    /// Converts offsets per caller's buffer to offsets per item. `None` if there are not as many as buffers.
+    pub(super) fn shrink(&self, offsets: &[u64]) -> Option<Vec<u64>> {
+        (offsets.len() == self.len).then(|| self.source.iter().map(|&i| offsets[i as usize]).collect())
     }
 }
 

@@ -16,7 +16,7 @@ use crate::layout::restart::Restarts;
 #[cfg(feature = "exact")]
 use crate::layout::search::ExactSearch;
 use crate::layout::skyline::{Progress, Skyline, UNLIMITED};
-use crate::layout::{Buffer, Layout, TooLarge};
+use crate::layout::{Buffer, Layout, TooLarge, check};
 
 /// The current job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,9 +152,22 @@ impl Solver {
         Layout { offsets: self.problem.expand(&self.offsets), height: self.height }
     }
 
-    /// Adopts a valid layout of the same buffers if it is lower than the best one so far.
-    pub(super) fn offer(&mut self, layout: &Layout) {
-        self.adopt(self.problem.shrink(&layout.offsets), layout.height);
+    /// Adopts a layout of the same buffers if it is valid, and lower than the best one so far.
+    ///
+    /// ```
+    /// use gpucache_plan::{Buffer, Layout, Solver};
+    /// let buffers = [Buffer { lower: 0, upper: 1, size: 3 }, Buffer { lower: 1, upper: 2, size: 4 }];
+    /// let mut solver = Solver::new(&buffers)?;
+    /// solver.offer(&Layout { offsets: vec![0, 1], height: 5 });
+    /// assert_eq!(solver.height(), 5);
+    /// # Ok::<(), gpucache_plan::TooLarge>(())
+    /// ```
+    pub fn offer(&mut self, layout: &Layout) {
+        let Some(offsets) = self.problem.shrink(&layout.offsets) else { return };
+        let of_items = Layout { offsets, height: layout.height };
+        if check(&self.problem.items, &of_items).is_ok() {
+            self.adopt(of_items.offsets, of_items.height);
+        }
     }
 
     /// Works until the height is at most `target`, or proven minimal, or `stop` returns true. Calls `stop` about every 50 us.

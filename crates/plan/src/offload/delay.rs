@@ -57,7 +57,7 @@ fn last_until(time: f64, (first, last): (u32, u32), at: impl Fn(u32) -> f64) -> 
 
 #[cfg(test)]
 mod tests {
-    use crate::offload::{Access, Link, Order, Use, What, schedule};
+    use crate::offload::{Access, Link, Order, Use, What};
 
     #[test]
     fn an_array_comes_shortly_before_its_use() {
@@ -71,7 +71,7 @@ mod tests {
         let at = (0..30).map(f64::from).collect();
         let (dies, rests) = (vec![false; 3], Vec::new());
         let order = Order { bytes: vec![8, 8, 0], uses: uses.collect(), at, length: 30.0, dies, rests };
-        let found = schedule(&order, 8, Link { bytes_per_second: 8.0, latency: 0.0 }).unwrap();
+        let found = order.schedule(8, Link { bytes_per_second: 8.0, latency: 0.0 }).unwrap();
         assert_eq!(found.seconds, 31.0, "the work waits for the second array only");
         let comes = |array| found.moves.iter().find(|each| each.array == array && each.what == What::Prefetch).unwrap();
         assert_eq!(comes(0).before, 26, "a copy and twice the longest copy before the use");

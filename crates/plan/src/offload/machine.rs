@@ -132,7 +132,9 @@ impl Reached {
     }
 }
 
-/// Seconds from the beginning of an entry to that of the next one: infinite if the schedule is not valid.
-pub fn simulate(order: &Order, budget: u64, link: Link, schedule: &Schedule) -> f64 {
-    Reached::of(order, budget, link, schedule).seconds
+impl Schedule {
+    /// Seconds from the beginning of an entry of this order to that of the next one: infinite if the schedule is not valid for it.
+    pub fn simulate(&self, order: &Order, budget: u64, link: Link) -> f64 {
+        Reached::of(order, budget, link, self).seconds
+    }
 }

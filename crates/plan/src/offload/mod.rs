@@ -1,13 +1,13 @@
 //! Plans which arrays rest on the host, and when they move, so that a program runs on a device that is too small for all of its arrays.
 //!
 //! These are pure functions over plain data, usable without a device and without the rest of this crate. They need the order of uses
-//! in an entry that repeats, so the next use of every array is known. [`schedule`] returns the moves of an entry. After them every array
+//! in an entry that repeats, so the next use of every array is known. [`Order::schedule`] returns the moves of an entry. After them every array
 //! is where it was at the entry's beginning.
 //!
 //! An order passes through these files. Between two uses an array has a gap (`gaps`), during which it stays or leaves. The choice of gaps
 //! is a packing of bytes into the memory that current uses leave (`packing`). It takes the gaps that save the most bytes for the
 //! price of their memory (`prices`, `keep`, `free_bytes`). If work does not hide all copies of this choice, `packing` gives short gaps a higher
-//! worth, and [`schedule`] returns the faster result. `early` finds the times of the moves on a simulated machine with
+//! worth, and [`Order::schedule`] returns the faster result. `early` finds the times of the moves on a simulated machine with
 //! a link in each direction (`machine`). `moves` turns these times into a schedule that repeats and always fits. `delay` lets arrays come
 //! later where that costs no time. `machine` tells how long an entry takes. `offsets` gives each array a place in memory for as long as it is
 //! on the device.
@@ -62,7 +62,6 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub use machine::simulate;
 pub use offsets::Offsets;
 pub use types::{Access, Link, Move, Order, Schedule, Use, What};
 
@@ -81,22 +80,24 @@ const FASTER: f64 = 0.995;
 /// Delayed prefetches are taken if the entry takes at most this multiple of its time without delays.
 const COSTS_NO_TIME: f64 = 1.0005;
 
-/// The moves of an entry of this order within a budget of bytes, in steady state; `None` if the arrays that are held at once do not fit,
-/// or if the sum of the bytes overflows.
-///
-/// An array that dies is evicted after its last use, without a write-back: the caller guarantees that it is dead. An array
-/// that a use fills needs memory there, but no move. An array that rests on the host is prefetched for each use that needs its contents.
-pub fn schedule(order: &Order, budget: u64, link: Link) -> Option<Schedule> {
-    let budget = order.has_sums().then_some(budget.min(MOST_BYTES))?;
-    let gaps = Gaps::of(order);
-    let mut packing = Packing::new(order, &gaps, budget)?;
-    let fewest = timed(order, &gaps, &packing, (budget, link));
-    if fewest.seconds <= order.length * HIDDEN {
-        return Some(fewest);
+impl Order {
+    /// The moves of an entry of this order within a budget of bytes, in steady state; `None` if the arrays that are held at once do not fit,
+    /// or if the sum of the bytes overflows.
+    ///
+    /// An array that dies is evicted after its last use, without a write-back: the caller guarantees that it is dead. An array
+    /// that a use fills needs memory there, but no move. An array that rests on the host is prefetched for each use that needs its contents.
+    pub fn schedule(&self, budget: u64, link: Link) -> Option<Schedule> {
+        let budget = self.has_sums().then_some(budget.min(MOST_BYTES))?;
+        let gaps = Gaps::of(self);
+        let mut packing = Packing::new(self, &gaps, budget)?;
+        let fewest = timed(self, &gaps, &packing, (budget, link));
+        if fewest.seconds <= self.length * HIDDEN {
+            return Some(fewest);
+        }
+        packing.weigh(self, &gaps, link);
+        let hidden = timed(self, &gaps, &packing, (budget, link));
+        Some(if hidden.seconds < fewest.seconds * FASTER { hidden } else { fewest })
     }
-    packing.weigh(order, &gaps, link);
-    let hidden = timed(order, &gaps, &packing, (budget, link));
-    Some(if hidden.seconds < fewest.seconds * FASTER { hidden } else { fewest })
 }
 
 /// The moves of the arrays that do not stay in this packing.
@@ -111,7 +112,7 @@ fn timed(order: &Order, gaps: &Gaps, packing: &Packing, (budget, link): (u64, Li
     }
     times.delay(order, gaps, &kept, (link, &reached));
     let delayed = times.schedule(order, gaps, &kept);
-    let seconds = simulate(order, budget, link, &delayed);
+    let seconds = delayed.simulate(order, budget, link);
     match seconds <= reached.seconds * COSTS_NO_TIME {
         true => Schedule { seconds, ..delayed },
         false => Schedule { seconds: reached.seconds, ..early },

@@ -1,6 +1,6 @@
 //! The moves of an entry of a known order, and the figures that they were computed from. They become better as more is known.
 
-use gpucache_plan::offload::{Link, Move, Offsets, Order, Schedule, schedule, simulate};
+use gpucache_plan::offload::{Link, Move, Offsets, Order, Schedule};
 
 /// The link between a GPU of today and its host, in each direction. 55 GB/s were measured on an H100 behind PCIe 5. The plan assumes a
 /// tenth less until copies were timed, since both directions share the host's memory. A copy of 2 KiB takes 3 to 5 microseconds there.
@@ -97,7 +97,7 @@ impl Timetable {
 
     /// The schedule that spares so many shares of the room.
     fn spare(&self, spared: u64, link: Link) -> Option<Found> {
-        let schedule = schedule(&self.order, self.budget(spared), link)?;
+        let schedule = self.order.schedule(self.budget(spared), link)?;
         let (needed, room) = &self.needed;
         let offsets = if schedule.moves.is_empty() { None } else { schedule.offsets(&self.order, needed, *room) };
         let offsets = offsets.filter(|offsets| offsets.height() <= *room);
@@ -139,7 +139,7 @@ impl Timetable {
             self.least.as_ref().filter(|known| known.len() == seconds.len()).map_or_else(|| seconds.to_vec(), least);
         self.order = self.order.paced(places, &seconds);
         self.least = Some(seconds);
-        let before = |before: &Found| simulate(&self.order, self.budget(before.spared), link, &before.schedule);
+        let before = |before: &Found| before.schedule.simulate(&self.order, self.budget(before.spared), link);
         let before = self.found.as_ref().map_or(f64::INFINITY, before);
         let Some(found) = self.search(link) else { return false };
         // Memory that is not contiguous costs more than better times save.
@@ -200,7 +200,7 @@ mod tests {
             // Few uses take nearly all of the time.
             let seconds: Vec<f64> = (0..24).map(|_| if numbers.below(4) == 0 { 5.0 } else { 0.01 }).collect();
             let is_replaced = table.pace(&places, &seconds, link);
-            let takes = |schedule: &Schedule| simulate(&table.order, table.room, super::link(link), schedule);
+            let takes = |schedule: &Schedule| schedule.simulate(&table.order, table.room, super::link(link));
             let new = table.found.as_ref().map_or(f64::INFINITY, |found| takes(&found.schedule));
             let old = takes(&before);
             assert_eq!(is_replaced, new < old * BETTER, "{old} and then {new}");

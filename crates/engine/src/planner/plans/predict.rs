@@ -67,7 +67,7 @@ impl Plans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpucache_plan::entries::{Envelope, Log, Scratch};
+    use gpucache_plan::entries::{Envelope, Log};
 
     /// A plan of entries whose first allocations had these sizes, and all others twice as many bytes.
     fn plan(first: [u64; 2]) -> Plan {
@@ -78,7 +78,7 @@ mod tests {
             log
         };
         let [least, most] = first.map(log);
-        let envelope = Envelope::of(&least, &most, &mut Scratch::default()).unwrap();
+        let envelope = Envelope::of(&least, &most).unwrap();
         Plan { seen: envelope.clone(), envelope, cursor: Some(Cursor::default()), ..Plan::default() }
     }
 

@@ -7,7 +7,7 @@ mod rooms;
 use proptest::prelude::*;
 
 use super::*;
-use crate::entries::envelope::{Envelope, Scratch};
+use crate::entries::envelope::Envelope;
 use crate::entries::{Answer, Deviation, Log};
 use crate::layout::layout;
 
@@ -115,7 +115,7 @@ impl Program {
     }
 
     fn of(log: &Log) -> Program {
-        Program::with(Envelope::of(log, log, &mut Scratch::default()).unwrap())
+        Program::with(Envelope::of(log, log).unwrap())
     }
 
     fn with(envelope: Envelope) -> Program {
@@ -269,7 +269,7 @@ fn one_deviation_is_all_that_goes_beside() {
 fn a_size_a_little_beyond_all_before_keeps_its_position() {
     let layers = |first: u64, second: u64| -> Vec<Life> { (0..10).flat_map(|_| [(first, 1), (second, 1)]).collect() };
     let [short, long] = [(100_000, 120_000), (200_000, 240_000)].map(|(first, second)| log(&layers(first, second)));
-    let mut program = Program::with(Envelope::of(&long, &short, &mut Scratch::default()).unwrap());
+    let mut program = Program::with(Envelope::of(&long, &short).unwrap());
     assert_eq!(program.run(&layers(202_000, 240_000)), 10);
     let sizes: Vec<_> = (0..20).map(|position| program.envelope.sizes_at(position).unwrap()).collect();
     assert_eq!(

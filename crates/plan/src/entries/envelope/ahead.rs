@@ -1,7 +1,7 @@
 //! Room for sizes that were not seen yet. Sizes that grow by a step in each entry are laid out for entries to come, each time for
 //! twice as many. So a text of n tokens needs about log n layouts.
 
-use super::{Envelope, Expected, Scratch, VARIATION, are_plannable};
+use super::{Envelope, Expected, VARIATION, are_plannable, bound};
 use crate::entries::growth::Growth;
 
 /// Sizes that vary may exceed all before by this share and still be their position's. Otherwise such a request was taken for a neighbour whose
@@ -61,7 +61,7 @@ impl Envelope {
         let steps = self.positions.iter().map(|expected| Expected { most: expected.step, ..*expected });
         // A position without a place grows as well: its largest step counts.
         let largest = steps.clone().map(|expected| expected.most).max().unwrap_or(0);
-        let step = Scratch::default().bound(steps).max(largest).max(1);
+        let step = bound(steps).max(largest).max(1);
         let entries = (2 * self.entries_ahead).max(FIRST).min(most / step).max(1);
         self.entries_ahead = entries;
         let ahead = |expected: &Expected| expected.most.saturating_add(expected.step.saturating_mul(entries));
@@ -111,7 +111,7 @@ mod tests {
             entry(&mut log, number);
             growth.observe(&log);
         });
-        let mut envelope = Envelope::of(&log, &log, &mut Scratch::default()).unwrap();
+        let mut envelope = Envelope::of(&log, &log).unwrap();
         envelope.note_growth(&growth);
         envelope
     }
@@ -173,9 +173,9 @@ mod tests {
         let (mut envelope, mut log) = (grown(4), Log::default());
         envelope.go_ahead(512);
         (1..=5).for_each(|number| entry(&mut log, number));
-        let known = envelope.absorb(&log, &mut Scratch::default()).unwrap();
+        let known = envelope.absorb(&log).unwrap();
         assert!(!known.is_overtaken() && known.grows());
         entry(&mut log, 6);
-        assert!(known.absorb(&log, &mut Scratch::default()).unwrap().is_overtaken());
+        assert!(known.absorb(&log).unwrap().is_overtaken());
     }
 }

@@ -81,7 +81,6 @@ impl Expected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entries::Scratch;
     use crate::entries::log::Log;
 
     /// The envelope of entries with one array each, of these sizes, which live for unknown times.
@@ -91,9 +90,8 @@ mod tests {
             log.allocated(0, bytes);
             log
         };
-        let mut scratch = Scratch::default();
-        let first = Envelope::of(&log(sizes[0]), &log(sizes[1]), &mut scratch).unwrap();
-        let mut all = sizes[2..].iter().fold(first, |all, &bytes| all.absorb(&log(bytes), &mut scratch).unwrap());
+        let first = Envelope::of(&log(sizes[0]), &log(sizes[1])).unwrap();
+        let mut all = sizes[2..].iter().fold(first, |all, &bytes| all.absorb(&log(bytes)).unwrap());
         assert!(all.carry(0) || all.at(0).unwrap().is_carried());
         all
     }

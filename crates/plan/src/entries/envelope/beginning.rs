@@ -53,7 +53,6 @@ impl Expected {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Scratch;
     use super::*;
     use crate::entries::Log;
 
@@ -66,7 +65,7 @@ mod tests {
             }
             log
         };
-        Envelope::of(&log(one), &log(other), &mut Scratch::default()).unwrap()
+        Envelope::of(&log(one), &log(other)).unwrap()
     }
 
     #[test]

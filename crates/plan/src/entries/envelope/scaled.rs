@@ -136,7 +136,6 @@ fn ratio(more: u64, less: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Scratch;
     use super::*;
     use crate::entries::Log;
 
@@ -153,13 +152,13 @@ mod tests {
     }
 
     fn envelope() -> Envelope {
-        let two = Envelope::of(&log(300), &log(600), &mut Scratch::default()).unwrap();
-        two.absorb(&log(450), &mut Scratch::default()).unwrap()
+        let two = Envelope::of(&log(300), &log(600)).unwrap();
+        two.absorb(&log(450)).unwrap()
     }
 
     #[test]
     fn an_entry_that_was_followed_shows_whether_the_first_size_tells_the_others() {
-        let mut widened = Envelope::of(&log(256), &log(640), &mut Scratch::default()).unwrap();
+        let mut widened = Envelope::of(&log(256), &log(640)).unwrap();
         assert!(widened.scaled_to(2048 * 660).is_none(), "two entries alone show no law");
         widened.note_told(&log(400));
         assert!(widened.scaled_to(2048 * 660).is_some());
@@ -175,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_entry_near_the_largest_known_one_shows_nothing() {
-        let mut widened = Envelope::of(&log(256), &log(640), &mut Scratch::default()).unwrap();
+        let mut widened = Envelope::of(&log(256), &log(640)).unwrap();
         widened.note_told(&log(620));
         assert!(widened.scaled_to(2048 * 660).is_none());
     }
@@ -193,8 +192,8 @@ mod tests {
     #[test]
     fn known_sizes_far_ones_and_steady_orders_are_not_scaled() {
         assert!(envelope().scaled_to(2048 * 600).is_none() && envelope().scaled_to(2048 * 1200).is_none());
-        let steady = Envelope::of(&log(600), &log(600), &mut Scratch::default()).unwrap();
-        let steady = steady.absorb(&log(600), &mut Scratch::default()).unwrap();
+        let steady = Envelope::of(&log(600), &log(600)).unwrap();
+        let steady = steady.absorb(&log(600)).unwrap();
         assert!(steady.scaled_to(2048 * 660).is_none());
     }
 
@@ -206,7 +205,7 @@ mod tests {
         sizes.for_each(|bytes| assert!(other.allocated(0, bytes).is_some()));
         (0..5).for_each(|number| other.dropped(number));
         assert!(envelope().scaled_to(2048 * 660).is_some());
-        let misled = envelope().absorb(&other, &mut Scratch::default()).unwrap();
+        let misled = envelope().absorb(&other).unwrap();
         assert!(misled.scaled_to(2048 * 660).is_none());
     }
 

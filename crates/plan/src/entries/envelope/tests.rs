@@ -15,7 +15,7 @@ fn log(sizes: &[u64], ends: &[u32]) -> Log {
 }
 
 fn of(one: &Log, other: &Log) -> Option<Envelope> {
-    Envelope::of(one, other, &mut Scratch::default())
+    Envelope::of(one, other)
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn what_outlives_its_entry_is_kept_out() {
     assert_eq!(envelope.buffers()[0].size, 0);
     assert!(!envelope.at(0).unwrap().is_planned() && envelope.at(1).unwrap().is_planned());
     assert!(envelope.holds(&kept) && !envelope.holds(&log(&[512, 256], &[1, 2])));
-    let newer = envelope.absorb(&log(&[512, 256], &[1, 2]), &mut Scratch::default()).unwrap();
+    let newer = envelope.absorb(&log(&[512, 256], &[1, 2])).unwrap();
     assert!(newer.at(0).unwrap().is_planned(), "it outlives its entry no more");
 }
 
@@ -71,7 +71,7 @@ proptest::proptest! {
             .map(|(lower, logged)| Buffer { lower, upper: logged.upper, size: logged.bytes })
             .collect();
         let lives: Vec<Expected> = logged.iter().enumerate().map(|(place, life)| Expected::of(life, place, None)).collect();
-        proptest::prop_assert_eq!(Scratch::default().bound(lives.into_iter()), crate::layout::lower_bound(&buffers));
+        proptest::prop_assert_eq!(bound(lives.into_iter()), crate::layout::lower_bound(&buffers));
     }
 }
 

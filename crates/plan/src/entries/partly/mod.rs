@@ -15,7 +15,7 @@ mod scale;
 #[cfg(test)]
 mod tests;
 
-use super::envelope::{Envelope, Scratch};
+use super::envelope::Envelope;
 use super::log::Log;
 use align::columns;
 use rooms::Arrangement;
@@ -31,7 +31,7 @@ const MISSING: usize = 8;
 
 impl Envelope {
     /// The envelope of the regular part of these entries, with rooms for the rest. `None` if they have little in common.
-    pub fn of_regular_part(logs: &[&Log], scratch: &mut Scratch) -> Option<Envelope> {
+    pub fn of_regular_part(logs: &[&Log]) -> Option<Envelope> {
         let stream = logs.first()?.stream();
         if logs.iter().any(|log| log.stream() != stream || log.len() > LONGEST) {
             return None;
@@ -40,7 +40,7 @@ impl Envelope {
         let is_enough = |regular: usize| regular >= LEAST && regular * LEAST_SHARE >= mean;
         let columns = columns(logs).filter(|columns| is_enough(columns[0].len()))?;
         let arrangements = Arrangement::all(logs, &columns);
-        let envelopes = arrangements.filter_map(|arrangement| arrangement.envelope(logs, &columns, scratch));
+        let envelopes = arrangements.filter_map(|arrangement| arrangement.envelope(logs, &columns));
         envelopes.min_by_key(|&(_, needed)| needed).map(|(envelope, _)| envelope)
     }
 

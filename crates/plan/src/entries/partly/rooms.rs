@@ -4,7 +4,7 @@ use super::align::rank;
 use super::chances::Chances;
 use super::irregular::{Irregular, others, peak};
 use crate::entries::cursor::Extents;
-use crate::entries::envelope::{Envelope, Room, Scratch};
+use crate::entries::envelope::{Envelope, Room};
 use crate::entries::log::{Log, Logged, OUTLIVES};
 
 /// Gaps share a room if at most so many regular allocations lie between two of them. Each of these is tried.
@@ -66,12 +66,7 @@ impl Arrangement {
     }
 
     /// The envelope, and the bytes that it and the arrays beside it need.
-    pub(super) fn envelope(
-        self,
-        logs: &[&Log],
-        columns: &[Vec<u32>],
-        scratch: &mut Scratch,
-    ) -> Option<(Envelope, u64)> {
+    pub(super) fn envelope(self, logs: &[&Log], columns: &[Vec<u32>]) -> Option<(Envelope, u64)> {
         let parts = logs
             .iter()
             .zip(columns)
@@ -79,9 +74,9 @@ impl Arrangement {
             .map(|((log, column), irregular)| self.part(log, column, irregular));
         let parts: Vec<Log> = parts.collect();
         let [one, other, more @ ..] = parts.as_slice() else { return None };
-        let mut envelope = Envelope::of(one, other, scratch)?;
+        let mut envelope = Envelope::of(one, other)?;
         for part in more {
-            envelope = envelope.absorb(part, scratch)?;
+            envelope = envelope.absorb(part)?;
         }
         let beside = self.beside();
         let needed = envelope.bound().saturating_add(beside).saturating_add(beside / GAPS);

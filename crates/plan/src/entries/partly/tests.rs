@@ -18,7 +18,7 @@ fn detector(burst: &[u64], scale: u64) -> Log {
 }
 
 fn of(logs: &[Log]) -> Option<Envelope> {
-    Envelope::of_regular_part(&logs.iter().collect::<Vec<_>>(), &mut Scratch::default())
+    Envelope::of_regular_part(&logs.iter().collect::<Vec<_>>())
 }
 
 #[test]

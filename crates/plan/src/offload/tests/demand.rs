@@ -1,7 +1,7 @@
 //! Placement without a plan: an array is copied in when it is used, and others leave for it at that moment.
 
 use super::lru::Lru;
-use crate::offload::{Access, Link, Move, Order, Schedule, What, simulate};
+use crate::offload::{Access, Link, Move, Order, Schedule, What};
 
 /// A policy that chooses the arrays to evict.
 pub(super) trait Victims {
@@ -61,7 +61,7 @@ impl Victims for Farthest {
 pub(super) fn on_demand(order: &Order, budget: u64, link: Link, policy: &mut dyn Victims) -> Option<Schedule> {
     let (moves, begin) = moves(order, budget, policy)?;
     let mut schedule = Schedule { moves, resident_at_begin: begin, seconds: f64::INFINITY };
-    schedule.seconds = simulate(order, budget, link, &schedule);
+    schedule.seconds = schedule.simulate(order, budget, link);
     Some(schedule)
 }
 

@@ -7,7 +7,7 @@ use super::demand::{Farthest, on_demand};
 use super::lru::Lru;
 use super::optimum::{lower_bound, optimum};
 use super::sequences::{Kind, Optimizer, gpt, peak, random};
-use crate::offload::{Link, Order, What, schedule};
+use crate::offload::{Link, Order, What};
 
 /// A GPU in a PCIe slot of the fifth generation with 16 lanes, as measured with copies of a MiB and more.
 const LINK: Link = Link { bytes_per_second: 55e9, latency: 10e-6 };
@@ -27,7 +27,7 @@ fn training_step(optimizer: Optimizer, seconds: f64) -> Order {
 /// Seconds for one schedule.
 fn time(order: &Order, budget: u64) -> f64 {
     let begin = Instant::now();
-    assert!(schedule(order, budget, LINK).is_some());
+    assert!(order.schedule(budget, LINK).is_some());
     begin.elapsed().as_secs_f64()
 }
 
@@ -36,7 +36,7 @@ fn near(optimizer: Optimizer, share: u64, seconds: f64, most: f64) {
     let budget = peak(&order) / 100 * share;
     let lru = on_demand(&order, budget, LINK, &mut Lru::default()).unwrap();
     let farthest = on_demand(&order, budget, LINK, &mut Farthest::default()).unwrap();
-    let found = schedule(&order, budget, LINK).unwrap();
+    let found = order.schedule(budget, LINK).unwrap();
     let took = (0..5).map(|_| time(&order, budget)).fold(f64::INFINITY, f64::min);
     assert_eq!(check(&order, budget, &found), Ok(()));
     let [inward, outward] = moved(&order, &found);
@@ -84,7 +84,7 @@ fn what_is_needed_soon_stays() {
     let forward: Vec<u32> = arrays.clone();
     forward.iter().for_each(|&array| step.work(0.1, &[(array, crate::offload::Access::Fill)]));
     arrays.iter().rev().for_each(|&array| step.work(0.1, &[(array, crate::offload::Access::Read)]));
-    let found = schedule(&step.order, 3 << 30, LINK).unwrap();
+    let found = step.order.schedule(3 << 30, LINK).unwrap();
     assert_eq!(check(&step.order, 3 << 30, &found), Ok(()));
     // The first array leaves and comes back. The last one is read as soon as it is written.
     let moved: Vec<u32> =
@@ -100,7 +100,7 @@ fn mean(kind: Kind, seeds: u64, fewest: fn(&Order, u64) -> f64) -> f64 {
         let order = random(kind, seed * 7919);
         // A multiple of equal sizes, so that no bytes are left over that nobody can use.
         let budget = peak(&order) * 6 / 1000 * 100;
-        let Some(found) = schedule(&order, budget, LINK) else { continue };
+        let Some(found) = order.schedule(budget, LINK) else { continue };
         took = took.min(time(&order, budget));
         assert_eq!(check(&order, budget, &found), Ok(()));
         let (moved, fewest) = (moved(&order, &found).iter().sum::<u64>() as f64, fewest(&order, budget));
@@ -142,7 +142,7 @@ fn offsets_are_lowered_as_long_as_they_are_too_high() {
     let mut sum = [0.0; 2];
     for seed in 0..10 {
         let order = random(kind, seed);
-        let found = schedule(&order, peak(&order) / 2, LINK).unwrap();
+        let found = order.schedule(peak(&order) / 2, LINK).unwrap();
         let first = found.offsets(&order, &order.bytes, u64::MAX).unwrap();
         let fullest = first.fullest();
         let lowest = found.offsets(&order, &order.bytes, fullest).unwrap();

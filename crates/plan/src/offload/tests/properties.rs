@@ -9,7 +9,7 @@ use crate::offload::gaps::Gaps;
 use crate::offload::keep::Keep;
 use crate::offload::packing::Packing;
 use crate::offload::types::MOST_BYTES;
-use crate::offload::{Access, Link, Offsets, Order, Schedule, Use, What, schedule};
+use crate::offload::{Access, Link, Offsets, Order, Schedule, Use, What};
 
 /// Orders whose uses hold their arrays for a while, at random times.
 fn orders(arrays: usize, uses: usize) -> impl Strategy<Value = Order> {
@@ -81,7 +81,7 @@ proptest! {
     fn offsets_of_arrays_never_meet(order in orders(12, 60), more in 0.0..1.2f64, fixed in prop::collection::vec(1..50u64, 12)) {
         let least = held(&order);
         let budget = least + ((order.bytes.iter().sum::<u64>() - least) as f64 * more) as u64;
-        let found = schedule(&order, budget, Link { bytes_per_second: 50.0, latency: 0.1 }).unwrap();
+        let found = order.schedule(budget, Link { bytes_per_second: 50.0, latency: 0.1 }).unwrap();
         let bytes: Vec<u64> = order.bytes.iter().zip(fixed).map(|(&own, fixed)| if own > 0 { own } else { fixed }).collect();
         let first = found.offsets(&order, &bytes, u64::MAX).unwrap();
         prop_assert_eq!(collision(&order, &found, &bytes, &first), None);
@@ -96,7 +96,7 @@ proptest! {
         let order = Order { rests, ..order };
         let least = held(&order);
         let budget = least + ((order.bytes.iter().sum::<u64>() - least) as f64 * more) as u64;
-        let found = schedule(&order, budget, Link { bytes_per_second: 50.0, latency: 0.1 }).unwrap();
+        let found = order.schedule(budget, Link { bytes_per_second: 50.0, latency: 0.1 }).unwrap();
         prop_assert_eq!(check(&order, budget, &found), Ok(()));
         for gap in Gaps::of(&order).all.iter().filter(|gap| gap.rests && gap.comes_in) {
             let is_within = |place: u32| if gap.from <= gap.to { gap.from <= place && place <= gap.to } else { place >= gap.from || place <= gap.to };
@@ -111,7 +111,7 @@ proptest! {
         let all: u64 = order.bytes.iter().sum();
         let least = held(&order);
         let budget = least + ((all - least) as f64 * more) as u64;
-        let found = schedule(&order, budget, link).expect("what is held fits");
+        let found = order.schedule(budget, link).expect("what is held fits");
         prop_assert_eq!(check(&order, budget, &found), Ok(()));
         prop_assert!(found.seconds.is_finite() && found.seconds >= order.length * 0.999);
         if budget >= all {
@@ -119,7 +119,7 @@ proptest! {
             prop_assert!(found.moves.iter().all(|each| each.what == What::Evict || is_forced(each.array)), "all fits");
         }
         if least > 0 {
-            prop_assert_eq!(schedule(&order, least - 1, link), None);
+            prop_assert_eq!(order.schedule(least - 1, link), None);
         }
     }
 
@@ -130,7 +130,7 @@ proptest! {
         let fewest = optimum(&order, budget);
         let bound = lower_bound(&order, budget);
         prop_assert!(bound <= fewest as f64 + 1e-3, "{bound} of {fewest}");
-        let found = schedule(&order, budget, Link { bytes_per_second: 50.0, latency: 0.0 }).unwrap();
+        let found = order.schedule(budget, Link { bytes_per_second: 50.0, latency: 0.0 }).unwrap();
         prop_assert!(moved(&order, &found).iter().sum::<u64>() >= fewest);
     }
 
@@ -141,7 +141,7 @@ proptest! {
         huge.bytes.iter_mut().for_each(|bytes| *bytes |= bytes.checked_shl(shift).unwrap_or(0));
         let link = Link { bytes_per_second: 50e9, latency: 0.0 };
         for budget in [budget, u64::MAX] {
-            let found = schedule(&huge, budget, link);
+            let found = huge.schedule(budget, link);
             if let Some(found) = found {
                 prop_assert!(moved(&huge, &found).iter().sum::<u64>() < MOST_BYTES);
             }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::layout::extend;
+use crate::layout::Layout;
 
 /// Two plans with common first places, and what is alive in the active one.
 struct Pair {
@@ -19,13 +19,13 @@ impl Pair {
     fn new(orders: [&[Life]; 2]) -> Pair {
         let envelope = |entry: &[Life]| {
             let log = log(entry);
-            Envelope::of(&log, &log, &mut Scratch::default()).unwrap()
+            Envelope::of(&log, &log).unwrap()
         };
         let [mut one, mut other] = orders.map(envelope);
         let common = one.shares(&other);
         one.share(&mut other, common);
         let first = layout(&one.buffers()).unwrap();
-        let second = extend(&other.buffers(), &first.offsets[..common]).unwrap();
+        let second = Layout::extend(&other.buffers(), &first.offsets[..common]).unwrap();
         let cursors = [Cursor::new(&one, &one.buffers(), &first), Cursor::new(&other, &other.buffers(), &second)];
         Pair { envelopes: [one, other], cursors, active: 0, alive: Vec::new(), now: 0 }
     }
@@ -114,7 +114,7 @@ proptest! {
     fn what_outlives_the_entries_of_one_order_is_served_alike_in_both((orders, _) in orders()) {
         let arranged = |entry: &[Life]| {
             let log = log_across_the_seam(entry);
-            Envelope::of(&log, &log, &mut Scratch::default()).unwrap().arranged()
+            Envelope::of(&log, &log).unwrap().arranged()
         };
         let (mut one, mut other) = (arranged(&orders[0]), arranged(&orders[1]));
         let common = one.shares(&other);
@@ -130,7 +130,7 @@ proptest! {
             prop_assert_eq!(envelope.carried().0.len(), (0..envelope.len()).filter(|&place| envelope.at(place).unwrap().is_carried()).count());
         }
         let first = layout(&one.buffers()).unwrap();
-        prop_assert!(extend(&other.buffers(), &first.offsets[..common]).is_some(), "the common places do not overlap in the other order");
+        prop_assert!(Layout::extend(&other.buffers(), &first.offsets[..common]).is_some(), "the common places do not overlap in the other order");
     }
 
     /// The allocation after the common ones has another size in each order, which no other position has.

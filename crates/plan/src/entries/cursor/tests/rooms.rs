@@ -41,7 +41,7 @@ fn mixed(backbone: &[Life], guests: &[Guest]) -> Vec<Life> {
 
 fn partly(backbone: &[Life], recorded: &[Vec<Guest>]) -> Option<Program> {
     let logs: Vec<Log> = recorded.iter().map(|guests| log(&mixed(backbone, guests))).collect();
-    let envelope = Envelope::of_regular_part(&logs.iter().collect::<Vec<_>>(), &mut Scratch::default())?;
+    let envelope = Envelope::of_regular_part(&logs.iter().collect::<Vec<_>>())?;
     Some(Program::with(envelope))
 }
 
