@@ -14,7 +14,7 @@ use crate::device::Stream;
 use crate::home::Shared;
 use crate::record::{ArenaId, DropPath, Record, RecordStack, Request};
 use comparison::Comparison;
-use gpucache_plan::entries::{Envelope, Ring, Turns};
+use gpucache_plan::entries::{Envelope, Ring};
 use size::ENTRIES_BEFORE_RING;
 pub(crate) use size::RingGrowth;
 
@@ -54,7 +54,8 @@ pub(super) struct CarryPlan {
     pub(super) are_alike: bool,
     /// The size up to which the ring grows before it starts over; 0 if that is unknown.
     pub(super) target: u64,
-    pub(super) turns: Turns,
+    /// The ends of its turns.
+    pub(super) turns: Vec<u32>,
 }
 
 /// With this slack no request fits, whatever is returned.
@@ -67,7 +68,7 @@ impl CarryPlan {
         let are_alike = sizes.iter().all(|&size| size == largest);
         match reach {
             Some(reach) if largest > 0 => {
-                let (turns, target) = Turns::of(&sizes, reach);
+                let (turns, target) = Ring::turns(&sizes, reach);
                 CarryPlan { largest, are_alike, target, turns }
             }
             _ => CarryPlan { largest, are_alike, ..CarryPlan::default() },

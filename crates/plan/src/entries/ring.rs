@@ -5,7 +5,7 @@
 //! replaced one by one need n + 1 places, and arrays that grow a little each time need no extra places. The hand steps over arrays
 //! that are dropped in another order, or never.
 //!
-//! If sizes repeat, the positions at which turns end decide how much memory is wasted there. [`turns`](super::turns) finds
+//! If sizes repeat, the positions at which turns end decide how much memory is wasted there. [`turns`](Ring::turns) finds
 //! them beforehand. [`circle`] keeps the slots.
 
 mod circle;
@@ -14,7 +14,6 @@ mod tests;
 
 use super::cursor::Evicted;
 use super::envelope::ALIGN;
-use super::turns::Turns;
 use circle::{Circle, NONE, State};
 
 /// Slots in a circle of addresses.
@@ -32,7 +31,8 @@ pub struct Ring {
     passed: u64,
     /// Births before this entry.
     before_entry: u64,
-    turns: Turns,
+    /// The number of births in each turn, by the position at which it begins; empty if turns end where the ring's memory ends.
+    turns: Vec<u32>,
     /// Whether all arrays have one size.
     are_alike: bool,
     /// Whether it has one region of fewer bytes than `target`.
@@ -90,7 +90,7 @@ impl Default for Ring {
             returned: 0,
             passed: 0,
             before_entry: 0,
-            turns: Turns::default(),
+            turns: Vec::new(),
             are_alike: false,
             grows: false,
             target: 0,
@@ -123,9 +123,9 @@ impl Ring {
     }
 
     /// Uses these turns from the next turn on. The ring grows up to `target` bytes for them. `are_alike` says whether all sizes are equal.
-    pub fn follow(&mut self, turns: Turns, target: u64, are_alike: bool) {
+    pub fn follow(&mut self, turns: Vec<u32>, target: u64, are_alike: bool) {
         self.are_alike = are_alike;
-        self.turn_end = if turns.are_planned() { self.births } else { NEVER };
+        self.turn_end = if turns.is_empty() { NEVER } else { self.births };
         (self.turns, self.target) = (turns, target);
         self.note_growth();
     }
@@ -262,7 +262,7 @@ impl Ring {
             return;
         }
         let position = (self.births - self.before_entry) as usize;
-        self.turn_end = self.births + self.turns.births_from(position);
+        self.turn_end = self.births + u64::from(self.turns[position % self.turns.len()]);
         if let Some(&Region { border, .. }) = self.regions.first() {
             self.circle.put_hand_behind(border);
         }

@@ -7,9 +7,7 @@
 //! for a path whose longest turn is short. Plain next fit returns only where the memory ends. It needs 1.16 to 1.33 times the live
 //! memory for 12 to 32 sizes over three decades; such a path needs 1.06 to 1.11 (mean of 40 draws each).
 
-/// The number of births in each turn, by the position at which the turn begins; empty if turns end where the ring's memory ends.
-#[derive(Clone, Debug, Default)]
-pub struct Turns(Vec<u32>);
+use super::ring::Ring;
 
 /// With more births per entry than this, turns are not planned. The largest of so many sizes is most likely a small share of all, and the
 /// end of a turn wastes no more than that.
@@ -17,13 +15,14 @@ const MOST_BIRTHS: usize = 512;
 /// If the reach is at least this many times the largest size, planned turns are not worth it either.
 const FINE: u64 = 64;
 
-impl Turns {
-    /// The turns for births of these sizes, whose longest reach is `reach`, and the bytes that a ring needs for them.
-    pub fn of(sizes: &[u64], reach: u64) -> (Turns, u64) {
+impl Ring {
+    /// The turns for births of these sizes, whose longest reach is `reach`, and the bytes that a ring needs for them. A turn is the number of its
+    /// births, by the position at which it begins. There are none if turns had better end where the ring's memory ends.
+    pub fn turns(sizes: &[u64], reach: u64) -> (Vec<u32>, u64) {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let natural = reach + largest;
         if sizes.len() > MOST_BIRTHS || largest * FINE <= reach || largest == 0 {
-            return (Turns::default(), natural);
+            return (Vec::new(), natural);
         }
         let turns = possible(sizes, reach, natural);
         let mut lengths: Vec<u64> = turns.iter().flatten().map(|&(bytes, _)| bytes).collect();
@@ -32,20 +31,10 @@ impl Turns {
         let shortest = lengths.partition_point(|&length| within(&turns, length).is_none());
         match lengths.get(shortest).and_then(|&length| Some((within(&turns, length)?, length))) {
             // If all sizes are alike, turns end at the right place without a plan.
-            Some((_, length)) if length == reach => (Turns::default(), length),
-            Some((births, length)) => (Turns(births), length),
-            None => (Turns::default(), natural),
+            Some((_, length)) if length == reach => (Vec::new(), length),
+            Some(planned) => planned,
+            None => (Vec::new(), natural),
         }
-    }
-
-    /// Whether the ends of turns are planned.
-    pub(super) fn are_planned(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    /// The number of births in the turn that begins at this position of an entry.
-    pub(super) fn births_from(&self, position: usize) -> u64 {
-        u64::from(self.0[position % self.0.len()])
     }
 }
 
@@ -103,15 +92,15 @@ mod tests {
 
     #[test]
     fn like_sizes_need_one_place_more_and_no_turns() {
-        let (turns, bytes) = Turns::of(&[512; 20], 21 * 512);
-        assert!(!turns.are_planned());
+        let (turns, bytes) = Ring::turns(&[512; 20], 21 * 512);
+        assert!(turns.is_empty());
         assert_eq!(bytes, 21 * 512);
     }
 
     #[test]
     fn what_is_dropped_at_the_end_needs_twice_the_memory_and_no_more() {
         let sizes = [100, 7, 300, 20];
-        assert_eq!(Turns::of(&sizes, 2 * 427).1, 2 * 427);
+        assert_eq!(Ring::turns(&sizes, 2 * 427).1, 2 * 427);
     }
 
     proptest! {
@@ -119,12 +108,13 @@ mod tests {
         #[test]
         fn turns_lay_nothing_over_what_is_alive(sizes in prop::collection::vec(1..1000u64, 1..40)) {
             let (count, largest) = (sizes.len(), sizes.iter().copied().max().unwrap_or(0));
-            let (turns, bytes) = Turns::of(&sizes, sizes.iter().sum::<u64>() + largest);
-            prop_assume!(turns.are_planned());
+            let (turns, bytes) = Ring::turns(&sizes, sizes.iter().sum::<u64>() + largest);
+            prop_assume!(!turns.is_empty());
+            let births_from = |position: usize| u64::from(turns[position % count]);
             let (mut at, mut alive, mut longest) = (0, Vec::<(u64, u64)>::new(), 0);
-            let turn = |begin: usize| (0..turns.births_from(begin) as usize).map(|next| sizes[(begin + next) % count]).sum::<u64>();
+            let turn = |begin: usize| (0..births_from(begin) as usize).map(|next| sizes[(begin + next) % count]).sum::<u64>();
             let first = (0..count).find(|&begin| (turn(begin) > largest) && turn(begin) >= bytes - largest).unwrap();
-            let mut turn_end = first as u64 + turns.births_from(first);
+            let mut turn_end = first as u64 + births_from(first);
             for birth in first..first + 20 * count {
                 let end = at + sizes[birth % count];
                 prop_assert!(alive.iter().rev().take(count).all(|&(from, to)| end <= from || to <= at));
@@ -132,7 +122,7 @@ mod tests {
                 longest = longest.max(end);
                 at = end;
                 if birth as u64 + 1 == turn_end {
-                    (at, turn_end) = (0, turn_end + turns.births_from(birth + 1));
+                    (at, turn_end) = (0, turn_end + births_from(birth + 1));
                 }
             }
             prop_assert!(longest <= bytes);

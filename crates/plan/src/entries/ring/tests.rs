@@ -103,7 +103,7 @@ proptest! {
                 }
                 Step::Follow(units) => {
                     let sizes: Vec<u64> = units.into_iter().map(|units| units * ALIGN).collect();
-                    let (turns, target) = Turns::of(&sizes, sizes.iter().sum::<u64>() + 8 * ALIGN);
+                    let (turns, target) = Ring::turns(&sizes, sizes.iter().sum::<u64>() + 8 * ALIGN);
                     ring.follow(turns, target, (target / ALIGN).is_multiple_of(2));
                     ring.look_ahead(target % 3 > 0);
                 }
@@ -160,7 +160,7 @@ fn replaced_in(mut ring: Ring, sizes: impl Fn(u64) -> Vec<u64>, entries: u64) ->
 
 #[test]
 fn what_is_all_dropped_between_entries_needs_no_more_than_itself() {
-    for turns in [Turns::default(), Turns::of(&SIZES, SIZES.iter().sum()).0] {
+    for turns in [Vec::new(), Ring::turns(&SIZES, SIZES.iter().sum()).0] {
         let mut ring = Ring::default();
         let all: u64 = SIZES.iter().sum();
         ring.follow(turns, 0, false);
@@ -181,7 +181,7 @@ const SIZES: [u64; 5] = [5 * ALIGN, 3 * ALIGN, 17 * ALIGN, ALIGN, 11 * ALIGN];
 fn like_arrays_need_one_place_more() {
     for are_alike in [false, true] {
         let mut ring = Ring::default();
-        ring.follow(Turns::default(), 0, are_alike);
+        ring.follow(Vec::new(), 0, are_alike);
         assert_eq!(replaced_in(ring, |_| vec![1024; 24], 100), 25 * 1024);
     }
 }
@@ -226,7 +226,7 @@ fn arrays_that_grow_leave_few_gaps() {
 #[test]
 fn turns_that_are_planned_need_what_is_planned() {
     let sizes: Vec<u64> = (1..=20).map(|size| size * 100 * ALIGN).collect();
-    let (turns, target) = Turns::of(&sizes, sizes.iter().sum::<u64>() + sizes[19]);
+    let (turns, target) = Ring::turns(&sizes, sizes.iter().sum::<u64>() + sizes[19]);
     let mut ring = Ring::default();
     ring.follow(turns, target, false);
     assert!(replaced_in(ring, |_| sizes.clone(), 500) <= target);
@@ -238,7 +238,7 @@ fn turns_that_are_planned_need_what_is_planned() {
 fn pairs_that_are_replaced_in_order_need_what_is_planned() {
     let layer = [96, 32, 1, 128, 128, 1, 1, 1, 4, 4].map(|units: u64| units * ALIGN);
     let sizes: Vec<u64> = layer.repeat(12).into_iter().flat_map(|bytes| [bytes; 2]).collect();
-    let (turns, target) = Turns::of(&sizes, sizes.iter().sum::<u64>() + 2 * 128 * ALIGN);
+    let (turns, target) = Ring::turns(&sizes, sizes.iter().sum::<u64>() + 2 * 128 * ALIGN);
     let (mut ring, mut slots): (_, Vec<[u32; 2]>) = (Ring::default(), Vec::new());
     ring.follow(turns, target, false);
     ring.add_region(0, target);
