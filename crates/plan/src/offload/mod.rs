@@ -6,7 +6,7 @@
 //!
 //! An order passes through these files. Between two uses an array has a gap (`gaps`), during which it stays or leaves. The choice of gaps
 //! is a packing of bytes into the memory that current uses leave (`packing`). It takes the gaps that save the most bytes for the
-//! price of their memory (`prices`, `keep`, `free_bytes`). If work does not hide all copies of this choice, `packing` gives short gaps a higher
+//! price of their memory (`prices`, `keep`). If work does not hide all copies of this choice, `packing` gives short gaps a higher
 //! worth, and [`Order::schedule`] returns the faster result. `early` finds the times of the moves on a simulated machine with
 //! a link in each direction (`machine`). `moves` turns these times into a schedule that repeats and always fits. `delay` lets arrays come
 //! later where that costs no time. `machine` tells how long an entry takes. `offsets` gives each array a place in memory for as long as it is
@@ -41,7 +41,7 @@
 //! | 300, 2,000 | 10 to 210 | 1.02 | 1.09 | the bound |
 //!
 //! A schedule of the training step takes 3.4 ms. One of 2,000 uses of 300 arrays takes 1 to 14 ms, and one of 65,536 uses of 20,000 arrays 0.4 to
-//! 1.8 s (release build, one core of a Xeon).
+//! 2.5 s (release build, one core of a Xeon).
 //!
 //! Two ideas did not help. The first keeps a share of the budget free for arrays on their way. The schedule finds memory for them
 //! anyway as the arrays of a step come and go. With 2% or more kept free, more bytes move and the step takes longer. The second
@@ -49,7 +49,6 @@
 
 mod delay;
 mod early;
-mod free_bytes;
 mod gaps;
 mod keep;
 mod machine;
