@@ -3,21 +3,21 @@
 //! The first matching line of this table decides which position a request belongs to. *Next* is the expected position. A request is
 //! *like* a position if its bytes may be the position's in another entry (`Expected::is_like`).
 //!
-//! | the request                                                          | [`Match`]   | answer, and deviation                          |
-//! |----------------------------------------------------------------------|-------------|------------------------------------------------|
-//! | has the bytes of next, which has no place                            | `Placeless` | carried, or beside, as planned                 |
-//! | fits next, but a live array lies there                               | `Blocked`   | beside: `Blocked`                              |
-//! | is larger than next by some of the steps by which next grows         | `Scaled`    | beside: `Larger`, or carried                   |
-//! | is like next, in an entry whose sizes differ from the plan           | `Scaled`    | there; or beside: `Blocked`, `Larger`, or none |
-//! | has the bytes of a position behind next                              | `Ahead`     | there, or beside: `Early`, `Resized`           |
-//! | is like next, which is carried                                       | `Carried`   | carried: it has another size now               |
-//! | fits a position that was passed over, where nothing live lies        | `Passed`    | there: `Late`                                  |
-//! | is like the one behind next, after an extra request like next        | `Rescaled`  | there, or beside: `Resized`                    |
-//! | is none of these                                                     | `Extra`     | beside: `Extra`                                |
+//! | the request                                                          | function             | answer, and deviation                          |
+//! |----------------------------------------------------------------------|----------------------|------------------------------------------------|
+//! | has the bytes of next, which has no place                            | `serve_next`         | carried, or beside, as planned                 |
+//! | fits next, but a live array lies there                               | `serve_next`         | beside: `Blocked`                              |
+//! | is larger than next by some of the steps by which next grows         | `serve_next`         | beside: `Larger`, or carried                   |
+//! | is like next, in an entry whose sizes differ from the plan           | `serve_next`         | there; or beside: `Blocked`, `Larger`, or none |
+//! | has the bytes of a position behind next                              | `serve_ahead`        | there, or beside: `Early`, `Resized`           |
+//! | is like next, which is carried                                       | `serve_like_carried` | carried: it has another size now               |
+//! | fits a position that was passed over, where nothing live lies        | `serve_passed`       | there: `Late`                                  |
+//! | is like the one behind next, after an extra request like next        | `serve_rescaled`     | there, or beside: `Resized`                    |
+//! | is none of these                                                     |                      | beside: `Extra`                                |
 //!
 //! *There* means at the position's place; *beside* means by memory outside the plan. So a request of an unexpected size is first taken
 //! for an extra one. The next request may show that it was the expected one (`Resized`). If that request also has
-//! another size (`Rescaled`), all sizes are assumed to differ for the rest of the entry.
+//! another size (`serve_rescaled`), all sizes are assumed to differ for the rest of the entry.
 //!
 //! All functions here keep the cursor's invariant. They may look at every position, until `effort` is used up.
 
@@ -89,26 +89,6 @@ pub(super) struct OffOrder {
     pub(super) is_cut: bool,
 }
 
-/// The position that a request belongs to.
-pub(super) enum Match<'a> {
-    /// The next one, which has no place.
-    Placeless,
-    /// The next one, which is carried, with another size.
-    Carried,
-    /// The next one, whose place is taken.
-    Blocked,
-    /// The next one, with another size than expected.
-    Scaled(&'a Expected),
-    /// The position of this number, behind the next one.
-    Ahead(usize),
-    /// A position that was passed over, as an index into `passed`.
-    Passed(usize),
-    /// The one behind the next, with another size than expected.
-    Rescaled(&'a Expected),
-    /// No position.
-    Extra,
-}
-
 /// How many positions ahead a request is searched, and how many passed-over positions are remembered. If a program leaves out more
 /// at once, the rest of its entry is served beside its plan. With a wider window, an extra request of a common size would be taken for
 /// a position far ahead, and all positions in between would be passed over.
@@ -142,59 +122,62 @@ impl Cursor {
         if self.off_order.effort == 0 {
             self.stop();
         }
-        match self.matched(bytes, envelope) {
-            Match::Placeless if !self.positions[self.next].is_carried() => {
-                self.step_aside();
-                Answer::Beside(None)
-            }
-            Match::Placeless | Match::Carried => {
-                self.step_aside();
-                Answer::Carried(self.next - 1)
-            }
-            Match::Blocked => {
-                let position = self.next;
-                self.pass_over(position);
-                Answer::Beside(Some(Deviation::Blocked { position }))
-            }
-            Match::Scaled(expected) => self.serve_other_size(bytes, expected),
-            Match::Ahead(position) => self.serve_ahead(position, bytes, envelope),
-            Match::Passed(place) => self.serve_passed(place, bytes),
-            Match::Rescaled(following) => self.serve_rescaled(bytes, following, envelope),
-            Match::Extra => {
+        self.serve_next(bytes, envelope)
+            .or_else(|| self.serve_ahead(bytes, envelope))
+            .or_else(|| self.serve_like_carried(bytes, envelope))
+            .or_else(|| self.serve_passed(bytes))
+            .or_else(|| self.serve_rescaled(bytes, envelope))
+            .unwrap_or_else(|| {
                 self.off_order.unlike = Some((self.next, bytes));
                 Answer::Beside(Some(Deviation::Extra))
-            }
-        }
+            })
     }
 
-    /// The match of the first line of the module's table that holds.
-    fn matched<'a>(&self, bytes: u64, envelope: &'a Envelope) -> Match<'a> {
-        let next = envelope.at(self.next).and_then(|expected| self.match_next(bytes, expected));
-        next.or_else(|| self.match_ahead(bytes, envelope))
-            .or_else(|| self.match_carried(bytes, envelope))
-            .or_else(|| self.match_passed(bytes))
-            .or_else(|| self.match_rescaled(bytes, envelope))
-            .unwrap_or(Match::Extra)
-    }
-
-    pub(super) fn match_next<'a>(&self, bytes: u64, expected: &'a Expected) -> Option<Match<'a>> {
-        let is_scaled = (self.off_order.is_scaled && expected.is_like(bytes)) || expected.grows_to(bytes);
+    /// Answers a request that belongs to the next position.
+    fn serve_next(&mut self, bytes: u64, envelope: &Envelope) -> Option<Answer> {
+        let (position, expected) = (self.next, envelope.at(self.next)?);
         if !expected.is_planned() {
-            return (expected.has(bytes) || is_scaled).then_some(Match::Placeless);
+            return self.may_be_placeless(bytes, expected).then(|| self.step_over());
         }
-        if self.positions[self.next].fits(bytes) {
-            return Some(Match::Blocked);
+        if self.positions[position].fits(bytes) {
+            self.pass_over(position);
+            return Some(Answer::Beside(Some(Deviation::Blocked { position })));
         }
-        is_scaled.then_some(Match::Scaled(expected))
+        self.is_scaled(bytes, expected).then(|| self.serve_other_size(bytes, expected))
     }
 
-    fn match_ahead(&self, bytes: u64, envelope: &Envelope) -> Option<Match<'static>> {
+    /// Whether this position, which has no place, may be that of the request.
+    pub(super) fn may_be_placeless(&self, bytes: u64, expected: &Expected) -> bool {
+        expected.has(bytes) || self.is_scaled(bytes, expected)
+    }
+
+    fn is_scaled(&self, bytes: u64, expected: &Expected) -> bool {
+        (self.off_order.is_scaled && expected.is_like(bytes)) || expected.grows_to(bytes)
+    }
+
+    /// Steps over the next position, which has no place.
+    fn step_over(&mut self) -> Answer {
+        let is_carried = self.positions[self.next].is_carried();
+        self.step_aside();
+        if is_carried { Answer::Carried(self.next - 1) } else { Answer::Beside(None) }
+    }
+
+    /// Serves a position behind the next one, and passes over those before it.
+    fn serve_ahead(&mut self, bytes: u64, envelope: &Envelope) -> Option<Answer> {
         let mut ahead = self.next + 1..self.positions.len().min(self.next + WINDOW);
         let found = ahead.find(|&position| {
             let is_near = position <= self.next + NEAR && !self.outgrows_one_before(position, bytes, envelope);
             envelope.at(position).is_some_and(|expected| expected.has(bytes) && (is_near || !expected.varies()))
-        });
-        found.map(Match::Ahead)
+        })?;
+        let deviation = Some(self.account_for(found, envelope));
+        while self.next < found {
+            self.pass_over(self.next);
+        }
+        let served = self.serve(bytes).map(|served| Answer::Served(served, deviation));
+        Some(served.unwrap_or_else(|| {
+            self.pass_over(found);
+            Answer::Beside(deviation)
+        }))
     }
 
     /// Whether the bytes are a little more than those of a position from the next one up to this one.
@@ -202,17 +185,10 @@ impl Cursor {
         (self.next..position).filter_map(|before| envelope.at(before)).any(|before| before.outgrows(bytes))
     }
 
-    fn match_carried(&self, bytes: u64, envelope: &Envelope) -> Option<Match<'static>> {
-        let next = envelope.at(self.next).filter(|next| next.is_carried() && next.is_like(bytes));
-        next.map(|_| Match::Carried)
-    }
-
-    fn match_passed(&self, bytes: u64) -> Option<Match<'static>> {
-        let place = self.off_order.passed.iter().rposition(|&position| {
-            let passed = &self.positions[position as usize];
-            passed.is_planned() && passed.fits(bytes) && self.is_free(passed)
-        });
-        place.map(Match::Passed)
+    fn serve_like_carried(&mut self, bytes: u64, envelope: &Envelope) -> Option<Answer> {
+        envelope.at(self.next).filter(|next| next.is_carried() && next.is_like(bytes))?;
+        self.step_aside();
+        Some(Answer::Carried(self.next - 1))
     }
 
     /// Whether nothing live lies in this place.
@@ -220,46 +196,33 @@ impl Cursor {
         !(0..self.positions.len()).any(|other| self.is_live(other) && self.positions[other].overlaps(wanted))
     }
 
-    fn match_rescaled<'a>(&self, bytes: u64, envelope: &'a Envelope) -> Option<Match<'a>> {
-        let (position, before) = self.off_order.unlike?;
-        let was_next = position == self.next && envelope.at(position)?.is_like(before);
-        let following = envelope.at(self.next + 1).filter(|following| following.is_like(bytes));
-        following.filter(|_| was_next).map(Match::Rescaled)
-    }
-
-    /// Serves a position behind the next one, and passes over those before it.
-    fn serve_ahead(&mut self, found: usize, bytes: u64, envelope: &Envelope) -> Answer {
-        let deviation = Some(self.account_for(found, envelope));
-        while self.next < found {
-            self.pass_over(self.next);
-        }
-        if let Some(served) = self.serve(bytes) {
-            return Answer::Served(served, deviation);
-        }
-        self.pass_over(found);
-        Answer::Beside(deviation)
-    }
-
     /// Serves a position that was passed over before.
-    fn serve_passed(&mut self, place: usize, bytes: u64) -> Answer {
+    fn serve_passed(&mut self, bytes: u64) -> Option<Answer> {
+        let place = self.off_order.passed.iter().rposition(|&position| {
+            let passed = &self.positions[position as usize];
+            passed.is_planned() && passed.fits(bytes) && self.is_free(passed)
+        })?;
         self.spend(self.positions.len());
         let position = self.off_order.passed.remove(place);
         let served = self.positions[position as usize].serve(position as usize, bytes);
         self.begin_life(served, bytes);
         self.block(position as usize);
         self.passed_over = self.passed_over.wrapping_sub(1);
-        Answer::Served(served, Some(Deviation::Late))
+        Some(Answer::Served(served, Some(Deviation::Late)))
     }
 
     /// Serves the position behind the next one. The next one is passed over: the extra request before was its request.
-    fn serve_rescaled(&mut self, bytes: u64, following: &Expected, envelope: &Envelope) -> Answer {
+    fn serve_rescaled(&mut self, bytes: u64, envelope: &Envelope) -> Option<Answer> {
+        let (position, before) = self.off_order.unlike.filter(|&(position, _)| position == self.next)?;
+        let following = envelope.at(position + 1).filter(|following| following.is_like(bytes))?;
+        envelope.at(position).filter(|next| next.is_like(before))?;
         self.off_order.is_scaled = true;
-        let resized = self.account_for(self.next + 1, envelope);
-        self.pass_over(self.next);
-        match self.serve_other_size(bytes, following) {
+        let resized = self.account_for(position + 1, envelope);
+        self.pass_over(position);
+        Some(match self.serve_other_size(bytes, following) {
             Answer::Served(served, _) => Answer::Served(served, Some(resized)),
             Answer::Beside(_) | Answer::Carried(_) | Answer::Irregular => Answer::Beside(Some(resized)),
-        }
+        })
     }
 
     /// Returns which deviation explains that the position `found` was requested: either the extra request before was the next

@@ -8,7 +8,6 @@
 //! are waited for as it takes to tell them from irregular ones (`Room::leave`); meanwhile they get parts of the room. In the same way
 //! the cursor finds back if it is out of step (`Envelope::row`).
 
-use super::off_order::Match;
 use super::{Answer, Cursor, Deviation, Evicted, Extents, Life, Served};
 use crate::entries::envelope::{Envelope, FAR, LONGEST_ROW};
 
@@ -42,14 +41,15 @@ impl Cursor {
             return Answer::Served(served, None);
         }
         let Some(expected) = envelope.at(self.next) else { return self.serve_irregular(bytes) };
-        match self.match_next(bytes, expected) {
-            Some(Match::Placeless) => {
-                self.step_aside();
-                Answer::Beside(None)
-            }
-            Some(Match::Blocked) => self.leave_blocked(),
-            _ => self.serve_irregular(bytes),
+        if expected.is_planned() {
+            let is_blocked = self.positions[self.next].fits(bytes);
+            return if is_blocked { self.leave_blocked() } else { self.serve_irregular(bytes) };
         }
+        if !self.may_be_placeless(bytes, expected) {
+            return self.serve_irregular(bytes);
+        }
+        self.step_aside();
+        Answer::Beside(None)
     }
 
     /// Passes the starts of rooms that come next. Returns whether there were any.
