@@ -8,45 +8,34 @@ use crate::entries::log::Log;
 const RARE: f64 = 16.0;
 
 /// For each regular allocation, the share of irregular ones that have its size.
-pub(super) struct Chances {
-    shares: Vec<f64>,
-    /// The most irregular allocations of an entry.
-    most: usize,
+pub(super) fn shares(logs: &[&Log], columns: &[Vec<u32>], irregular: &[Vec<Irregular>]) -> Vec<f64> {
+    let mut sizes: Vec<u64> = irregular.iter().flatten().map(|one| one.logged.bytes).collect();
+    sizes.sort_unstable();
+    let share = |row: usize| {
+        let seen = logs.iter().zip(columns).filter_map(|(log, column)| log.bytes_at(*column.get(row)?));
+        let (least, most) = seen.fold((u64::MAX, 0), |(least, most), bytes| (bytes.min(least), bytes.max(most)));
+        // A position serves any request that its place can hold, from the smallest size that was seen.
+        let most = most.next_multiple_of(ALIGN);
+        let like = sizes.partition_point(|&bytes| bytes <= most) - sizes.partition_point(|&bytes| bytes < least);
+        like as f64 / sizes.len().max(1) as f64
+    };
+    (0..columns.first().map_or(0, Vec::len)).map(share).collect()
 }
 
-impl Chances {
-    pub(super) fn of(logs: &[&Log], columns: &[Vec<u32>], irregular: &[Vec<Irregular>]) -> Chances {
-        let mut sizes: Vec<u64> = irregular.iter().flatten().map(|one| one.logged.bytes).collect();
-        sizes.sort_unstable();
-        let share = |row: usize| {
-            let seen = logs.iter().zip(columns).filter_map(|(log, column)| log.bytes_at(*column.get(row)?));
-            let (least, most) = seen.fold((u64::MAX, 0), |(least, most), bytes| (bytes.min(least), bytes.max(most)));
-            // A position serves any request that its place can hold, from the smallest size that was seen.
-            let most = most.next_multiple_of(ALIGN);
-            let like = sizes.partition_point(|&bytes| bytes <= most) - sizes.partition_point(|&bytes| bytes < least);
-            like as f64 / sizes.len().max(1) as f64
-        };
-        let rows = columns.first().map_or(0, Vec::len);
-        let most = irregular.iter().map(Vec::len).max().unwrap_or(0);
-        Chances { shares: (0..rows).map(share).collect(), most }
-    }
+/// How many regular allocations of these shares have to come in a row, behind at most `most` irregular ones.
+pub(super) fn leave(shares: &[f64], most: usize) -> u32 {
+    let mut chance = most as f64 * RARE;
+    let needed = shares.iter().take(LONGEST_ROW).take_while(|&&share| {
+        chance *= share;
+        chance > 1.0
+    });
+    needed.count() as u32 + 1
+}
 
-    /// How many of the regular allocations from this row on have to come in a row, behind at most `most` irregular ones.
-    pub(super) fn leave(&self, row: usize, most: usize) -> u32 {
-        let mut chance = most as f64 * RARE;
-        let behind = self.shares.iter().skip(row).take(LONGEST_ROW);
-        let needed = behind.take_while(|&&share| {
-            chance *= share;
-            chance > 1.0
-        });
-        needed.count() as u32 + 1
-    }
-
-    /// How many in a row show the position of an entry.
-    pub(super) fn row(&self) -> u32 {
-        let share = self.shares.iter().sum::<f64>() / self.shares.len().max(1) as f64;
-        let chance = (RARE * FAR as f64 * self.most.max(1) as f64).ln();
-        let row = chance / -share.clamp(1e-9, 0.999).ln();
-        (row.ceil() as u32).clamp(2, LONGEST_ROW as u32)
-    }
+/// How many in a row show the position of an entry that has at most `most` irregular allocations.
+pub(super) fn row(shares: &[f64], most: usize) -> u32 {
+    let share = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+    let chance = (RARE * FAR as f64 * most.max(1) as f64).ln();
+    let row = chance / -share.clamp(1e-9, 0.999).ln();
+    (row.ceil() as u32).clamp(2, LONGEST_ROW as u32)
 }

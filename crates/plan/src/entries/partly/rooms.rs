@@ -1,7 +1,7 @@
 //! The choice of rooms: which gaps share one, how large it is, and how long it is in use.
 
 use super::align::rank;
-use super::chances::Chances;
+use super::chances;
 use super::irregular::{Irregular, others, peak};
 use crate::entries::cursor::Extents;
 use crate::entries::envelope::{Envelope, Room};
@@ -86,14 +86,15 @@ impl Arrangement {
 
     /// The rooms' gates in the envelope, and what it takes to know them.
     fn gates_of(&self, logs: &[&Log], columns: &[Vec<u32>]) -> (Box<[Room]>, u32) {
-        let chances = Chances::of(logs, columns, &self.irregular);
+        let shares = chances::shares(logs, columns, &self.irregular);
+        let most = |count: &dyn Fn(&Vec<Irregular>) -> usize| self.irregular.iter().map(count).max().unwrap_or(0);
         let room = |(place, zone): (usize, &Zone)| {
             let gates_before = 2 * place as u32;
-            let most = self.irregular.iter().map(|irregular| zone.of(irregular).count()).max().unwrap_or(0);
             let (start, end) = (zone.first + gates_before, zone.last + gates_before + 1);
-            Room { start, end, leave: chances.leave(zone.last as usize, most) }
+            let behind = shares.get(zone.last as usize..).unwrap_or_default();
+            Room { start, end, leave: chances::leave(behind, most(&|irregular| zone.of(irregular).count())) }
         };
-        (self.zones.iter().enumerate().map(room).collect(), chances.row())
+        (self.zones.iter().enumerate().map(room).collect(), chances::row(&shares, most(&Vec::len)))
     }
 
     /// The regular part of a log, and two gates for each room: its start, which has the room's bytes, and its end.
