@@ -128,31 +128,23 @@ impl Schedule {
 
 /// The stretches between these events. The last one continues past the entry's end if the array is there when the entry begins.
 fn spans(events: &[(u32, u8, bool)], is_here: bool) -> Vec<(u32, u32)> {
-    let (mut found, mut since) = (Vec::new(), is_here.then_some(None));
+    // The places at which it comes and goes, in turn.
+    let (mut places, mut now) = (Vec::new(), is_here);
     for &(place, _, comes) in events {
-        match since {
-            None if comes => since = Some(Some(place)),
-            Some(from) if !comes => {
-                found.push((from, place));
-                since = None;
-            }
-            _ => {}
+        if comes != now {
+            places.push(place);
+            now = comes;
         }
+    }
+    if is_here && places.is_empty() {
+        return vec![(0, 0)];
     }
     // What began before the entry is the end of what lasts past it.
-    let begun = match found.first() {
-        Some(&(None, to)) => {
-            found.remove(0);
-            Some(to)
-        }
-        _ => None,
-    };
-    let mut spans: Vec<(u32, u32)> = found.into_iter().filter_map(|(from, to)| Some((from?, to))).collect();
-    match (since, begun) {
-        (Some(Some(from)), to) => spans.push((from, to.unwrap_or(0))),
-        (Some(None), _) => spans.push((0, 0)),
-        (None, Some(to)) => spans.push((0, to)),
-        (None, None) => {}
+    if is_here {
+        places.rotate_left(1);
     }
-    spans
+    if is_here != now {
+        places.insert(places.len() - usize::from(is_here), 0);
+    }
+    places.chunks_exact(2).map(|span| (span[0], span[1])).collect()
 }
