@@ -17,7 +17,6 @@ use super::trimming::Look;
 use crate::base::subscriber::is_heard;
 use crate::device::Stream;
 use crate::home::{Counter, Shared};
-use gpucache_plan::entries::Log;
 
 /// The recording of entries, and what it is for.
 #[derive(Default)]
@@ -233,7 +232,7 @@ impl Planner {
     }
 
     fn learn_plan_of_entry(&mut self, shared: &Shared) -> Option<usize> {
-        self.entry.first = self.learning.learner.recorded().and_then(Log::first).unwrap_or(0);
+        self.entry.first = self.learning.learner.recorded().and_then(|log| log.bytes_at(0)).unwrap_or(0);
         let plan = self.learn_plan(shared)?;
         self.plans.note_beginning(self.learning.others.came_first);
         self.plans.note_growth(plan, &self.learning.learner.growth);

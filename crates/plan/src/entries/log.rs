@@ -45,12 +45,10 @@ impl Log {
 
     /// Begins anew and keeps the allocated memory.
     pub fn clear(&mut self) {
-        self.stream = 0;
-        self.allocations.clear();
-        self.is_cut = false;
-        self.alive = 0;
-        self.before = None;
-        self.ends.clear();
+        let Log { mut allocations, mut ends, .. } = std::mem::take(self);
+        allocations.clear();
+        ends.clear();
+        *self = Log { allocations, ends, ..Log::default() };
     }
 
     /// Takes the last `count` allocations out: they begin another entry.
@@ -147,7 +145,7 @@ impl Log {
     }
 
     /// The bytes of its allocations that are alive. Not known of a log that was taken from another one.
-    pub fn alive(&self) -> u64 {
+    pub(crate) fn alive(&self) -> u64 {
         self.alive
     }
 
@@ -214,11 +212,6 @@ impl Log {
     /// The stream whose allocations are recorded.
     pub fn stream(&self) -> u64 {
         self.stream
-    }
-
-    /// The bytes of the first allocation.
-    pub fn first(&self) -> Option<u64> {
-        self.allocations.first().map(|first| first.bytes)
     }
 
     pub(super) fn allocations(&self) -> &[Logged] {

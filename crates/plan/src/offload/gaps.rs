@@ -138,7 +138,7 @@ impl Gaps {
 
     /// The number of places from one place forward to another.
     pub(super) fn distance(&self, from: u32, to: u32) -> u32 {
-        if to >= from { to - from } else { to + self.places() - from }
+        distance(from, to, self.places())
     }
 
     /// The place this many places behind another.
@@ -154,6 +154,11 @@ impl Gaps {
         }
         load
     }
+}
+
+/// The number of places from one place forward to another, on a circle of `places`.
+pub(super) fn distance(from: u32, to: u32, places: u32) -> u32 {
+    if to >= from { to - from } else { to + places - from }
 }
 
 /// The one or two ranges from one place to another on a circle; both are empty if the places are the same.

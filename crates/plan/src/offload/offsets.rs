@@ -11,6 +11,7 @@
 
 mod fit;
 
+use super::gaps::distance;
 use super::types::{Order, Schedule, What};
 
 /// An entry with more stretches gets no offsets, since each stretch is compared with all others: as many take some 50 ms.
@@ -35,11 +36,6 @@ impl Stretch {
     fn covers(&self, place: u32, places: u32) -> bool {
         self.from == self.to || distance(self.from, place, places) < distance(self.from, self.to, places)
     }
-}
-
-/// The number of places from one place forward to another.
-fn distance(from: u32, to: u32, places: u32) -> u32 {
-    if to >= from { to - from } else { to + places - from }
 }
 
 /// The offset of each array at each place of an entry.

@@ -48,7 +48,8 @@ impl Plans {
 
     /// Whether the iterations of the active plan all began with an allocation of this many bytes.
     pub(in crate::planner) fn always_begins_with(&self, bytes: u64) -> bool {
-        self.plans.get(self.active).is_some_and(|plan| plan.repeats.is_some() && plan.seen.is_always(0, bytes))
+        let active = self.plans.get(self.active).filter(|plan| plan.repeats.is_some());
+        active.is_some_and(|plan| plan.seen.sizes_at(0) == Some((bytes, bytes)))
     }
 
     /// Whether an iteration of a loop may have an array of this many bytes at a position.

@@ -338,7 +338,7 @@ impl Cursor {
     }
 
     /// Serves nothing more in this entry.
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.passed_over += self.left();
         self.next = self.positions.len();
         self.off_order.passed.clear();

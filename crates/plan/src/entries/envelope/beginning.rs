@@ -11,11 +11,6 @@ impl Envelope {
         self.at(position).is_some_and(|expected| expected.may_be(bytes))
     }
 
-    /// Whether the array of a position always had this many bytes.
-    pub fn is_always(&self, position: usize, bytes: u64) -> bool {
-        self.at(position).is_some_and(|expected| (expected.least, expected.most) == (bytes, bytes))
-    }
-
     /// Whether an array of this many bytes may be that of a position in another size.
     pub fn is_like(&self, position: usize, bytes: u64) -> bool {
         self.at(position).is_some_and(|expected| expected.is_like(bytes))

@@ -1,6 +1,7 @@
 //! The allocations of an entry that are not regular.
 
 use crate::entries::log::{Log, Logged};
+use crate::layout::{Buffer, lower_bound};
 
 /// An allocation that is not regular.
 #[derive(Clone, Copy)]
@@ -28,17 +29,6 @@ pub(super) fn others(log: &Log, regular: &[u32]) -> Vec<Irregular> {
 
 /// The most bytes of these arrays that were in use at once.
 pub(super) fn peak<'g>(irregular: impl Iterator<Item = &'g Irregular>) -> u64 {
-    let mut changes: Vec<(u32, i128)> = Vec::new();
-    for Irregular { number, logged, .. } in irregular {
-        changes.push((*number, i128::from(logged.bytes)));
-        changes.push((logged.upper, -i128::from(logged.bytes)));
-    }
-    // What ends at a time ends before what begins then.
-    changes.sort_unstable();
-    let (mut live, mut peak) = (0, 0);
-    for (_, change) in changes {
-        live += change;
-        peak = peak.max(live);
-    }
-    u64::try_from(peak).unwrap_or(u64::MAX)
+    let lives = irregular.map(|one| Buffer { lower: one.number, upper: one.logged.upper, size: one.logged.bytes });
+    lower_bound(&lives.collect::<Vec<_>>())
 }
