@@ -3,7 +3,7 @@
 //! The crate has four folders. `entries` uses `layout`, and `loops` uses `entries`; no other folder uses another one.
 //!
 //! - `layout` computes offsets for buffers with known lifetimes, at the lowest height that it can find. You can use it on its own:
-//!   [`layout()`], [`Solver`].
+//!   [`layout()`], [`Solver`], [`Layout::extend`].
 //! - [`entries`] finds out what memory the repetitions of a block of work need. It records them, combines them into one envelope, and
 //!   serves each allocation from a layout. An array that outlives its repetition is served from a ring.
 //! - [`loops`] finds repetitions in a stream of allocations whose repetitions nobody marks.
