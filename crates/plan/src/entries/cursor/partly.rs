@@ -9,7 +9,7 @@
 //! the cursor finds back if it is out of step (`Envelope::row`).
 
 use super::{Answer, Cursor, Deviation, Evicted, Extents, Life, Served};
-use crate::entries::envelope::{Envelope, FAR, LONGEST_ROW};
+use crate::entries::envelope::{Envelope, Expected, FAR, LONGEST_ROW};
 
 /// A row is searched once it may be there, and again after so many requests: a search takes as long as some ten requests.
 const SEARCHES: usize = 16;
@@ -40,16 +40,19 @@ impl Cursor {
         if has_moved && let Some(served) = self.serve(bytes) {
             return Answer::Served(served, None);
         }
-        let Some(expected) = envelope.at(self.next) else { return self.serve_irregular(bytes) };
+        let answer = envelope.at(self.next).and_then(|expected| self.leave_next(bytes, expected));
+        answer.unwrap_or_else(|| self.serve_irregular(bytes))
+    }
+
+    /// Steps over the expected position if the request is its own, although its place is taken, or it has none.
+    fn leave_next(&mut self, bytes: u64, expected: &Expected) -> Option<Answer> {
         if expected.is_planned() {
-            let is_blocked = self.positions[self.next].fits(bytes);
-            return if is_blocked { self.leave_blocked() } else { self.serve_irregular(bytes) };
+            return self.positions[self.next].fits(bytes).then(|| self.leave_blocked());
         }
-        if !self.may_be_placeless(bytes, expected) {
-            return self.serve_irregular(bytes);
-        }
-        self.step_aside();
-        Answer::Beside(None)
+        self.may_be_placeless(bytes, expected).then(|| {
+            self.step_aside();
+            Answer::Beside(None)
+        })
     }
 
     /// Passes the starts of rooms that come next. Returns whether there were any.
