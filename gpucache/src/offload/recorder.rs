@@ -1,8 +1,8 @@
 //! The order of fetches in the entries of a scope, on each thread, and the moves that follow from it.
 //!
 //! The recorder records the fetches in each entry of the outermost scope. Once two entries in a row were alike, the next use of each array
-//! is known. If arrays had to leave, the recorder computes a schedule of moves ([`schedule`](gpucache_plan::offload::schedule)). From then
-//! on it follows the entries: each fetch makes the moves that are due before it, while the recorder is not borrowed. An entry that differs
+//! is known. If arrays had to leave, the recorder computes a schedule of moves ([`Order::schedule`](gpucache_plan::offload::Order::schedule)).
+//! From then on it follows the entries: each fetch makes the moves that are due before it, while the recorder is not borrowed. An entry that differs
 //! is recorded again, and meanwhile the least recently used arrays leave.
 //!
 //! Arrays that are made in an entry are different ones in each entry. The recorder knows them by their number within the entry.
