@@ -11,7 +11,7 @@ use super::stats::GraphStats;
 use gpucache_engine::base::sync::{LazyLock, Mutex, lock};
 
 /// The captured scopes of a name on one stream. A place without any serves another stream.
-struct OneStream {
+struct StreamPlace {
     stream: u64,
     scopes: usize,
     /// Whether a captured scope in this place took a scope of its own. Later ones take it at once.
@@ -19,7 +19,7 @@ struct OneStream {
 }
 
 /// By name. A name is forgotten with its last captured scope.
-static PLACES: LazyLock<Mutex<HashMap<String, Vec<OneStream>>>> = LazyLock::new(Mutex::default);
+static PLACES: LazyLock<Mutex<HashMap<String, Vec<StreamPlace>>>> = LazyLock::new(Mutex::default);
 
 /// The place of a captured scope among those of its name, until it is dropped.
 pub(super) struct OnStream {
@@ -39,10 +39,10 @@ impl OnStream {
         let free = || places.iter().position(|place| place.scopes == 0);
         let place = found.or_else(free).unwrap_or(places.len());
         if place == places.len() {
-            places.push(OneStream { stream, scopes: 0, is_apart: false });
+            places.push(StreamPlace { stream, scopes: 0, is_apart: false });
         }
-        let OneStream { scopes, is_apart, .. } = places[place];
-        places[place] = OneStream { stream, scopes: scopes + 1, is_apart };
+        let StreamPlace { scopes, is_apart, .. } = places[place];
+        places[place] = StreamPlace { stream, scopes: scopes + 1, is_apart };
         OnStream { name: name.to_owned(), place, is_apart }
     }
 

@@ -254,7 +254,7 @@ pub(super) fn owner(cache: &'static Cache) -> Owner {
     unsafe { Owner::assume(cache) }
 }
 
-/// For the end of an entry: the proof of ownership for one call of the cache of the scope around it.
+/// For the end of an entry: the proof of ownership for one call of the cache of the innermost scope that is still open.
 pub(super) fn around(ended: &Cache) -> Option<Owner> {
     let current = with_serving(|serving| serving.current.get())?;
     (!std::ptr::eq(current.cache, ended)).then(|| owner(current.cache))

@@ -292,7 +292,7 @@ impl Owner {
         self.let_go_of_stream(stream);
     }
 
-    /// Renews the demand of the scope around the entry that ended, and returns whether it changed. A program that never leaves that scope
+    /// Renews the demand of the innermost scope that is still open, and returns whether it changed. A program that never leaves that scope
     /// may have needed most of it for its first values only.
     fn renews_around(&self) -> bool {
         let Some(around) = current::around(self) else { return false };
@@ -353,7 +353,7 @@ fn trim(range: &DeviceRange, device: u64, last: Option<u64>) -> Look {
 }
 
 /// The bytes of a device of which `live` are in use that are in use outside scopes, or likely to be needed by scopes. Reported demand
-/// ([`demand`]) lacks the scopes that a thread never left, such as the one of `auto_scope`, and all memory outside scopes.
+/// ([`demand`]) may lack the scopes that a thread never left, such as the one of `auto_scope`, and lacks all memory outside scopes.
 fn needed(device: u64, live: u64) -> u64 {
     let (held, expected) = reclaim::held_and_expected(device);
     expected.saturating_add(live.saturating_sub(held))

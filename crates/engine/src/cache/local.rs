@@ -270,6 +270,7 @@ impl Local {
     }
 
     /// Takes back a block that has no list.
+    // Not inlined, as the next one and `take_oldest`: `put` would save more registers for them.
     #[inline(never)]
     fn put_aside(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
         if record.bytes() > 0 || record.generation != shared.generation() {

@@ -39,6 +39,9 @@ impl Default for Counters {
 }
 
 /// Access to single numbers.
+/// A page of a GPU.
+const PAGE: u64 = 2 << 20;
+
 impl Counters {
     /// All numbers, in the order of [`Counter`].
     pub(super) fn read(&self) -> impl Iterator<Item = u64> {
@@ -165,13 +168,22 @@ impl Counters {
     }
 
     /// Takes the most bytes in use since the last call as the demand of a scope without plans that is in its first entry. The demand of
-    /// others says how much an arena for their next entry may take.
+    /// others says how much an arena for their next entry may take. One that would fall by less than a page of a GPU stays.
     pub(crate) fn renew_first_demand(&self) {
-        if self.get(Counter::Entries) <= 1 && self.get(Counter::Plans) == 0 {
-            self.set(Counter::Demand, self.get(Counter::BesideLately));
-            self.set(Counter::Lasting, self.get(Counter::BusyBytes));
-            self.renew_beside(0);
+        if !self.is_first_entry() || self.get(Counter::Plans) > 0 {
+            return;
         }
+        let lately = self.get(Counter::BesideLately);
+        if self.get(Counter::Demand).saturating_sub(lately) >= PAGE {
+            self.set(Counter::Demand, lately);
+            self.set(Counter::Lasting, self.get(Counter::BusyBytes));
+        }
+        self.renew_beside(0);
+    }
+
+    /// Whether the scope was not entered a second time.
+    fn is_first_entry(&self) -> bool {
+        self.get(Counter::Entries) <= 1
     }
 
     /// How many bytes of a range the scope is likely to need again. Without plans, an eighth is added for arrays to come, since a range
@@ -181,8 +193,9 @@ impl Counters {
         let (planned, demand) =
             (self.get(Counter::Arena).saturating_add(self.get(Counter::RingBytes)), self.get(Counter::Demand));
         let known = planned.saturating_add(self.get(Counter::Beside));
+        let lasting = if self.is_first_entry() { self.get(Counter::Lasting) } else { 0 };
         match planned == 0 || self.lacks_arena() {
-            true => known.max(demand.saturating_add(demand.saturating_sub(self.get(Counter::Lasting)) / 8)),
+            true => known.max(demand.saturating_add(demand.saturating_sub(lasting) / 8)),
             false => known,
         }
     }

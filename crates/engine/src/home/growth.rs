@@ -3,8 +3,8 @@
 //! The record has a fixed size. When it is full, the number of entries between two points doubles. So a leak shows after some tens
 //! of entries, and a slow leak that takes a hundred thousand entries to show is found too.
 
-/// The number of arrays that were alive at the ends of evenly spaced entries, and their bytes. The first point is as many entries after the beginning as two points are
-/// apart.
+/// The number of arrays that were alive at the ends of evenly spaced entries, and their bytes. The first point is as many entries after the
+/// beginning as two points are apart.
 #[derive(Clone, Debug)]
 pub(crate) struct AliveOverTime {
     points: [(u64, u64); POINTS],

@@ -54,7 +54,7 @@ pub(super) struct CarryPlan {
     pub(super) are_alike: bool,
     /// The size up to which the ring grows before it starts over; 0 if that is unknown.
     pub(super) target: u64,
-    /// The ends of its turns.
+    /// The number of births in each turn of the ring, by the position at which it begins.
     pub(super) turns: Vec<u32>,
 }
 

@@ -363,6 +363,7 @@ impl Planner {
     /// Asks for a look at the range: soon after an arena was found, and then ever more rarely.
     #[inline(always)]
     fn look_at_range(&mut self, goes_by_plan: bool) {
+        self.trimming.note_entry(goes_by_plan);
         let is_enough = goes_by_plan && self.arena.is_some();
         if (is_enough || self.trimming.has_spare()) && self.trimming.is_due() {
             let last = self.trimming.frees;
@@ -378,7 +379,7 @@ impl Planner {
         let planned = arena.saturating_add(ring);
         let expected = self.trimming.look(planned.saturating_add(beside), reserved);
         shared.counters.renew_beside(expected.saturating_sub(planned));
-        self.trimming.is_steady(shared.counters.get(Counter::Entries))
+        self.trimming.is_steady()
     }
 
     /// Notes that the range was looked at.

@@ -6,7 +6,7 @@
 /// The bytes that a scope lately had in use at once.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
-    /// The most bytes in this window of entries.
+    /// The most bytes in this window.
     most: u64,
     /// The most bytes in the window before.
     most_before: u64,

@@ -9,8 +9,8 @@ pub(super) struct Trimming {
     /// Entries that went by the plan. Only they show that the arena is enough, and the waits count only them. While there is spare
     /// memory, all entries count.
     entries: u64,
-    /// The entries at the last look that did not go by the plan.
-    others: u64,
+    /// Whether an entry since the last look did not go by the plan.
+    has_strayed: bool,
     /// How many of these entries came before this arena.
     before: u64,
     /// The bytes of this arena.
@@ -116,10 +116,14 @@ impl Trimming {
         !is_due
     }
 
-    /// Whether all entries since the last call went by the plan, if the scope had so many `visits` so far.
-    pub(super) fn is_steady(&mut self, visits: u64) -> bool {
-        let others = visits.saturating_sub(self.entries);
-        std::mem::replace(&mut self.others, others) == others
+    /// Notes whether an entry went by the plan.
+    pub(super) fn note_entry(&mut self, goes_by_plan: bool) {
+        self.has_strayed |= !goes_by_plan;
+    }
+
+    /// Whether all entries since the last call went by the plan.
+    pub(super) fn is_steady(&mut self) -> bool {
+        !std::mem::take(&mut self.has_strayed)
     }
 
     /// Notes a look at the range. The next look comes later, and much later if the range has grown since the last look.

@@ -15,7 +15,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub(super) use partial::{FAR, LONGEST_ROW, Room};
+pub(super) use partial::{FAR, LONGEST_ROW, Room, least_served};
 
 use super::log::{Log, Logged, OUTLIVES};
 use crate::layout::Buffer;
@@ -42,7 +42,7 @@ pub struct Envelope {
 /// The sizes and the lifetime that are expected at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
-    /// The fewest bytes that were seen here.
+    /// The fewest bytes that were seen here, or fewer in a partial plan.
     pub(super) least: u64,
     /// The most bytes that were seen here, or more if sizes grow.
     pub(super) most: u64,
@@ -340,7 +340,7 @@ impl Expected {
         bytes >= self.least / factor && bytes / VARIATION <= self.most
     }
 
-    /// Whether this size lies within those that were seen here.
+    /// Whether this size lies within those that are expected here.
     pub(super) fn has(&self, bytes: u64) -> bool {
         (self.least..=self.most).contains(&bytes)
     }

@@ -196,7 +196,8 @@ impl<T: Element> TrackedSlice<T> {
     ) -> Result<()> {
         // SAFETY: `of` captures nothing, so it returns `read` or `write` of this slice. These are the handles of events that `slice` owns, and
         // destroys when it is dropped. It stays here, the same slice, as long as `self` is borrowed: it is private, and it is lent mutably
-        // only as a launch's argument or for its views, neither of which can replace it.
+        // only as a launch's argument or for its views, neither of which can replace it. `act` asks for no more: each caller passes
+        // `record_event` or `follow_event`.
         of(self).map_or(Ok(()), |event| unsafe { act(&home.0, event) })
     }
 

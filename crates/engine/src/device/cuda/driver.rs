@@ -104,13 +104,13 @@ impl EventRef<'_> {
     }
 }
 
-/// Events of other code, by their handles. A handle is a plain number: an owner that stores it cannot be borrowed.
+/// Events of other code, by their handles as numbers. A caller that keeps an event and its handle in one value cannot borrow the event.
 impl GpuStream {
     /// Makes later work of this stream wait for all work before the event's last recording. If the event was recorded in a capture that has
     /// ended since, there is nothing to wait for: the user of a graph orders its work.
     ///
     /// # Safety
-    /// It is the `cu_event` of an event that is not destroyed during the call.
+    /// `event` is the `cu_event` of an event that is not destroyed during the call.
     pub unsafe fn follow_event(&self, event: usize) -> Result<(), Error> {
         self.follow_ref(EventRef { event: event as sys::CUevent, owner: PhantomData })
     }

@@ -18,6 +18,13 @@ pub(in crate::entries) const LONGEST_ROW: usize = 16;
 /// How many positions ahead of the expected one a row is searched: more than a program leaves out at once, as a rule.
 pub(in crate::entries) const FAR: usize = 256;
 
+/// The fewest bytes that a regular position serves, if so many were seen. A few entries seldom show the smallest sizes, so half of the known
+/// spread is added: 150 random programs are planned for 0.95 instead of 0.94 times as many allocations as are regular. All of it gives 0.97,
+/// but a multigrid solver then reserves 1.08 times its live memory.
+pub(in crate::entries) fn least_served(least: u64, most: u64) -> u64 {
+    least.saturating_sub(most.saturating_sub(least) / 2).max(1)
+}
+
 impl Room {
     /// Whether this position is one of its gates.
     pub(in crate::entries) fn has_gate(self, position: usize) -> bool {
@@ -26,12 +33,10 @@ impl Room {
 }
 
 impl Envelope {
-    /// The envelope with these rooms, whose gates are positions of it. So many allocations in a row show the position of an entry.
+    /// The envelope with these rooms, whose gates are positions of it, and with the sizes that the cursor serves. So many allocations in a row show the position of an entry.
     pub(in crate::entries) fn with_rooms(mut self, rooms: Box<[Room]>, row: u32) -> Envelope {
-        // A few entries seldom show the smallest sizes. Half of the known spread is added: 150 random programs are planned for 0.96 of their
-        // regular allocations instead of 0.94. All of it gives 0.97, but a multigrid solver then reserves 1.08 times its live memory.
-        for Expected { least, most, .. } in &mut self.positions {
-            *least = least.saturating_sub((*most - *least) / 2).max(1);
+        for Expected { least, most, .. } in self.positions.iter_mut().filter(|expected| expected.varies()) {
+            *least = least_served(*least, *most);
         }
         for room in &rooms {
             if let Some(end) = self.positions.get_mut(room.end as usize) {

@@ -21,8 +21,8 @@ const SHORT: u32 = 6;
 const VARIATION: u64 = 4;
 
 /// The pairs of a long common subsequence, by nearly the fewest differences: places in `one` and in `other`. Allocations are equal if they have
-/// the same size, and the same few allocations come before the drop. The library leaves out sizes that
-/// come often. So irregular arrays are seldom taken for the allocations that are found, and a plan of these keeps its place. It can choose among
+/// the same size, and equally many allocations, up to [`SHORT`], come before the drop. The library leaves out sizes that come often. So
+/// irregular arrays are seldom taken for the allocations that are found, and a plan of these keeps its place. It can choose among
 /// its algorithms at run time, but then a third of this crate's machine code would be algorithms that it does not use.
 fn equal(one: &[SizeAndLife], other: &[SizeAndLife]) -> Vec<(u32, u32)> {
     let mut found = Compact::new(Capture::new(), one, other);

@@ -1,7 +1,7 @@
 //! How likely an irregular allocation is taken for a regular one, and how many in a row tell them apart.
 
 use super::irregular::Irregular;
-use crate::entries::envelope::{ALIGN, FAR, LONGEST_ROW};
+use crate::entries::envelope::{ALIGN, FAR, LONGEST_ROW, least_served};
 use crate::entries::log::Log;
 
 /// In one of so many entries, irregular allocations may look like the regular ones that are waited for.
@@ -14,7 +14,8 @@ pub(super) fn shares(logs: &[&Log], columns: &[Vec<u32>], irregular: &[Vec<Irreg
     let share = |row: usize| {
         let seen = logs.iter().zip(columns).filter_map(|(log, column)| log.bytes_at(*column.get(row)?));
         let (least, most) = seen.fold((u64::MAX, 0), |(least, most), bytes| (bytes.min(least), bytes.max(most)));
-        // A position serves any request that its place can hold, from the smallest size that was seen.
+        // A position serves any request that its place can hold, from this size on.
+        let least = least_served(least, most);
         let most = most.next_multiple_of(ALIGN);
         let like = sizes.partition_point(|&bytes| bytes <= most) - sizes.partition_point(|&bytes| bytes < least);
         like as f64 / sizes.len().max(1) as f64
