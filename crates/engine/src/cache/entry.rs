@@ -285,8 +285,7 @@ impl Owner {
         }
         self.tell_demand();
         // A lower demand lets pages go although nothing was freed meanwhile.
-        let is_renewed = is_steady && self.renews_around();
-        let last = last.filter(|_| !is_renewed);
+        let last = if is_steady && self.renews_around() { None } else { last };
         let look = trim(range, stream.memory_id(), last);
         self.with(|local, shared| local.planner.looked(shared, look));
         self.let_go_of_stream(stream);

@@ -32,6 +32,9 @@ pub enum Visit {
     Again,
 }
 
+/// A page of a GPU.
+const PAGE: u64 = 2 << 20;
+
 impl Default for Counters {
     fn default() -> Counters {
         Counters(from_fn(|_| AtomicU64::new(0)))
@@ -39,9 +42,6 @@ impl Default for Counters {
 }
 
 /// Access to single numbers.
-/// A page of a GPU.
-const PAGE: u64 = 2 << 20;
-
 impl Counters {
     /// All numbers, in the order of [`Counter`].
     pub(super) fn read(&self) -> impl Iterator<Item = u64> {
@@ -168,7 +168,7 @@ impl Counters {
     }
 
     /// Takes the most bytes in use since the last call as the demand of a scope without plans that is in its first entry. The demand of
-    /// others says how much an arena for their next entry may take. One that would fall by less than a page of a GPU stays.
+    /// others says how much an arena for their next entry may take. A demand that would fall by less than a page of a GPU stays as it is.
     pub(crate) fn renew_first_demand(&self) {
         if !self.is_first_entry() || self.get(Counter::Plans) > 0 {
             return;

@@ -1,8 +1,8 @@
 //! How much of each device's memory the scopes are likely to need again. It is kept as a sum for each device, so that giving the
 //! rest back costs the same however many names there are.
 //!
-//! Invariant: the sum has the demand that each cache reported last. A cache reports a demand that has
-//! changed when it is left, when a part of an entry ends, and when it or a scope inside it looks at its range.
+//! Invariant: the sum has the demand that each cache reported last. A cache reports a demand that has changed
+//! when it is left, when a part of an entry ends, and when it or a scope inside it looks at its range.
 
 use hashbrown::HashMap;
 

@@ -33,7 +33,8 @@ impl Room {
 }
 
 impl Envelope {
-    /// The envelope with these rooms, whose gates are positions of it, and with the sizes that the cursor serves. So many allocations in a row show the position of an entry.
+    /// The envelope with these rooms, whose gates are positions of it, and with the sizes that the cursor serves. So many allocations in a
+    /// row show the position of an entry.
     pub(in crate::entries) fn with_rooms(mut self, rooms: Box<[Room]>, row: u32) -> Envelope {
         for Expected { least, most, .. } in self.positions.iter_mut().filter(|expected| expected.varies()) {
             *least = least_served(*least, *most);
