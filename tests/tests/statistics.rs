@@ -241,6 +241,17 @@ fn peaks_of_devices_begin_anew() {
 #[test]
 fn a_reading_while_others_allocate_agrees_with_itself() {
     let _turn = turn();
+    read_while_others_allocate(20_000);
+}
+
+/// Each device is new, so its range is made during a reading.
+#[test]
+fn a_reading_while_a_range_is_made_agrees_with_itself() {
+    let _turn = turn();
+    (0..500).for_each(|_| read_while_others_allocate(20));
+}
+
+fn read_while_others_allocate(readings: u32) {
     let device = Virtual::new(1 << 40);
     let is_over = AtomicBool::new(false);
     let churn = |name: &str| {
@@ -264,7 +275,7 @@ fn a_reading_while_others_allocate_agrees_with_itself() {
         assert!(range.longest_free_bytes <= range.free_bytes, "{range:?}");
     };
     std::thread::scope(|threads| {
-        let reader = threads.spawn(|| (0..20_000).for_each(|_| look()));
+        let reader = threads.spawn(|| (0..readings).for_each(|_| look()));
         ["churn 0", "churn 1"].iter().for_each(|name| _ = threads.spawn(move || churn(name)));
         let read = reader.join();
         is_over.store(true, Relaxed);

@@ -91,6 +91,8 @@ pub struct DeviceStats {
 
 /// The statistics of a device's memory.
 pub(crate) fn of_device(memory: &Arc<Memory>) -> DeviceStats {
+    // Read before the look for a range: a thread may make the range and map pages between the two, which this reading must not have yet.
+    let before = MemoryUse::of(memory);
     let (range, used) = match DeviceRange::known(memory) {
         Some(range) => {
             let ([reserved_bytes, block_bytes, longest], counts) = range.read();
@@ -99,7 +101,7 @@ pub(crate) fn of_device(memory: &Arc<Memory>) -> DeviceStats {
             let range = RangeUse { reserved_bytes, block_bytes, free_bytes, longest_free_bytes };
             (range, MemoryUse::with(memory, counts))
         }
-        None => (RangeUse::default(), MemoryUse::of(memory)),
+        None => (RangeUse::default(), before),
     };
     DeviceStats {
         device: memory.id(),
