@@ -2,9 +2,10 @@
 //! one allocation.
 //!
 //! Two further columns are read: `scope` and `thread`. In a file with scopes, `enter` and `leave` enter and leave a scope, and each
-//! allocation is made in its scope. A scope has one cache for each thread. A line `device` has the size of the device's pages.
+//! allocation is made in its scope. A scope has one cache for each thread that entered it. A line `device` has the size of the device's pages.
 
 use super::builder::Builder;
+use super::caches::Caches;
 use super::format::{Format, number};
 
 pub(super) const HEADER: &str = "step,op,id,bytes,stream";
@@ -15,6 +16,7 @@ pub(super) struct Csv {
     /// The places of these columns, if the file has them.
     scope: Option<usize>,
     thread: Option<usize>,
+    caches: Caches,
 }
 
 impl Csv {
@@ -25,7 +27,8 @@ impl Csv {
             return None;
         }
         let place = |name| header.split(',').position(|column| column == name);
-        Some(Csv { columns: header.split(',').count(), scope: place("scope"), thread: place("thread") })
+        let (columns, caches) = (header.split(',').count(), Caches::default());
+        Some(Csv { columns, scope: place("scope"), thread: place("thread"), caches })
     }
 }
 
@@ -46,25 +49,16 @@ impl Format for Csv {
             return Ok(());
         }
         history.step(step)?;
-        let scope = self.scope.map(|place| name(fields[place], self.thread.map(|place| fields[place])));
-        match (op, scope) {
+        let thread = self.thread.map_or("0", |place| fields[place]);
+        match (op, self.scope.map(|place| fields[place])) {
             ("a", None) => history.allocate(id, bytes),
-            ("a", Some(scope)) => history.allocate_in(scope.as_deref(), id, bytes),
+            ("a", Some(scope)) => history.allocate_in(self.caches.serving(scope, thread).as_deref(), id, bytes),
             ("f", _) => history.free(id, bytes),
-            ("enter", Some(Some(scope))) => history.enter(&scope),
-            ("leave", Some(Some(scope))) => history.leave(&scope),
+            ("enter", Some(scope)) if !scope.is_empty() => history.enter(&self.caches.enter(scope, thread)),
+            ("leave", Some(scope)) if !scope.is_empty() => history.leave(&self.caches.leave(scope, thread)),
             ("short" | "reserve" | "lost", Some(_)) => Ok(()),
             _ => Err(format!("op is {op:?}, not a or f")),
         }
-    }
-}
-
-/// The name of a scope on a thread; `None` outside scopes.
-pub(super) fn name(scope: &str, thread: Option<&str>) -> Option<String> {
-    match thread {
-        _ if scope.is_empty() => None,
-        None | Some("0") => Some(scope.to_owned()),
-        Some(thread) => Some(format!("{scope} of thread {thread}")),
     }
 }
 

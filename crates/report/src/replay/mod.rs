@@ -31,12 +31,13 @@
 //! | file | content |
 //! |---|---|
 //! | `history`, `builder` | a history, and the checks while it is read |
-//! | `file`, `format`, `csv`, `rmm`, `traced` | the sources of histories |
+//! | `file`, `format`, `csv`, `rmm`, `traced`, `caches` | the sources of histories, and the caches in which they allocate |
 //! | `policy`, `pass` | the policies, and the loop |
 //! | `watched`, `contents`, `served` | observations of a pass: reserved bytes, contents, and the parts that served the arrays |
 //! | `measure`, `dry` | the figures, on any device and on a device without memory |
 
 mod builder;
+mod caches;
 mod contents;
 mod csv;
 mod dry;

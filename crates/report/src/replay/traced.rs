@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::builder::Builder;
-use super::csv;
+use super::caches::Caches;
 use super::history::History;
 use crate::error::Error;
 use crate::run::{Event, Op, Run};
@@ -36,26 +36,26 @@ impl History {
     }
 
     fn of_events(name: String, run: &Run, is_wanted: impl Fn(u64) -> bool) -> Result<History, Error> {
-        let (mut builder, mut steps) = (Builder::default(), Steps::default());
+        let (mut builder, mut steps, mut caches) = (Builder::default(), Steps::default(), Caches::default());
         let pages = run.page_bytes.iter().filter(|(device, _)| is_wanted(**device));
         pages.for_each(|(_, page_bytes)| builder.pages(*page_bytes));
         let is_left_out = |event: &Event| matches!(event.op, Op::Allocate | Op::Free) && !is_wanted(event.device);
         for (place, event) in run.events.iter().enumerate().filter(|(_, event)| !is_left_out(event)) {
-            let taken = builder.step(steps.of(event)).and_then(|()| take(&mut builder, event));
+            let taken = builder.step(steps.of(event)).and_then(|()| take(&mut builder, &mut caches, event));
             taken.map_err(|what| Error::Inconsistent { event: place, what })?;
         }
         builder.finish(name).map_err(|what| Error::Inconsistent { event: run.events.len(), what })
     }
 }
 
-fn take(builder: &mut Builder, event: &Event) -> Result<(), String> {
-    let scope = csv::name(&event.scope, Some(&event.thread.to_string()));
-    let named = || scope.as_deref().ok_or_else(|| "a scope has no name".to_owned());
+fn take(builder: &mut Builder, caches: &mut Caches, event: &Event) -> Result<(), String> {
+    let (scope, thread) = (event.scope.as_str(), event.thread.to_string());
     match event.op {
-        Op::Allocate => builder.allocate_in(scope.as_deref(), event.id, event.bytes),
+        Op::Allocate => builder.allocate_in(caches.serving(scope, &thread).as_deref(), event.id, event.bytes),
         Op::Free => builder.free(event.id, event.bytes),
-        Op::Enter => builder.enter(named()?),
-        Op::Leave => builder.leave(named()?),
+        Op::Enter | Op::Leave if scope.is_empty() => Err("a scope has no name".to_owned()),
+        Op::Enter => builder.enter(&caches.enter(scope, &thread)),
+        Op::Leave => builder.leave(&caches.leave(scope, &thread)),
         Op::Short => Ok(()),
     }
 }
