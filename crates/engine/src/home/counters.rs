@@ -32,6 +32,11 @@ pub enum Visit {
     Again,
 }
 
+/// The bytes of a range for arrays of so many bytes that come and go beside `lasting` ones: an eighth more, for the gaps between them.
+fn with_gaps(demand: u64, lasting: u64) -> u64 {
+    demand.saturating_add(demand.saturating_sub(lasting) / 8)
+}
+
 /// A page of a GPU.
 const PAGE: u64 = 2 << 20;
 
@@ -168,15 +173,16 @@ impl Counters {
     }
 
     /// Takes the most bytes in use since the last call as the demand of a scope without plans that is in its first entry. The demand of
-    /// others says how much an arena for their next entry may take. A demand that would fall by less than a page of a GPU stays as it is.
+    /// others says how much an arena for their next entry may take. It stays as it is if the bytes that are likely to be needed again would fall
+    /// by less than a page of a GPU.
     pub(crate) fn renew_first_demand(&self) {
         if !self.is_first_entry() || self.get(Counter::Plans) > 0 {
             return;
         }
-        let lately = self.get(Counter::BesideLately);
-        if self.get(Counter::Demand).saturating_sub(lately) >= PAGE {
+        let [lately, lasting] = [Counter::BesideLately, Counter::BusyBytes].map(|count| self.get(count));
+        if self.expected().saturating_sub(with_gaps(lately, lasting)) >= PAGE {
             self.set(Counter::Demand, lately);
-            self.set(Counter::Lasting, self.get(Counter::BusyBytes));
+            self.set(Counter::Lasting, lasting);
         }
         self.renew_beside(0);
     }
@@ -195,7 +201,7 @@ impl Counters {
         let known = planned.saturating_add(self.get(Counter::Beside));
         let lasting = if self.is_first_entry() { self.get(Counter::Lasting) } else { 0 };
         match planned == 0 || self.lacks_arena() {
-            true => known.max(demand.saturating_add(demand.saturating_sub(lasting) / 8)),
+            true => known.max(with_gaps(demand, lasting)),
             false => known,
         }
     }
