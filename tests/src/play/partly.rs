@@ -96,6 +96,12 @@ impl Program {
         Program { rng, regular, gaps, bursts, varies, most: bytes.1, left: Vec::new(), kind }
     }
 
+    /// The program if its allocations come in one order. Only sizes of irregular arrays vary, and their lives.
+    pub fn in_one_order(mut self) -> Program {
+        self.bursts.length = Length::Same;
+        self
+    }
+
     /// A short program with gaps at its beginning and its end, in which bursts are often empty.
     pub fn short(seed: u64, bytes: (f64, f64)) -> Program {
         let mut rng = Rng::with_seed(seed);

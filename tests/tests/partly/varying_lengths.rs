@@ -166,10 +166,14 @@ fn layers_with_checkpoints_are_no_loop() {
     assert!(share >= PLANNED && ratio <= 1.05, "{share:.3} planned, {ratio:.3} of live");
 }
 
+/// Their allocations come in one order, and most sizes differ from step to step.
 #[test]
-fn experts_do_not_make_an_arena_grow() {
-    let (_, ratio) = mean("experts", Entries::Steps, |device, rng| Step { device, length: 1024 }.experts(rng));
-    assert!(ratio <= 1.08, "{ratio:.3} of live");
+fn experts_are_served_from_a_room() {
+    for (name, entries) in [("experts", Entries::Steps), ("experts of a loop", Entries::Whole)] {
+        let (share, ratio) = mean(name, entries, |device, rng| Step { device, length: 1024 }.experts(rng));
+        // Measured: 1.000 and 1.017. Without rooms for such orders, nothing was planned.
+        assert!(share >= 0.99 && ratio <= 1.03, "{name}: {share:.3} planned, {ratio:.3} of live");
+    }
 }
 
 /// Nobody says where a step begins. The longest sequence is eight times as long as the shortest one, and takes 64 times the memory in places.

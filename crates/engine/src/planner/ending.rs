@@ -11,7 +11,7 @@ use super::effects::News;
 use super::elsewhere::Others;
 use super::fate::{Course, Fate, Findings};
 use super::footprint::Footprint;
-use super::learner::Learner;
+use super::learner::{Learner, RegularPart};
 use super::trimming::Look;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::is_heard;
@@ -246,7 +246,7 @@ impl Planner {
     }
 
     fn learn_plan(&mut self, shared: &Shared) -> Option<usize> {
-        let may_be_partial = self.plans.is_empty() && !self.is_divided();
+        let part = self.wanted_part();
         let Learning { learner, curiosity, stream, .. } = &mut self.learning;
         let log = learner.recorded()?;
         if let Some(known) = self.plans.that_serves(log) {
@@ -257,7 +257,7 @@ impl Planner {
             curiosity.renew();
             return Some(wider);
         }
-        let envelope = learner.end(may_be_partial)?;
+        let envelope = learner.end(part)?;
         curiosity.renew();
         let stream = stream.clone()?;
         if self.plans.stream().is_none_or(|other| other.id() != stream.id()) {
@@ -270,10 +270,14 @@ impl Planner {
         Some(self.plans.add(envelope, stream, self.entry.number))
     }
 
-    /// Whether an entry that goes on is planned in parts. A partial plan of a part takes up to 1/20 more than was ever in use, and many parts lose
-    /// its arena: a recorded mixture of experts reserved 1.064 instead of 1.021 times its live memory.
-    fn is_divided(&self) -> bool {
-        self.loops.is_inside() || self.cycles.are_there()
+    /// Which regular part may have a plan. If entries are planned in parts, many parts lose the arena of a partial plan, which takes up to 1/20 too
+    /// much: a recorded mixture of experts reserved 1.064 instead of 1.021 times its live memory, before rooms served such an order.
+    fn wanted_part(&self) -> RegularPart {
+        match self.plans.is_empty() {
+            true if self.loops.is_inside() || self.cycles.are_there() => RegularPart::InOrder,
+            true => RegularPart::Any,
+            false => RegularPart::None,
+        }
     }
 
     /// Notes which plan the entry followed: the one found by the recording, or the active one. Returns whether the active plan is
@@ -372,7 +376,7 @@ impl Planner {
         }
     }
 
-    /// Notes that a look begins at a range that reserves so many bytes. Returns whether all entries since the last look went by the plan.
+    /// Notes that a look begins at a range that reserves so many bytes. Returns whether the latest entries went by the plan.
     pub(crate) fn look(&mut self, shared: &Shared, reserved: u64) -> bool {
         let [arena, ring, beside] =
             [Counter::Arena, Counter::RingBytes, Counter::BesideLately].map(|count| shared.counters.get(count));

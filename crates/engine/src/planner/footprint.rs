@@ -56,6 +56,9 @@ const KNOWN: u64 = 32;
 /// 1.073 instead of 1.040: it lost its arena in the middle of its steps. With 1/48, the recorded one reserved 1.030, but 54 large random programs
 /// were planned for 0.79 instead of 0.84 of their regular parts, and the imitated detector reserved 1.065.
 const KNOWN_PART: u64 = 20;
+/// The arena may need this share, 1/128, more than the peak in use for rooms that were too small. With twice as much, a made-up mixture of experts
+/// found no arena any more after one array had not fitted: an arena counts as known to be needed up to 1/64 more, of which others use some.
+const ROOM: u64 = 128;
 /// Entries between two looks at how much of a plan is in use. This is more than the number of orders that take turns.
 const PEAK_LOOK_IN: u32 = 16;
 /// Where sizes grow, a plan of which less than half is in use is forgotten after this many looks without growth. One look alone may
@@ -164,6 +167,12 @@ impl Planner {
     /// as those of the next prompt, then get its memory.
     fn is_idle_in_loop(&self, shared: &Shared, bytes: u64, arena: u64) -> bool {
         self.loops.is_inside() && shared.lease.live() == 0 && bytes > arena / MUCH
+    }
+
+    /// Whether the arena may become so many bytes larger for a room that was too small. Arrays that do not fit go beside the plan.
+    pub(super) fn may_widen_room(&self, shared: &Shared, bytes: u64) -> bool {
+        let (beside, demand) = (shared.counters.get(Counter::BusyBytes), shared.counters.get(Counter::Demand));
+        total([self.plans.bytes(), bytes, beside]) <= total([demand, demand / ROOM])
     }
 
     /// Whether so many allocations beside the plan are expected.

@@ -61,6 +61,15 @@ const TRIES: u64 = 16;
 /// for its end: a program that changes its order calls `invalidate`.
 const PAUSES: Pace = Pace { first: 4 * TRIES, factor: 2, longest: 1 << 18 };
 
+/// The parts of entries that may have a plan, if whole entries have none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RegularPart {
+    None,
+    /// The regular part of entries whose allocations come in one order. Only sizes vary.
+    InOrder,
+    Any,
+}
+
 impl Learner {
     /// Begins an entry. Records it if `is_wanted`, unless recording pauses.
     #[inline(always)]
@@ -145,8 +154,8 @@ impl Learner {
     /// Ends the entry. Returns the common envelope of this entry and an earlier one of the same order, if one of them can be laid
     /// out.
     ///
-    /// If none has that order, the last entries may have a part in common, which has an envelope if it `may_be_partial`.
-    pub(super) fn end(&mut self, may_be_partial: bool) -> Option<Envelope> {
+    /// If none has that order, the last entries may have a part in common. It has an envelope if it is such a `part`.
+    pub(super) fn end(&mut self, part: RegularPart) -> Option<Envelope> {
         self.recorded()?;
         if let Some((place, envelope)) = self.resembling() {
             self.candidates.remove(place);
@@ -157,8 +166,8 @@ impl Learner {
             self.in_vain = 0;
             return Some(envelope);
         }
-        let is_due = may_be_partial && !self.has_orders && self.in_vain % PARTIAL == PARTIAL - 1;
-        let partial = is_due.then(|| self.regular_part()).flatten();
+        let is_due = part != RegularPart::None && !self.has_orders && self.in_vain % PARTIAL == PARTIAL - 1;
+        let partial = is_due.then(|| self.regular_part(part == RegularPart::InOrder)).flatten();
         if partial.is_none() {
             self.keep();
             self.count_in_vain();
@@ -193,11 +202,11 @@ impl Learner {
         }
     }
 
-    /// The envelope of what the last entries have in common.
-    fn regular_part(&mut self) -> Option<Envelope> {
+    /// The envelope of what the last entries have in common. If it `is_ordered`, their allocations have to come in one order.
+    fn regular_part(&mut self, is_ordered: bool) -> Option<Envelope> {
         let latest = (self.candidates.len() + 1).saturating_sub(PARTIAL as usize);
         let logs: Vec<&Log> = self.candidates.iter().skip(latest).chain([&self.log]).collect();
-        let envelope = Envelope::of_regular_part(&logs)?;
+        let envelope = Envelope::of_regular_part(&logs, is_ordered)?;
         self.candidates.clear();
         (self.in_vain, self.beside_part) = (0, (0, 0));
         Some(envelope)
@@ -245,7 +254,7 @@ mod tests {
 
     fn entry(learner: &mut Learner, sizes: &[u64]) -> Option<Envelope> {
         record(learner, sizes);
-        learner.end(false)
+        learner.end(RegularPart::None)
     }
 
     #[test]
@@ -268,7 +277,7 @@ mod tests {
         for is_again in [false, true] {
             learner.begin(true);
             learner.log.allocated(0, 256);
-            assert_eq!(learner.end(false).is_some(), is_again);
+            assert_eq!(learner.end(RegularPart::None).is_some(), is_again);
         }
     }
 
@@ -297,7 +306,7 @@ mod tests {
         let mut recorded = 0;
         for length in 1..10_000 {
             recorded += u64::from(record(&mut learner, &vec![256; length % 200 + length / 200]));
-            assert!(learner.end(false).is_none() || length > 200);
+            assert!(learner.end(RegularPart::None).is_none() || length > 200);
             learner.candidates.clear();
         }
         assert!((TRIES..100).contains(&recorded), "{recorded}");

@@ -85,6 +85,9 @@ const FIRST_SCORE: i32 = 4;
 /// A plan at the best score is forgotten after more than this many bad entries in a row.
 const BEST_SCORE: i32 = 2 * FIRST_SCORE;
 
+/// A room that was too small gets this share, 1/64, more than it needed, so that few entries lay it out.
+const ROOM_AHEAD: u64 = 64;
+
 impl Plans {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -228,6 +231,14 @@ impl Plans {
     /// Whether the active plan has to hold more than it was laid out for.
     pub(super) fn is_outgrown(&self) -> bool {
         self.plans.get(self.active).is_some_and(Plan::is_outgrown)
+    }
+
+    /// Notes that the room at a position of the active plan needs so many bytes. The plan is laid out anew as soon as nothing is alive.
+    pub(crate) fn widen_room(&mut self, position: usize, bytes: u64) {
+        self.widen(position, bytes.saturating_add(bytes / ROOM_AHEAD));
+        if let Some(plan) = self.plans.get_mut(self.active) {
+            plan.widened = plan.envelope.len() as u64;
+        }
     }
 
     /// Notes that a position of the active plan needs more bytes.

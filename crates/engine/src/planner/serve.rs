@@ -179,8 +179,11 @@ impl Planner {
             Answer::Beside(Some(Deviation::Blocked { position })) if self.carry.is_there() => {
                 self.serve_displaced(position, shared, request, stream)
             }
-            Answer::Irregular => {
+            Answer::Irregular(full_room) => {
                 self.entry.irregular += 1;
+                if let Some((position, needed)) = full_room.filter(|_| self.may_widen_room(shared, bytes)) {
+                    self.plans.widen_room(position, needed);
+                }
                 Resolved::Nothing
             }
             Answer::Beside(deviation) => {

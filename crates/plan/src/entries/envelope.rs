@@ -70,6 +70,8 @@ enum Kind {
     Outlives,
     /// In the next entry, but a place would cost too much memory: it is served beside the plan.
     Beside,
+    /// In its own entry, with another size each time: a room serves it.
+    InRoom,
 }
 
 /// An array that has ended within its entry this many times after outliving one alternates, and is carried for good.
@@ -128,7 +130,7 @@ impl Envelope {
                 !self.may_change()
             }
             (Kind::Outlives, Kind::Outlives) => true,
-            (Kind::Within | Kind::Wraps | Kind::Beside, _) | (_, Kind::Beside) => false,
+            (Kind::Within | Kind::Wraps | Kind::Beside | Kind::InRoom, _) | (_, Kind::Beside | Kind::InRoom) => false,
         }
     }
 
@@ -317,7 +319,7 @@ impl Expected {
         match self.kind {
             Kind::Within => Some(self.upper),
             Kind::Wraps => Some(entry as u32 + self.upper),
-            Kind::Carried | Kind::Outlives | Kind::Beside => None,
+            Kind::Carried | Kind::Outlives | Kind::Beside | Kind::InRoom => None,
         }
     }
 
@@ -372,6 +374,11 @@ impl Expected {
     /// Whether the ring serves it.
     pub(super) fn is_carried(&self) -> bool {
         matches!(self.kind, Kind::Carried | Kind::Outlives)
+    }
+
+    /// Whether it comes in order, and a room serves it.
+    pub(super) fn is_in_room(&self) -> bool {
+        self.kind == Kind::InRoom
     }
 
     /// Whether the plan has a place for it. An array that is alive when its successor is born is served outside the plan.

@@ -15,6 +15,8 @@ pub enum Length {
     Seldom,
     /// Within an eighth of the mean.
     Narrow,
+    /// The same in all entries, so that only sizes and lives vary.
+    Same,
 }
 
 /// The sizes of irregular arrays.
@@ -68,6 +70,7 @@ impl Length {
             Length::Geometric => -mean * (1.0 - rng.f64()).ln(),
             Length::Seldom => 4.0 * mean * f64::from(u8::from(rng.u8(..4) == 0)),
             Length::Narrow => mean * (0.875 + 0.25 * rng.f64()),
+            Length::Same => return mean.ceil() as usize,
         };
         // Rounds by chance, so that short bursts keep their mean.
         (number + rng.f64()) as usize

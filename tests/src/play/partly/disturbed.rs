@@ -38,7 +38,12 @@ impl Disturbances {
 
 /// Some entries of one or two programs, which come in turns or one after the other.
 pub fn entries(rng: &mut Rng, bytes: (f64, f64), most: usize, disturbances: &Disturbances) -> Vec<Entry> {
-    let programs = (0..rng.usize(1..=2)).map(|_| Program::within(rng.u64(..), most, bytes)).collect();
+    let (is_ordered, number_of_programs) = (rng.u8(..3) == 0, rng.usize(1..=2));
+    let program = |_| {
+        let program = Program::within(rng.u64(..), most, bytes);
+        if is_ordered { program.in_one_order() } else { program }
+    };
+    let programs = (0..number_of_programs).map(program).collect();
     let number = rng.usize(8..=30);
     turns(rng, programs, number, disturbances)
 }

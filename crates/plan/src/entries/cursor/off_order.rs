@@ -35,8 +35,9 @@ pub enum Answer {
     Carried(usize),
     /// Memory outside the plan has to serve it.
     Beside(Option<Deviation>),
-    /// Memory outside the plan has to serve it: it is not regular, and has no room, or its room is full.
-    Irregular,
+    /// Memory outside the plan has to serve it: it is not regular, and has no room, or its room is full. If the order of the entry is known,
+    /// the number of a full room's position comes with it, and the bytes that the room would need.
+    Irregular(Option<(usize, u64)>),
 }
 
 /// A way in which an entry differs from its plan.
@@ -221,7 +222,7 @@ impl Cursor {
         self.pass_over(position);
         Some(match self.serve_other_size(bytes, following) {
             Answer::Served(served, _) => Answer::Served(served, Some(resized)),
-            Answer::Beside(_) | Answer::Carried(_) | Answer::Irregular => Answer::Beside(Some(resized)),
+            Answer::Beside(_) | Answer::Carried(_) | Answer::Irregular(_) => Answer::Beside(Some(resized)),
         })
     }
 

@@ -4,6 +4,8 @@
 //! start it becomes live. Between the gates, a request that is not the next regular one gets a part of the room ([`Extents`]). A part has
 //! a number behind those of the positions.
 //!
+//! If entries have one order, also positions whose sizes vary are served from rooms (`serve_in_order`), and no gap has to be told from the rest.
+//!
 //! The gap is over when the regular allocations behind it come. An irregular request may look like the first of them. So as many in a row
 //! are waited for as it takes to tell them from irregular ones (`Room::leave`); meanwhile they get parts of the room. In the same way
 //! the cursor finds back if it is out of step (`Envelope::row`).
@@ -33,7 +35,13 @@ impl Cursor {
     /// Answers a request that is not the expected one.
     pub(super) fn serve_partly(&mut self, bytes: u64, envelope: &Envelope) -> Answer {
         let has_moved = self.pass_starts();
+        if let Some(answer) = self.serve_in_order(bytes, envelope) {
+            return answer;
+        }
         self.note_late(bytes);
+        if let Some(answer) = self.serve_behind_other_size(bytes, envelope) {
+            return answer;
+        }
         if let Some(position) = self.end_of_gap().or_else(|| self.position_of_row()) {
             return self.go_on(position, bytes);
         }
@@ -42,6 +50,50 @@ impl Cursor {
         }
         let answer = envelope.at(self.next).and_then(|expected| self.leave_next(bytes, expected));
         answer.unwrap_or_else(|| self.serve_irregular(bytes))
+    }
+
+    /// Serves the expected position from a room, if entries have one order and the position's sizes vary. It takes any size: a batch may give an
+    /// expert a hundredth of what another one gets. But a size that is far larger than all before may be that of the next regular position: an
+    /// expert without any work allocates nothing.
+    fn serve_in_order(&mut self, bytes: u64, envelope: &Envelope) -> Option<Answer> {
+        let expected = envelope.at(self.next).filter(|expected| expected.is_in_room())?;
+        if bytes > expected.most
+            && !expected.is_like(bytes)
+            && let Some(regular) = self.next_regular(envelope).filter(|&regular| self.positions[regular].fits(bytes))
+        {
+            return Some(self.go_on(regular, bytes));
+        }
+        let answer = self.serve_irregular(bytes);
+        let room = self.room_here();
+        self.step_aside();
+        Some(match (answer, room) {
+            // A size unlike all others may belong to another position.
+            (Answer::Irregular(_), Some((_, position))) if expected.is_like(bytes) => {
+                Answer::Irregular(Some((position, self.positions[position].size().saturating_add(bytes))))
+            }
+            (answer, _) => answer,
+        })
+    }
+
+    /// The first position from the expected one on that is neither a gate nor served from a room.
+    fn next_regular(&self, envelope: &Envelope) -> Option<usize> {
+        let mut ahead = self.next..self.positions.len().min(self.next + FAR);
+        ahead.find(|&position| {
+            let is_in_room = envelope.at(position).is_some_and(Expected::is_in_room);
+            !is_in_room && self.rooms.as_ref().is_none_or(|rooms| rooms.gate(position).is_none())
+        })
+    }
+
+    /// In entries of one order, serves the position behind the expected one. The request before was the expected one's, in another size: two requests
+    /// in a row did not fit it, and the second one fits the position behind.
+    fn serve_behind_other_size(&mut self, bytes: u64, envelope: &Envelope) -> Option<Answer> {
+        self.rooms.as_ref().filter(|rooms| rooms.in_order > 0 && rooms.lately == 2)?;
+        let behind = self.next + 1;
+        if envelope.at(behind)?.is_in_room() {
+            self.leave_behind(self.next);
+            return self.serve_in_order(bytes, envelope);
+        }
+        self.positions.get(behind)?.fits(bytes).then(|| self.go_on(behind, bytes))
     }
 
     /// Steps over the expected position if the request is its own, although its place is taken, or it has none.
@@ -164,13 +216,13 @@ impl Cursor {
 
     /// Serves a request that is not regular.
     pub(super) fn serve_irregular(&mut self, bytes: u64) -> Answer {
-        let Some((room, start)) = self.room_here() else { return Answer::Irregular };
+        let Some((room, start)) = self.room_here() else { return Answer::Irregular(None) };
         let base = self.positions[start].start();
         match self.rooms.as_mut().and_then(|rooms| rooms.take(room, bytes)) {
             Some((position, offset)) => {
                 Answer::Served(Served { position, offset: base + offset, is_whole: true }, None)
             }
-            None => Answer::Irregular,
+            None => Answer::Irregular(None),
         }
     }
 
@@ -226,7 +278,7 @@ impl Cursor {
         let gates: usize =
             rooms.rooms.iter().map(|room| 1 + usize::from(room.gates.end < self.positions.len() as u32)).sum();
         let served = (self.next as u64).wrapping_sub(self.passed_over);
-        ((self.positions.len() - gates) as u64).saturating_sub(served)
+        ((self.positions.len() - gates - rooms.in_order) as u64).saturating_sub(served)
     }
 
     /// How many requests of this entry got a part of a room.

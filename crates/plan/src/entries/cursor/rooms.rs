@@ -1,7 +1,7 @@
 //! The rooms of a plan: which parts of them serve arrays.
 
 use super::{Extents, Position, SENTINELS};
-use crate::entries::envelope::{Envelope, LONGEST_ROW, Room};
+use crate::entries::envelope::{Envelope, Expected, LONGEST_ROW, Room};
 
 /// The rooms of a plan.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(super) struct Rooms {
     pub(super) expected: usize,
     /// How many in a row show the position of the entry.
     pub(super) row: usize,
+    /// The number of positions that rooms serve in order.
+    pub(super) in_order: usize,
 }
 
 /// A room, and what it serves now.
@@ -57,7 +59,10 @@ impl Rooms {
         let rooms: Vec<Open> = envelope.rooms().iter().map(open).collect();
         let first = (positions.len() + SENTINELS.len()) as u32;
         let (parts, idle, late) = (Vec::new(), Vec::new(), [0; LONGEST_ROW]);
-        Some(Box::new(Rooms { rooms, parts, idle, first, served: 0, bytes: 0, late, lately: 0, expected: 0, row }))
+        let in_order =
+            (0..positions.len()).filter(|&place| envelope.at(place).is_some_and(Expected::is_in_room)).count();
+        let (served, bytes, lately, expected) = (0, 0, 0, 0);
+        Some(Box::new(Rooms { rooms, parts, idle, first, served, bytes, late, lately, expected, row, in_order }))
     }
 
     /// The last room whose start is before this position.

@@ -140,7 +140,7 @@ impl Program {
                         self.note(deviation, bytes);
                         None
                     }
-                    Answer::Carried(_) | Answer::Irregular => None,
+                    Answer::Carried(_) | Answer::Irregular(_) => None,
                 });
             if let Some(Served { position, offset, .. }) = served {
                 let place = offset..offset + bytes;

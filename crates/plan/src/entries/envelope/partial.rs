@@ -47,6 +47,14 @@ impl Envelope {
         Envelope { rooms, row: Some(row), ..self }
     }
 
+    /// Lets a room serve the requests of a position, which had these sizes so far.
+    pub(in crate::entries) fn serve_from_room(&mut self, position: usize, sizes: impl Iterator<Item = u64>) {
+        if let Some(expected) = self.positions.get_mut(position) {
+            let (least, most) = sizes.fold((u64::MAX, 0), |(least, most), bytes| (bytes.min(least), bytes.max(most)));
+            (expected.least, expected.most, expected.kind) = (least.min(most), most, Kind::InRoom);
+        }
+    }
+
     /// Whether it is that of the regular part of its entries.
     pub fn is_partial(&self) -> bool {
         self.row.is_some()

@@ -18,7 +18,7 @@ fn detector(burst: &[u64], scale: u64) -> Log {
 }
 
 fn of(logs: &[Log]) -> Option<Envelope> {
-    Envelope::of_regular_part(&logs.iter().collect::<Vec<_>>())
+    Envelope::of_regular_part(&logs.iter().collect::<Vec<_>>(), false)
 }
 
 #[test]
@@ -27,8 +27,8 @@ fn what_comes_again_is_regular_and_a_burst_has_a_room() {
     let envelope = of(&logs).unwrap();
     let [room] = envelope.rooms() else { panic!("{envelope:?}") };
     assert_eq!((room.start, room.end, envelope.len()), (16, 17, 34));
-    // The boxes live one after the other, so the room holds the largest.
-    assert_eq!(envelope.at(16).unwrap().most, 950_016);
+    // The boxes live one after the other, so the room holds the largest, and 256 bytes more.
+    assert_eq!(envelope.at(16).unwrap().most, 950_272);
     assert_eq!(room.leave, 1, "no box has the size of a gradient");
     assert!(envelope.is_partial() && logs.iter().all(|log| envelope.clone().widen_to(log) == Some(0)));
 }
@@ -40,6 +40,42 @@ fn entries_with_little_in_common_have_no_regular_part() {
         log((0..200).map(move |number| (rng.u64(1..1 << 30), number + 1)))
     };
     assert!(of(&[0, 1, 2, 3].map(random)).is_none());
+}
+
+/// Ten layers, each with an array of its own and two experts that share 1,000 rows. All arrays live until the end.
+fn mixture(shares: [u64; 10]) -> Log {
+    let layer = |(layer, share): (u64, u64)| [(1 << 20) + (layer << 12), share << 10, (1000 - share) << 10];
+    let sizes = (0..).zip(shares).flat_map(layer);
+    log(sizes.map(|bytes| (bytes, 30)))
+}
+
+#[test]
+fn what_sizes_one_order_has_is_known_to_rooms() {
+    let first = log((0..40).map(|number| ((number + 1) << 16, 40)));
+    let shares = [[500; 10], [10; 10], [990; 10]].map(mixture);
+    let [one, other, third] = &shares;
+    let envelope = Envelope::of_regular_part(&[&first, one, other, third], true).unwrap();
+    let [room] = envelope.rooms() else { panic!("{envelope:?}") };
+    assert_eq!((room.start, room.end, envelope.len()), (1, 31, 31), "each allocation, and the start of the room");
+    // What an expert takes less, the other one takes more.
+    assert_eq!(envelope.at(1).unwrap().most, 10 * (1000 << 10) + 256);
+    assert_eq!((envelope.sizes_at(2), envelope.at(2).unwrap().is_in_room()), (Some((10 << 10, 990 << 10)), true));
+    assert!(Envelope::of_regular_part(&[&first, one, other], true).is_none(), "two of one length are too few");
+    assert!(Envelope::of_regular_part(&[one, other, third, &first], true).is_none(), "the latest has another length");
+}
+
+#[test]
+fn a_room_that_would_be_idle_for_long_makes_no_plan_of_an_order() {
+    // The room of the first two arrays is live until the second one is dropped, at the end.
+    let entry = |kib: u64, life: u32| {
+        let first = [(kib << 10, 1), (kib << 2, life)];
+        log(first.into_iter().chain((0..10).map(|_| (100 << 10, 12))))
+    };
+    let of_lives = |life: u32| {
+        let logs = [900, 1000, 950].map(|kib| entry(kib, life));
+        Envelope::of_regular_part(&logs.iter().collect::<Vec<_>>(), true)
+    };
+    assert!(of_lives(12).is_none() && of_lives(2).is_some());
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Pair {
             let served =
                 cursor.serve(bytes).or_else(|| match cursor.serve_off_order(bytes, &self.envelopes[self.active]) {
                     Answer::Served(served, _) => Some(served),
-                    Answer::Beside(_) | Answer::Carried(_) | Answer::Irregular => None,
+                    Answer::Beside(_) | Answer::Carried(_) | Answer::Irregular(_) => None,
                 });
             if let Some(Served { position, offset, .. }) = served {
                 let place = offset..offset + bytes;

@@ -41,7 +41,7 @@ fn mixed(backbone: &[Life], guests: &[Guest]) -> Vec<Life> {
 
 fn partly(backbone: &[Life], recorded: &[Vec<Guest>]) -> Option<Program> {
     let logs: Vec<Log> = recorded.iter().map(|guests| log(&mixed(backbone, guests))).collect();
-    let envelope = Envelope::of_regular_part(&logs.iter().collect::<Vec<_>>())?;
+    let envelope = Envelope::of_regular_part(&logs.iter().collect::<Vec<_>>(), false)?;
     Some(Program::with(envelope))
 }
 
@@ -67,6 +67,28 @@ fn is_safe(mut program: Program, entries: &[(Vec<Life>, bool)]) {
     assert_eq!(program.cursor.live(), 0);
 }
 
+/// An array of an entry whose order is known: its life, and the size that it has instead in some entries.
+type Shared = (Life, Option<u64>);
+
+fn shared() -> impl Strategy<Value = Vec<Shared>> {
+    prop::collection::vec(((1..5000u64, 1..12usize), prop::option::of(1..5000u64)), 12..40)
+}
+
+/// An entry of this order. `share` says how far the sizes that vary are from the first to the second one, in percent.
+fn of_share(order: &[Shared], share: u64) -> Vec<Life> {
+    let size = |&((bytes, length), other): &Shared| {
+        let bytes = other.map_or(bytes, |other| (bytes * (100 - share) + other * share) / 100);
+        (bytes.max(1), length)
+    };
+    order.iter().map(size).collect()
+}
+
+fn in_order(order: &[Shared], recorded: &[u64]) -> Option<Program> {
+    let logs: Vec<Log> = recorded.iter().map(|&share| log(&of_share(order, share))).collect();
+    let envelope = Envelope::of_regular_part(&logs.iter().collect::<Vec<_>>(), true)?;
+    Some(Program::with(envelope))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
@@ -89,6 +111,34 @@ proptest! {
     ) {
         if let Some(program) = partly(&backbone, &recorded) {
             is_safe(program, &all(&backbone, &entries));
+        }
+    }
+
+    #[test]
+    fn nothing_alive_is_served_where_sizes_vary(
+        order in shared(),
+        recorded in prop::collection::vec(0..100u64, 4),
+        entries in prop::collection::vec((0..100u64, changes(), any::<bool>()), 1..6),
+    ) {
+        if let Some(program) = in_order(&order, &recorded) {
+            let entry = |(share, changes, leaves): &(u64, Vec<_>, bool)| (changed(&of_share(&order, *share), changes), *leaves);
+            is_safe(program, &entries.iter().map(entry).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn an_order_is_served_as_a_whole_if_its_sizes_were_recorded(
+        order in shared(),
+        recorded in prop::collection::vec(0..100u64, 4),
+    ) {
+        if let Some(mut program) = in_order(&order, &recorded) {
+            for share in recorded {
+                let before = program.cursor.served();
+                program.run(&of_share(&order, share));
+                program.leave();
+                prop_assert_eq!(program.cursor.served() - before, order.len() as u64);
+                prop_assert_eq!(program.cursor.left_out(), 0);
+            }
         }
     }
 
