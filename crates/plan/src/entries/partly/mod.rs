@@ -1,15 +1,19 @@
 //! Entries of which a part repeats: a backbone that is the same in each entry, and a number of boxes that is not.
 //!
 //! Several logs are compared (`align`). The allocations that all of them have in common, in the same order and with the same sizes and
-//! lives, are *regular*. They give an envelope, as those of a usual entry do. All that lies between two regular allocations in some log is a
-//! *gap*. The arrays of a gap are served from a *room*: a position of the envelope that is as large as the arrays of its gap need together
-//! (`zones`, `rooms`). Neighbouring gaps share a room if that takes less memory. While the gap lasts, the cursor serves parts of the room
-//! (`cursor/partly`). If allocations come in one order and only their sizes vary, the irregular ones have positions too (`ordered`): then the
-//! cursor knows which requests rooms serve. `steps` lists all positions. Later entries are compared with the envelope by their longest common order (`common`), which widens its sizes.
+//! lives, are *regular*, unless they may be there by chance (`doubtful`). They give an envelope, as those of a usual entry do. All that lies
+//! between two regular allocations in some log is a *gap*. The arrays of a gap are served from a *room*: a position of the envelope that is as
+//! large as the arrays of its gap need together (`zones`, `rooms`). Neighbouring gaps share a room if that takes less memory. While the gap
+//! lasts, the cursor serves parts of the room (`cursor/partly`).
+//!
+//! If allocations come in one order and only their sizes vary, the irregular ones have positions too (`ordered`): then the cursor knows which
+//! requests rooms serve. `steps` lists all positions. Later entries are compared with the envelope by their longest common order (`common`),
+//! which widens its sizes.
 
 mod align;
 mod chances;
 mod common;
+mod doubtful;
 mod irregular;
 mod ordered;
 mod rooms;
@@ -64,7 +68,9 @@ impl Envelope {
 
     /// The envelope that needs least memory. Among equals, the one with the fewest rooms.
     fn in_any_order(logs: &[&Log]) -> Option<Envelope> {
-        let columns = columns(logs).filter(|columns| are_enough(columns, logs))?;
+        let all = columns(logs).filter(|columns| are_enough(columns, logs))?;
+        let certain = doubtful::certain(&all, logs);
+        let columns = if are_enough(&certain, logs) { certain } else { all };
         let envelopes = Arrangement::envelopes(logs, &columns, false);
         let least = envelopes.min_by_key(|(envelope, needed)| (*needed, envelope.rooms().len()));
         least.map(|(envelope, _)| envelope)
