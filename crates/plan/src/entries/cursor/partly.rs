@@ -35,7 +35,7 @@ impl Cursor {
     /// Answers a request that is not the expected one.
     pub(super) fn serve_partly(&mut self, bytes: u64, envelope: &Envelope) -> Answer {
         let has_moved = self.pass_starts();
-        if let Some(answer) = self.serve_in_order(bytes, envelope) {
+        if let Some(answer) = self.skip_smaller(bytes, envelope).or_else(|| self.serve_in_order(bytes, envelope)) {
             return answer;
         }
         self.note_late(bytes);
@@ -53,16 +53,9 @@ impl Cursor {
     }
 
     /// Serves the expected position from a room, if entries have one order and the position's sizes vary. It takes any size: a batch may give an
-    /// expert a hundredth of what another one gets. But a size that is far larger than all before may be that of the next regular position: an
-    /// expert without any work allocates nothing.
+    /// expert a hundredth of what another one gets.
     fn serve_in_order(&mut self, bytes: u64, envelope: &Envelope) -> Option<Answer> {
         let expected = envelope.at(self.next).filter(|expected| expected.is_in_room())?;
-        if bytes > expected.most
-            && !expected.is_like(bytes)
-            && let Some(regular) = self.next_regular(envelope).filter(|&regular| self.positions[regular].fits(bytes))
-        {
-            return Some(self.go_on(regular, bytes));
-        }
         let answer = self.serve_irregular(bytes);
         let room = self.room_here();
         self.step_aside();
@@ -75,13 +68,15 @@ impl Cursor {
         })
     }
 
-    /// The first position from the expected one on that is neither a gate nor served from a room.
-    fn next_regular(&self, envelope: &Envelope) -> Option<usize> {
-        let mut ahead = self.next..self.positions.len().min(self.next + FAR);
-        ahead.find(|&position| {
-            let is_in_room = envelope.at(position).is_some_and(Expected::is_in_room);
-            !is_in_room && self.rooms.as_ref().is_none_or(|rooms| rooms.gate(position).is_none())
-        })
+    /// In entries of one order, serves a regular position ahead if the request is its own, and far larger than all before of the expected one: an
+    /// expert without any work allocates nothing.
+    fn skip_smaller(&mut self, bytes: u64, envelope: &Envelope) -> Option<Answer> {
+        self.rooms.as_ref().filter(|rooms| rooms.in_order > 0)?;
+        envelope.at(self.next).filter(|expected| bytes > expected.most && !expected.is_like(bytes))?;
+        let mut ahead = self.next + 1..self.positions.len().min(self.next + LONGEST_ROW);
+        let found =
+            ahead.find(|&position| self.positions[position].is_planned() && self.positions[position].fits(bytes))?;
+        self.rooms.as_ref().is_some_and(|rooms| rooms.gate(found).is_none()).then(|| self.go_on(found, bytes))
     }
 
     /// In entries of one order, serves the position behind the expected one. The request before was the expected one's, in another size: two requests
