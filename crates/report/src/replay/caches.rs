@@ -8,10 +8,10 @@ use std::collections::HashSet;
 /// A scope and a thread.
 type Cache = (String, String);
 
-/// The scopes that threads entered.
+/// The scopes that threads entered so far.
 #[derive(Debug, Default)]
 pub(super) struct Caches {
-    /// Those that were not left, the latest last.
+    /// The entries that have not ended, the latest last.
     open: Vec<Cache>,
     entered: HashSet<Cache>,
 }

@@ -7,6 +7,7 @@ use crate::entries::envelope::ALIGN;
 pub(in crate::entries) struct Extents {
     /// Free extents by address, as start and end. Two of them never touch.
     free: Vec<(u64, u64)>,
+    capacity: u64,
     /// The end of the highest extent that was ever taken.
     high: u64,
     taken: u64,
@@ -24,17 +25,19 @@ impl Default for Extents {
 
 impl Extents {
     pub(super) fn new(capacity: u64) -> Extents {
-        Extents { free: vec![(0, capacity)], high: 0, taken: 0 }
+        Extents { free: vec![(0, capacity)], capacity, high: 0, taken: 0 }
     }
 
-    /// Takes an extent for so many bytes; returns its offset. The smallest of the first free extents that are large enough.
+    /// Takes an extent for so many bytes; returns its offset. The smallest of the first free extents that are large enough; the one up to the
+    /// capacity only if no other is. So a room that is as high as a room without a limit was holds the same arrays.
     pub(in crate::entries) fn take(&mut self, bytes: u64) -> Option<u64> {
         let bytes = bytes.checked_next_multiple_of(ALIGN)?;
         // The last extent is the largest one as a rule, and would else be out of sight.
         let last = self.free.len().checked_sub(1)?;
         let looked = (0..last.min(LOOKS)).chain([last]);
-        let fits = looked.filter(|&place| self.free[place].1 - self.free[place].0 >= bytes);
-        let place = fits.min_by_key(|&place| self.free[place].1 - self.free[place].0)?;
+        let size = |place: usize| self.free[place].1 - self.free[place].0;
+        let fits = looked.filter(|&place| size(place) >= bytes);
+        let place = fits.min_by_key(|&place| (self.free[place].1 == self.capacity, size(place)))?;
         let (start, end) = self.free[place];
         match start + bytes == end {
             true => _ = self.free.remove(place),
