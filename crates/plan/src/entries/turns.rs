@@ -109,7 +109,9 @@ mod tests {
         fn turns_lay_nothing_over_what_is_alive(sizes in prop::collection::vec(1..1000u64, 1..40)) {
             let (count, largest) = (sizes.len(), sizes.iter().copied().max().unwrap_or(0));
             let (turns, bytes) = Ring::turns(&sizes, sizes.iter().sum::<u64>() + largest);
-            prop_assume!(!turns.is_empty());
+            if turns.is_empty() {
+                return Ok(());
+            }
             let births_from = |position: usize| u64::from(turns[position % count]);
             let (mut at, mut alive, mut longest) = (0, Vec::<(u64, u64)>::new(), 0);
             let turn = |begin: usize| (0..births_from(begin) as usize).map(|next| sizes[(begin + next) % count]).sum::<u64>();

@@ -56,12 +56,23 @@ impl Cursor {
     /// expert a hundredth of what another one gets.
     fn serve_in_order(&mut self, bytes: u64, envelope: &Envelope) -> Option<Answer> {
         let expected = envelope.at(self.next).filter(|expected| expected.is_in_room())?;
+        // A size unlike all others may belong to another position.
+        let is_like = expected.is_like(bytes);
+        let is_larger = bytes > expected.most && !is_like;
+        if is_larger {
+            self.note_late(bytes);
+            if let Some(position) = self.position_of_row() {
+                return Some(self.go_on(position, bytes));
+            }
+        }
         let answer = self.serve_irregular(bytes);
         let room = self.room_here();
         self.step_aside();
+        if is_larger {
+            self.expect_late();
+        }
         Some(match (answer, room) {
-            // A size unlike all others may belong to another position.
-            (Answer::Irregular(_), Some((_, position))) if expected.is_like(bytes) => {
+            (Answer::Irregular(_), Some((_, position))) if is_like => {
                 Answer::Irregular(Some((position, self.positions[position].size().saturating_add(bytes))))
             }
             (answer, _) => answer,
@@ -124,6 +135,12 @@ impl Cursor {
         rooms.late.rotate_left(1);
         rooms.late[LONGEST_ROW - 1] = bytes;
         rooms.lately = rooms.lately.saturating_add(1);
+    }
+
+    /// Lets the next request that is noted follow the last one, although the cursor has moved.
+    fn expect_late(&mut self) {
+        let next = self.next;
+        self.rooms.iter_mut().for_each(|rooms| rooms.expected = next);
     }
 
     /// The position that this request has, if it and those before it show that the gap is over.
