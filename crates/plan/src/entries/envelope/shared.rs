@@ -3,7 +3,7 @@
 //! A training step takes other kernels for long sequences than for short ones, and evaluates the model now and then. Its first allocations are
 //! the same in each step. If two plans have the same places for them, an entry that leaves one plan can go on by the other.
 
-use super::{Envelope, Expected, Kind, VARIATION};
+use super::{ALIGN, Envelope, Expected, Kind, VARIATION};
 use crate::entries::log::OUTLIVES;
 
 /// Where an array outlives the entries of one order alone, the ring serves it in both. All these arrays have at most this share, 1/32, of the bytes
@@ -53,8 +53,10 @@ impl Envelope {
 impl Expected {
     /// Whether their sizes may be those of one position in different entries.
     fn may_be_same(&self, other: &Expected) -> bool {
-        let (fewer, more) = (self.most.min(other.most), self.most.max(other.most));
-        more / VARIATION <= fewer
+        // As places: small sizes of all kinds take one unit.
+        let [fewest, most] =
+            [self.least.max(other.least), self.most.min(other.most)].map(|bytes| bytes.div_ceil(ALIGN));
+        fewest / VARIATION <= most
     }
 
     /// Whether the plan, its ring, or neither of them serves one position, and not the other one.

@@ -158,3 +158,26 @@ fn a_size_near_the_expected_one_is_no_other_order() {
     assert!(!suits(4000) && !suits(4500) && !suits(3500), "one more size of the same order");
     assert!(suits(4600) && suits(3400));
 }
+
+/// The common first positions of an order with this size and of one with these sizes, which part behind it.
+fn shared(bytes: u64, others: [u64; 2]) -> usize {
+    let order = |sizes: [u64; 2], last: u64| -> Envelope {
+        let [one, other] = sizes.map(|bytes| log(&[(1000, 1), (bytes, 1), (last, 1)]));
+        Envelope::of(&one, &other).unwrap()
+    };
+    order([bytes; 2], 1 << 20).shares(&order(others, 1 << 30))
+}
+
+#[test]
+fn orders_share_a_position_whose_sizes_take_one_place() {
+    assert_eq!(shared(1, [136, 136]), 2, "both take one unit");
+    assert_eq!(shared(1, [3 * ALIGN, 3 * ALIGN]), 2);
+    assert_eq!(shared(1, [8 * ALIGN, 8 * ALIGN]), 1);
+}
+
+#[test]
+fn orders_share_a_position_whose_sizes_overlap() {
+    assert_eq!(shared(1 << 20, [1 << 22, 1 << 24]), 2, "four times as large, as in one order");
+    assert_eq!(shared(1 << 22, [1 << 22, 1 << 24]), 2);
+    assert_eq!(shared(1 << 19, [1 << 22, 1 << 24]), 1);
+}
