@@ -116,9 +116,9 @@ pub enum Cause {
         "the device runs short of memory",
         "the plan or some allocations find no memory on the device",
         "reserve less memory on the device; the error of a failed allocation lists who reserves it";
-    /// The plan finds no room unless the device reserves clearly more memory than entries ever had in use at once.
+    /// The plan finds no contiguous memory unless the device reserves clearly more than entries ever had in use at once.
     NoRoom:
-        "the plan finds no room",
+        "the plan finds no contiguous memory",
         "the plan needs one stretch of addresses, arrays that stay alive take some of its pages, and gpucache does not reserve much more memory \
          than was in use at once",
         "allocate arrays that stay alive outside the scope, and give each kind of work a scope of its own";
