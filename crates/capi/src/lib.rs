@@ -20,7 +20,7 @@
 //! | `streams` | the streams behind handles |
 //! | `captures` | whether a graph is captured now |
 //! | `pools` | memory that captured graphs keep |
-//! | `devices`, `request` | a device by its number; the engine's request for bytes |
+//! | `devices` | a device by its number |
 //! | `limits` | the memory of a device: limits, trim, statistics |
 //! | `forks` | processes that were forked from one that uses a GPU |
 //! | `usage` | bytes that are allocated on each device, and their peak |
@@ -40,7 +40,6 @@ mod forks;
 mod helpers;
 mod limits;
 mod pools;
-mod request;
 mod scopes;
 mod serve;
 mod shared;

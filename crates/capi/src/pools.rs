@@ -8,11 +8,11 @@ use std::sync::Arc;
 use gpucache::{Error, Result};
 use gpucache_engine::cache::{Block, GraphMemory};
 use gpucache_engine::device::Handle;
+use gpucache_engine::record::Request;
 use parking_lot::Mutex;
 
 use crate::captures;
 use crate::devices::default_stream;
-use crate::request::request;
 use crate::streams::in_capture;
 
 /// Tells whether a pool serves a stream now. It is code of the framework, which runs while no lock is held.
@@ -137,7 +137,7 @@ pub(crate) fn allocate(bytes: usize, device: i32, stream: usize) -> Option<Resul
     let open: Vec<_> = POOLS.lock().iter().filter_map(|(name, pool)| Some((*name, pool.filter.clone()?))).collect();
     let (name, filter) = open.iter().find(|(name, filter)| name.0 == device && filter(stream))?;
     let memory = serving(*name, filter)?;
-    let serve = || memory.allocate(&in_capture(device, stream)?, &request(&[bytes]));
+    let serve = || memory.allocate(&in_capture(device, stream)?, &Request::of_bytes(&[bytes]));
     Some(Handle::in_relaxed_capture(|| Handle::keeping_current(serve)))
 }
 

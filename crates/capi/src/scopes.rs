@@ -119,9 +119,7 @@ impl Scopes {
             name.map(|name| {
                 let (cache, terms) = (self.cache(name), Terms::new());
                 let entry = cache.enter(terms, Visit::Entry);
-                if Current::is_traced() {
-                    cache.note_entered();
-                }
+                cache.note_entered();
                 (Current { cache, terms }, entry)
             })
         });
@@ -166,9 +164,7 @@ impl Scopes {
         let Some((Current { cache, .. }, entry)) = entry.inside else { return };
         // SAFETY: the list had the entry, and has it no more. `serve` has named the innermost entry that is left.
         Handle::keeping_current(|| unsafe { cache.leave(entry) });
-        if Current::is_traced() {
-            cache.note_left();
-        }
+        cache.note_left();
     }
 
     /// The place of the first entry of a scope after `place`. Each entry outside of scopes is passed once, since those before the outermost

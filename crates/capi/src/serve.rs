@@ -3,10 +3,10 @@
 use gpucache::{Error, Result};
 use gpucache_engine::cache::Block;
 use gpucache_engine::device::{Handle, Stream, process_exits};
+use gpucache_engine::record::Request;
 
 use crate::caller;
 use crate::devices::{HOST, default_stream};
-use crate::request::request;
 use crate::shared::Inside;
 use crate::streams::KnownStreams;
 use crate::usage::Usage;
@@ -33,7 +33,9 @@ pub fn allocate(bytes: usize, device: i32, stream: usize) -> Result<u64> {
     if captures::is_any()
         && let Some(served) = pools::allocate(bytes, device, stream)
     {
-        return served.map_err(|error| refused(Block::refused(error, &request(&[bytes])), device)).and_then(noted);
+        return served
+            .map_err(|error| refused(Block::refused(error, &Request::of_bytes(&[bytes])), device))
+            .and_then(noted);
     }
     let served = match caller::mine() {
         Some(caller) => caller.call(|inside| {
@@ -59,25 +61,21 @@ fn take(inside: &mut Inside, bytes: usize, device: i32, handle: usize) -> Result
     match Block::planned(stream, &[bytes], bytes) {
         Some(block) => Ok(block),
         None if inside.scopes.is_outside() => find_outside(stream, bytes),
-        None => find(stream, bytes),
+        None => find(stream, bytes, Block::allocate),
     }
 }
 
 /// Memory of no scope. It is of the range, whose pages stay until all work that the device has at the free is done. The driver's own free
 /// waits for one stream alone.
-#[cold]
 fn find_outside(stream: &Stream, bytes: usize) -> Result<Block> {
-    let dims = [bytes];
-    let request = request(&dims);
-    let found = captures::relaxed(|| Handle::keeping_current(|| Block::of_no_scope(stream, &request)));
-    found.map_err(|error| Block::refused(error, &request))
+    find(stream, bytes, Block::of_no_scope)
 }
 
 #[inline(never)]
-fn find(stream: &Stream, bytes: usize) -> Result<Block> {
+fn find(stream: &Stream, bytes: usize, allocate: fn(&Stream, &Request<'_>) -> Result<Block>) -> Result<Block> {
     let dims = [bytes];
-    let request = request(&dims);
-    let found = captures::relaxed(|| Handle::keeping_current(|| Block::allocate(stream, &request)));
+    let request = Request::of_bytes(&dims);
+    let found = captures::relaxed(|| Handle::keeping_current(|| allocate(stream, &request)));
     found.map_err(|error| Block::refused(error, &request))
 }
 

@@ -9,6 +9,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use gpucache_engine::base::finally::finally;
 use gpucache_engine::cache::Caller;
 use parking_lot::Mutex;
 
@@ -24,24 +25,6 @@ thread_local! {
 #[inline]
 pub(crate) fn is_busy() -> bool {
     IS_BUSY.get()
-}
-
-/// Marks the thread as busy until it is dropped, also by a panic.
-struct Busy;
-
-impl Busy {
-    #[inline]
-    fn begin() -> Busy {
-        IS_BUSY.set(true);
-        Busy
-    }
-}
-
-impl Drop for Busy {
-    #[inline]
-    fn drop(&mut self) {
-        IS_BUSY.set(false);
-    }
 }
 
 /// A request that finds memory takes less than this. A request that waits for work takes longer, and may need the block that this thread frees.
@@ -84,7 +67,8 @@ impl SharedCaller {
 
     #[inline]
     fn run<R>(State { caller, inside }: &mut State, act: impl FnOnce(&mut Inside) -> R) -> R {
-        let _busy = Busy::begin();
+        IS_BUSY.set(true);
+        let _busy = finally(|| IS_BUSY.set(false));
         // SAFETY: `inside.scopes` is the only code of this crate that enters and leaves caches, and it is reached only here. So all of its
         // entries are made, and ended, in the name of this caller.
         unsafe { caller.run(|| act(inside)) }

@@ -34,8 +34,7 @@ const PAGE: u64 = 2 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_pickle(run: &Run, mut to: impl Write) -> io::Result<()> {
-    let bytes = pickle::pickle(&snapshot(run)).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
-    to.write_all(&bytes)
+    to.write_all(&pickle::pickle(&snapshot(run))?)
 }
 
 /// Writes the snapshot as one JSON object, with the same fields as the pickle.

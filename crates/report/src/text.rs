@@ -1,7 +1,9 @@
-//! Reads the whole text of a file, packed by gzip or not.
+//! Reads the whole text of a file, packed by gzip or not, and the numbers in its fields.
 
+use std::fmt::Display;
 use std::io::Read;
 use std::path::Path;
+use std::str::FromStr;
 
 use flate2::read::MultiGzDecoder;
 
@@ -39,6 +41,17 @@ fn text_of(mut bytes: &[u8]) -> Result<String, Damage> {
 /// The line after so many bytes.
 fn line_at(bytes: &[u8]) -> usize {
     1 + bytes.iter().filter(|&&byte| byte == b'\n').count()
+}
+
+/// The number in the field `name`.
+pub(crate) fn number<N: FromStr<Err: Display>>(name: &str, text: &str) -> Result<N, String> {
+    text.parse().map_err(|error| format!("{name} is {text:?} ({error})"))
+}
+
+/// The address in the field `name`, in hexadecimal digits. RMM's versions write them with `0x` or without.
+pub(crate) fn address(name: &str, text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16).map_err(|error| format!("{name} is {text:?} ({error})"))
 }
 
 #[cfg(test)]

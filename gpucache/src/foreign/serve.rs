@@ -5,8 +5,6 @@
 //! it was allocated. If a program frees it on another stream, the earlier work of that stream may use it, so the memory's next life waits
 //! for both streams.
 
-use std::any::TypeId;
-
 use super::captures;
 use super::driver::Driver;
 use super::streams::{self, Unknown};
@@ -49,7 +47,7 @@ pub(super) fn allocate_planned(bytes: usize, handle: Handle) -> Option<u64> {
 pub(super) fn allocate(bytes: usize, handle: Handle) -> Answer {
     let Some(entry) = Entry::serving().filter(|_| bytes > 0 && !Handle::is_own_call()) else { return Answer::PassOn };
     if let Some(captured) = captures::of(handle) {
-        let answer = answered(put(captured.allocate(&request(&[bytes]))));
+        let answer = answered(put(captured.allocate(&Request::of_bytes(&[bytes]))));
         if let Answer::Served(_) = answer {
             Current::note_foreign(Counter::ForeignCaptured);
         }
@@ -101,15 +99,11 @@ fn passed_on() -> Answer {
 
 /// A block of the scope, noted under its address; `None` if that address has no place in the table.
 fn take(stream: &Stream, bytes: usize) -> Result<Option<u64>> {
-    put(Block::allocate(stream, &request(&[bytes])))
+    put(Block::allocate(stream, &Request::of_bytes(&[bytes])))
 }
 
 fn put(block: Result<Block>) -> Result<Option<u64>> {
     Ok(block?.keep_by_address().ok())
-}
-
-fn request(dims: &[usize; 1]) -> Request<'_> {
-    Request { dtype: TypeId::of::<[u8]>(), type_name: "bytes", dims, bytes: dims[0], site: None }
 }
 
 /// Repeats a call of the driver that found no memory, after all idle memory was freed. Returns whether it succeeded.

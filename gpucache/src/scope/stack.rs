@@ -133,9 +133,7 @@ impl ScopeGuard {
             }
             let cache = stack.cache(name, site);
             let entry = cache.enter(terms, visit);
-            if Current::is_traced() {
-                cache.note_entered();
-            }
+            cache.note_entered();
             stack.push(Some((Current { cache, terms }, entry)), placement)
         });
         #[cfg(feature = "tracing")]
@@ -309,9 +307,7 @@ impl Stack {
         if let Some((Current { cache, .. }, entry)) = left {
             // SAFETY: the stack had the entry, and has it no more. `serve_from` has named the innermost entry that is left.
             unsafe { cache.leave(entry) };
-            if Current::is_traced() {
-                cache.note_left();
-            }
+            cache.note_left();
         }
     }
 

@@ -34,12 +34,6 @@ pub struct Current {
 }
 
 impl Current {
-    /// Whether a trace is on, which records entries.
-    #[inline(always)]
-    pub fn is_traced() -> bool {
-        trace::is_on()
-    }
-
     /// Makes `current` serve this thread; `None` means that no scope does. `outermost` is the cache of the outermost scope.
     ///
     /// # Safety

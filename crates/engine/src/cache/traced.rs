@@ -76,13 +76,24 @@ pub(super) fn freed(record: &Record) {
 }
 
 impl Cache {
-    /// Records that the cache's scope was entered.
+    /// Records that the cache's scope was entered, if a trace is on.
+    #[inline(always)]
     pub fn note_entered(&self) {
-        self.title().iter().for_each(|title| trace::turned(Action::Entered, title));
+        if trace::is_on() {
+            self.note_turn(Action::Entered);
+        }
     }
 
-    /// Records that the cache's scope was left.
+    /// Records that the cache's scope was left, if a trace is on.
+    #[inline(always)]
     pub fn note_left(&self) {
-        self.title().iter().for_each(|title| trace::turned(Action::Left, title));
+        if trace::is_on() {
+            self.note_turn(Action::Left);
+        }
+    }
+
+    #[inline(never)]
+    fn note_turn(&self, action: Action) {
+        self.title().iter().for_each(|title| trace::turned(action, title));
     }
 }

@@ -7,6 +7,7 @@
 use std::panic::Location;
 
 use super::growth::{AliveOverTime, FIRST_GROWTH};
+use crate::base::amounts::{Combine as _, SUM, combine};
 use crate::record::Request;
 
 /// A reason why a scope is not planned, or why it takes more memory than necessary.
@@ -139,14 +140,8 @@ impl Sample {
     }
 }
 
-impl std::ops::AddAssign for FactCount {
-    fn add_assign(&mut self, other: FactCount) {
-        self.entries = self.entries.saturating_add(other.entries);
-        self.events = self.events.saturating_add(other.events);
-        // Refused requests count too, and may be as large as the type allows.
-        self.bytes = self.bytes.saturating_add(other.bytes);
-    }
-}
+// Sums stop at the largest number: refused requests count too, and may be as large as the type allows.
+combine!(FactCount: entries events bytes;);
 
 impl FactTally {
     fn new(fact: Fact, entry: u64) -> FactTally {
@@ -168,7 +163,7 @@ impl FactTally {
     fn note(&mut self, entry: u64, events: u64, bytes: u64) {
         self.turn_to(entry);
         let entries = u64::from(self.now.events == 0 || self.last != entry);
-        self.now += FactCount { entries, events, bytes };
+        self.now.combine(&FactCount { entries, events, bytes }, SUM);
         self.last = entry;
     }
 
@@ -232,9 +227,8 @@ impl Facts {
     pub fn lately(&self, fact: Fact, entry: u64) -> FactCount {
         let Some(mut tally) = self.of(fact).cloned() else { return FactCount::default() };
         tally.turn_to(entry);
-        let mut sum = tally.now;
-        sum += tally.before;
-        sum
+        tally.now.combine(&tally.before, SUM);
+        tally.now
     }
 
     /// The entry in which a fact occurred last.

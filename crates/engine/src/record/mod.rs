@@ -66,6 +66,13 @@ pub struct Request<'a> {
     pub site: Option<&'static Location<'static>>,
 }
 
+impl Request<'_> {
+    /// A request for plain bytes. No array has their dtype.
+    pub fn of_bytes(dims: &[usize; 1]) -> Request<'_> {
+        Request { dtype: TypeId::of::<[u8]>(), type_name: "bytes", dims, bytes: dims[0], site: None }
+    }
+}
+
 /// A front end's own object over a block's memory. It knows of uses on streams for which the engine has no handle.
 pub trait View: Any + Send + Sync {
     /// Whether the memory can leave the block with the view, for another owner.

@@ -6,7 +6,8 @@
 
 use super::builder::Builder;
 use super::caches::Caches;
-use super::format::{Format, number};
+use super::format::Format;
+use crate::text::number;
 
 pub(super) const HEADER: &str = "step,op,id,bytes,stream";
 

@@ -7,7 +7,7 @@ use gpucache::device::Virtual;
 
 use super::history::History;
 use super::measure::{Figures, Scopes, measure};
-use super::pass::{Replay, Unwatched};
+use super::pass::Replay;
 use super::policy::Policy;
 use crate::error::Result;
 
@@ -96,7 +96,7 @@ fn suffices(history: &History, policy: Policy, bytes: u64, passes: usize) -> Res
     let (device, scopes) = (Virtual::with_pages(capacity(bytes), history.page_bytes, false), Scopes::of(history));
     let mut replay = Replay::new(&device, history, policy, &scopes.0);
     for _ in 0..passes {
-        replay.pass(&mut Unwatched)?;
+        replay.pass(&mut ())?;
         if replay.failed() > 0 {
             return Ok(false);
         }

@@ -1,7 +1,4 @@
-//! The common part of the formats of histories: taking a line, and reading its fields.
-
-use std::fmt::Display;
-use std::str::FromStr;
+//! The common part of the formats of histories: taking a line, and dividing it into fields.
 
 use super::builder::Builder;
 
@@ -18,9 +15,4 @@ pub(super) trait Format {
 pub(super) fn fields<const N: usize>(line: &str) -> Result<[&str; N], String> {
     let fields: Vec<&str> = line.split(',').collect();
     fields.try_into().map_err(|fields: Vec<_>| format!("there are {} fields, not {N}", fields.len()))
-}
-
-/// The number in the field `name`.
-pub(super) fn number<N: FromStr<Err: Display>>(name: &str, text: &str) -> Result<N, String> {
-    text.parse().map_err(|error| format!("{name} is {text:?} ({error})"))
 }

@@ -124,7 +124,7 @@ fn watched_run<D: Contents>(device: &D, history: &History, policy: Policy, passe
     let mut replay = Replay::new(device, history, policy, &scopes.0);
     let mut watched = Watched::new(device, history.slots);
     for pass in 1..=passes {
-        watched.look_at_contents(pass == 1 || pass == passes);
+        watched.looks_at_contents = pass == 1 || pass == passes;
         replay.pass(&mut watched)?;
     }
     let out_of_memory = replay.failed();
@@ -136,8 +136,8 @@ fn watched_run<D: Contents>(device: &D, history: &History, policy: Policy, passe
         peak_live_bytes: history.peak_live_bytes,
         peak_reserved_bytes: watched.peak_bytes(),
         out_of_memory,
-        steady_reserved_bytes: watched.steady_bytes(),
-        steady_device_calls: watched.steady_calls(),
+        steady_reserved_bytes: watched.steady_bytes,
+        steady_device_calls: watched.steady_calls,
         steady_ns_per_operation: f64::NAN,
         steady,
         deviations,

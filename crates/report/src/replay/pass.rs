@@ -31,10 +31,8 @@ pub(super) trait Watch<D: Device> {
     fn steady_state_ended(&mut self) {}
 }
 
-/// A watch that does nothing.
-pub(super) struct Unwatched;
-
-impl<D: Device> Watch<D> for Unwatched {}
+/// Watches nothing.
+impl<D: Device> Watch<D> for () {}
 
 /// A history and its device.
 #[derive(Debug)]

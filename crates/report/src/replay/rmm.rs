@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use super::builder::Builder;
-use super::format::{Format, fields, number};
+use super::format::{Format, fields};
+use crate::text::{address, number};
 
 pub(super) const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
@@ -25,8 +26,8 @@ impl Format for Rmm {
         match action {
             "allocate failure" => Ok(()),
             "allocate" | "free" if bytes == 0 => Ok(()),
-            "allocate" => history.allocate(self.begin(address(pointer)?)?, bytes),
-            "free" => history.free(self.end(address(pointer)?)?, bytes),
+            "allocate" => history.allocate(self.begin(address("Pointer", pointer)?)?, bytes),
+            "free" => history.free(self.end(address("Pointer", pointer)?)?, bytes),
             _ => Err(format!("Action is {action:?}, not allocate, free or allocate failure")),
         }
     }
@@ -44,12 +45,6 @@ impl Rmm {
     fn end(&mut self, pointer: u64) -> Result<u64, String> {
         self.ids.remove(&pointer).ok_or_else(|| format!("{pointer:#x} is freed, but is not allocated"))
     }
-}
-
-/// RMM's versions write hexadecimal with `0x` or without.
-fn address(pointer: &str) -> Result<u64, String> {
-    let digits = pointer.strip_prefix("0x").unwrap_or(pointer);
-    u64::from_str_radix(digits, 16).map_err(|error| format!("Pointer is {pointer:?} ({error})"))
 }
 
 #[cfg(test)]

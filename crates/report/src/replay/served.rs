@@ -46,34 +46,25 @@ pub(super) struct Served {
     pub(super) planning: Duration,
 }
 
-/// The sums of the counters of all scopes.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    planned: u64,
-    listed: u64,
-    ranged: u64,
-    deviations: u64,
-    planning: Duration,
-}
-
 /// The watch of the timed run. It does nothing at allocations and frees.
 #[derive(Debug)]
 pub(super) struct Counted<'s> {
     scopes: &'s [String],
-    steady_began: Counts,
-    steady_ended: Counts,
+    steady_began: ScopeStats,
+    steady_ended: ScopeStats,
 }
 
 impl<'s> Counted<'s> {
     /// For scopes that nobody has entered yet.
     pub(super) fn new(scopes: &'s [String]) -> Self {
-        Self { scopes, steady_began: Counts::default(), steady_ended: Counts::default() }
+        Self { scopes, steady_began: ScopeStats::default(), steady_ended: ScopeStats::default() }
     }
 
     /// The counts of all passes so far.
     pub(super) fn served(&self) -> Served {
-        let Counts { deviations, planning, .. } = counts(self.scopes);
-        Served { steady: shares(&self.steady_began, &self.steady_ended), deviations, planning }
+        let ScopeStats { plan, .. } = counts(self.scopes);
+        let steady = shares(&self.steady_began, &self.steady_ended);
+        Served { steady, deviations: plan.deviations.total(), planning: plan.planning_time }
     }
 }
 
@@ -88,30 +79,29 @@ impl<D: Device> Watch<D> for Counted<'_> {
 }
 
 /// All zero for scopes that were never entered.
-fn counts(scopes: &[String]) -> Counts {
-    scopes.iter().filter_map(gpucache::stats).fold(Counts::default(), |sum, ScopeStats { served, plan, .. }| Counts {
-        planned: sum.planned.saturating_add(served.planned.allocations),
-        listed: sum.listed.saturating_add(served.listed.allocations),
-        ranged: sum.ranged.saturating_add(served.ranged.allocations).saturating_add(served.direct.allocations),
-        deviations: sum.deviations.saturating_add(plan.deviations.total()),
-        planning: sum.planning.saturating_add(plan.planning_time),
-    })
+fn counts(scopes: &[String]) -> ScopeStats {
+    let mut sum = ScopeStats::default();
+    scopes.iter().filter_map(gpucache::stats).for_each(|stats| sum += &stats);
+    sum
 }
 
-fn shares(before: &Counts, after: &Counts) -> Shares {
-    let since = |count: fn(&Counts) -> u64| count(after).saturating_sub(count(before)) as f64;
-    let [planned, listed, ranged] =
-        [since(|counts| counts.planned), since(|counts| counts.listed), since(|counts| counts.ranged)];
-    let all = (planned + listed + ranged).max(1.0);
-    Shares { planned: planned / all, listed: listed / all, ranged: ranged / all }
+fn shares(before: &ScopeStats, after: &ScopeStats) -> Shares {
+    let served = after.since(before).served;
+    let [planned, listed, ranged, direct] =
+        [served.planned, served.listed, served.ranged, served.direct].map(|by| by.allocations as f64);
+    let all = (planned + listed + ranged + direct).max(1.0);
+    Shares { planned: planned / all, listed: listed / all, ranged: (ranged + direct) / all }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn counts(planned: u64, listed: u64, ranged: u64) -> Counts {
-        Counts { planned, listed, ranged, ..Counts::default() }
+    fn counts(planned: u64, listed: u64, ranged: u64) -> ScopeStats {
+        let mut stats = ScopeStats::default();
+        let served = [&mut stats.served.planned, &mut stats.served.listed, &mut stats.served.ranged];
+        std::iter::zip(served, [planned, listed, ranged]).for_each(|(by, number)| by.allocations = number);
+        stats
     }
 
     #[test]

@@ -10,12 +10,15 @@ use super::pass::{Outcome, Watch};
 pub(super) struct Watched<'d, D: Device> {
     device: &'d D,
     marks: Marks,
-    looks_at_contents: bool,
+    /// Whether the next passes check the contents of arrays. Changes only between passes.
+    pub(super) looks_at_contents: bool,
     sampled_peak_bytes: u64,
     process_peak_bytes: u64,
-    steady_bytes: u64,
+    /// The peak of reserved bytes in the steady state of the last pass.
+    pub(super) steady_bytes: u64,
     calls_before: u64,
-    steady_calls: u64,
+    /// Calls of the device in the steady state of the last pass.
+    pub(super) steady_calls: u64,
 }
 
 impl<'d, D: Device> Watched<'d, D> {
@@ -32,27 +35,12 @@ impl<'d, D: Device> Watched<'d, D> {
         }
     }
 
-    /// Whether the next passes check the contents of arrays. Call it only between passes.
-    pub(super) fn look_at_contents(&mut self, looks: bool) {
-        self.looks_at_contents = looks;
-    }
-
     /// The peak of reserved bytes since this was made.
     ///
     /// The device's own peak includes peaks within an allocation, but it may come from an earlier history.
     pub(super) fn peak_bytes(&self) -> u64 {
         let process_peak_bytes = self.device.memory().peak_bytes;
         if process_peak_bytes > self.process_peak_bytes { process_peak_bytes } else { self.sampled_peak_bytes }
-    }
-
-    /// The peak of reserved bytes in the steady state of the last pass.
-    pub(super) fn steady_bytes(&self) -> u64 {
-        self.steady_bytes
-    }
-
-    /// Calls of the device in the steady state of the last pass.
-    pub(super) fn steady_calls(&self) -> u64 {
-        self.steady_calls
     }
 
     fn calls(&self) -> u64 {
@@ -116,7 +104,7 @@ mod tests {
         let mut replay = Replay::new(&host, &history, Policy::Direct, &scopes);
         let mut vandal = Vandal(Watched::new(&host, history.slots));
         replay.pass(&mut vandal).unwrap();
-        vandal.0.look_at_contents(true);
+        vandal.0.looks_at_contents = true;
         let error = replay.pass(&mut vandal).unwrap_err().to_string();
         assert!(error.contains("allocation 1 of 1000 bytes"), "{error}");
     }

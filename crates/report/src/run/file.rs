@@ -1,7 +1,7 @@
 //! Parses the text of a trace's file, line by line.
 
 use super::{Event, Op, Reserved, Run};
-use crate::text::Damage;
+use crate::text::{self, Damage};
 
 /// The columns that every file has.
 const COLUMNS: [&str; 12] =
@@ -41,8 +41,7 @@ impl Line<'_> {
     }
 
     fn number(&self, name: &str) -> Result<u64, String> {
-        let text = self.text(name)?;
-        text.parse().map_err(|error| format!("{name} is {text:?} ({error})"))
+        text::number(name, self.text(name)?)
     }
 
     /// The number of the device; 0 in older files.
@@ -65,9 +64,7 @@ impl Line<'_> {
     }
 
     fn address(&self) -> Result<u64, String> {
-        let text = self.text("address")?;
-        let digits = text.strip_prefix("0x").unwrap_or(text);
-        u64::from_str_radix(digits, 16).map_err(|error| format!("address is {text:?} ({error})"))
+        text::address("address", self.text("address")?)
     }
 }
 

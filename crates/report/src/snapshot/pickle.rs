@@ -1,36 +1,31 @@
 //! Writes a JSON value as a pickle of protocol 2, with only the opcodes that PyTorch's viewer of memory snapshots reads.
 
-use serde_json::Value;
+use std::io;
 
-/// A number that neither opcode for integers holds: an integer outside `i64`, or a float, which no snapshot has.
-#[derive(Debug, PartialEq)]
-pub(super) struct NoInteger(String);
-
-impl std::fmt::Display for NoInteger {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is not an integer of 64 bits", self.0)
-    }
-}
-
-impl std::error::Error for NoInteger {}
+use serde_json::{Number, Value};
 
 /// The value as a pickle.
 ///
 /// # Errors
 /// For a number that is not an `i64`.
-pub(super) fn pickle(value: &Value) -> Result<Vec<u8>, NoInteger> {
+pub(super) fn pickle(value: &Value) -> io::Result<Vec<u8>> {
     let mut to = b"\x80\x02".to_vec();
     put(value, &mut to)?;
     to.push(b'.');
     Ok(to)
 }
 
-fn put(value: &Value, to: &mut Vec<u8>) -> Result<(), NoInteger> {
+/// Neither opcode for integers holds an integer outside `i64`, or a float, which no snapshot has.
+fn no_integer(number: &Number) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{number} is not an integer of 64 bits"))
+}
+
+fn put(value: &Value, to: &mut Vec<u8>) -> io::Result<()> {
     match value {
         Value::Null => to.push(b'N'),
         Value::Bool(true) => to.push(b'\x88'),
         Value::Bool(false) => to.push(b'\x89'),
-        Value::Number(number) => put_integer(number.as_i64().ok_or_else(|| NoInteger(number.to_string()))?, to),
+        Value::Number(number) => put_integer(number.as_i64().ok_or_else(|| no_integer(number))?, to),
         Value::String(text) => put_text(text, to),
         Value::Array(values) => {
             to.extend(b"](");
@@ -83,6 +78,6 @@ mod tests {
         assert_eq!(bytes(json!([true, false])), b"\x80\x02](\x88\x89e.");
         assert_eq!(bytes(json!({ "a": -2 })), b"\x80\x02}(X\x01\0\0\0aJ\xfe\xff\xff\xffu.");
         assert_eq!(bytes(json!(1u64 << 40)), b"\x80\x02\x8a\x08\0\0\0\0\0\x01\0\0.");
-        assert_eq!(pickle(&json!(1.5)), Err(NoInteger("1.5".to_owned())));
+        assert_eq!(pickle(&json!(1.5)).unwrap_err().to_string(), "1.5 is not an integer of 64 bits");
     }
 }

@@ -50,14 +50,10 @@ impl ScopeGuard {
     ) -> Option<R> {
         let cache = STACK.try_with(|stack| stack.cache(name, site)).ok()?;
         let entry = cache.enter_to_launch();
-        if Current::is_traced() {
-            cache.note_entered();
-        }
+        cache.note_entered();
         let _visited = finally(|| {
             super::leave_unlisted(cache, entry);
-            if Current::is_traced() {
-                cache.note_left();
-            }
+            cache.note_left();
         });
         inside(cache)
     }
