@@ -28,7 +28,7 @@ fn planned(device: &Virtual, steps: usize, scale: usize) -> gpucache::Result<f64
     let before = stats("auto").unwrap_or_default();
     (0..steps).try_for_each(|_| step(device, scale))?;
     let since = stats("auto").unwrap().since(&before);
-    Ok(since.served.planned.allocations as f64 / since.allocations() as f64)
+    Ok(since.served.planned_share())
 }
 
 /// The scope `auto` never ends, so a scope inside it has the schedule of fetches.

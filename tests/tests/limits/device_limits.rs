@@ -10,28 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gpucache::device::{Device, Virtual};
-use gpucache::{Array, Recycle, Scope, error::Bound, invalidate, prelude::*, stats, stats::ReclaimStep};
+use gpucache::{Array, Recycle, Scope, error::Bound, invalidate, prelude::*, stats::ReclaimStep};
 use gpucache_tests::turn;
 
-const PAGE: usize = 2 << 20;
+use super::{PAGE, held_pages, idle_pages, leave_idle};
 
 fn keyed(name: &str) -> Scope<'_> {
     Scope::new(name).recycle(Recycle::Keyed)
-}
-
-/// Leaves this many pages idle in a scope, in arrays of one page.
-fn leave_idle(device: &Virtual, name: &str, pages: usize) {
-    keyed(name).run(|| {
-        drop((0..pages).map(|_| device.zeros::<u8>(PAGE).unwrap()).collect::<Vec<_>>());
-    });
-}
-
-fn idle_pages(name: &str) -> usize {
-    stats(name).unwrap().idle_bytes as usize / PAGE
-}
-
-fn held_pages(device: &Virtual) -> usize {
-    device.memory().bytes as usize / PAGE
 }
 
 fn limited(pages: usize) -> Virtual {

@@ -14,25 +14,10 @@ use gpucache::{Limit, Recycle, Scope, error::Bound, stats, stats::ReclaimStep};
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
-const PAGE: usize = 2 << 20;
+use super::{Limited, PAGE};
+
 /// Longer than any of these tests takes.
 const LONG: Duration = Duration::from_secs(60);
-
-/// Sets the limit of the process until it is dropped.
-struct Limited;
-
-impl Limited {
-    fn to(pages: usize) -> Limited {
-        gpucache::device::set_process_limit((pages * PAGE) as u64).unwrap();
-        Limited
-    }
-}
-
-impl Drop for Limited {
-    fn drop(&mut self) {
-        gpucache::device::set_process_limit(u64::MAX).unwrap();
-    }
-}
 
 /// The device's limit never allows the request, although the request meets the limit of the process first.
 #[test]

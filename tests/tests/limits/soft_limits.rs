@@ -10,27 +10,12 @@ use gpucache::{Array, Limit, Recycle, Scope, error::Bound, stats, stats::Reclaim
 use gpucache_tests::faulty::Faulty;
 use gpucache_tests::{seeds, turn};
 
-const PAGE: usize = 2 << 20;
-
-fn held_pages(device: &Virtual) -> usize {
-    device.memory().bytes as usize / PAGE
-}
+use super::{Limited, PAGE, held_pages, idle_pages, leave_idle};
 
 fn softly_limited(pages: usize) -> Virtual {
     let device = Virtual::new(1 << 40);
     device.set_limit(Limit::soft((pages * PAGE) as u64)).unwrap();
     device
-}
-
-/// Leaves this many pages idle in a scope, in arrays of one page.
-fn leave_idle(device: &Virtual, name: &str, pages: usize) {
-    Scope::new(name).recycle(Recycle::Keyed).run(|| {
-        drop((0..pages).map(|_| device.zeros::<u8>(PAGE).unwrap()).collect::<Vec<_>>());
-    });
-}
-
-fn idle_pages(name: &str) -> usize {
-    stats(name).unwrap().idle_bytes as usize / PAGE
 }
 
 #[test]
@@ -140,22 +125,6 @@ fn play(seed: u64) {
 fn nobody_is_refused_and_nothing_stays_idle_beyond_the_limit() {
     let _turn = turn();
     seeds::each(1000, 1, play);
-}
-
-/// Sets the limit of the process until it is dropped.
-struct Limited;
-
-impl Limited {
-    fn to(pages: usize) -> Limited {
-        gpucache::device::set_process_limit((pages * PAGE) as u64).unwrap();
-        Limited
-    }
-}
-
-impl Drop for Limited {
-    fn drop(&mut self) {
-        gpucache::device::set_process_limit(u64::MAX).unwrap();
-    }
 }
 
 #[test]

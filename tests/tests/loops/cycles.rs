@@ -36,7 +36,7 @@ fn share(scope: &Scope<'_>, mut step: impl FnMut()) -> f64 {
     let before = scope.stats().unwrap();
     (0..100).for_each(|_| step());
     let since = scope.stats().unwrap().since(&before);
-    since.served.planned.allocations as f64 / since.allocations() as f64
+    since.served.planned_share()
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn share(scope: &Scope<'_>, run: impl FnOnce()) -> f64 {
     let before = scope.stats().unwrap_or_default();
     run();
     let since = scope.stats().unwrap().since(&before);
-    since.served.planned.allocations as f64 / since.allocations() as f64
+    since.served.planned_share()
 }
 
 /// Four steps of different orders in a row look like steps with a regular part. Soon it shows that the orders come again.

@@ -47,7 +47,7 @@ fn planned_share(scope: &Scope<'_>, device: &Virtual, entries: usize, arrays: us
         scope.run(|| (0..arrays).for_each(|number| drop(device.zeros::<u8>(4096 * (1 + number)).unwrap())));
     }
     let since = scope.stats().unwrap().since(&before);
-    since.served.planned.allocations as f64 / since.allocations() as f64
+    since.served.planned_share()
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_loop_that_becomes_longer_is_planned_as_a_whole() {
         let before = scope.stats().unwrap();
         (0..20).for_each(|_| iteration(&device, 300));
         let since = scope.stats().unwrap().since(&before);
-        let share = since.served.planned.allocations as f64 / since.allocations() as f64;
+        let share = since.served.planned_share();
         assert!(share > 0.9, "{share}");
     });
 }
@@ -156,7 +156,7 @@ fn share_of_batches(name: &str, devices: &[Virtual]) -> f64 {
     let scope = Scope::new(name);
     scope.run(|| for _ in devices.iter().flat_map(|device| std::iter::repeat_n(device, 300)).map(batch) {});
     let stats = scope.stats().unwrap();
-    stats.served.planned.allocations as f64 / stats.allocations() as f64
+    stats.served.planned_share()
 }
 
 /// Twenty arrays, of which two are alive at a time.

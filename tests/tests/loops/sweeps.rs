@@ -85,7 +85,7 @@ impl Sweep {
 
     fn since(&self, (stats, calls): (ScopeStats, u64)) -> Served {
         let since = self.scope.stats().unwrap().since(&stats);
-        let planned = since.served.planned.allocations as f64 / since.allocations() as f64;
+        let planned = since.served.planned_share();
         let reserved = self.device.memory().bytes as f64 / self.scope.stats().unwrap().high_water_bytes as f64;
         Served { planned, calls: self.device.memory().times_taken() - calls, reserved }
     }

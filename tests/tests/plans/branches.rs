@@ -89,7 +89,7 @@ fn steps_that_grow_are_planned() {
         let before = scope.stats().unwrap_or_default();
         scope.run(|| step(length));
         let since = scope.stats().unwrap().since(&before);
-        planned.push(since.served.planned.allocations as f64 / since.allocations() as f64);
+        planned.push(since.served.planned_share());
     }
     let mean = planned[8..].iter().sum::<f64>() / (planned.len() - 8) as f64;
     let live = scope.stats().unwrap().high_water_bytes as f64;

@@ -298,7 +298,7 @@ fn share_on(name: &str, keeps: usize, device_of: impl Fn(usize) -> usize) -> f64
     let since = scope.stats().unwrap().since(&before);
     drop(kept);
     let _ = invalidate(name);
-    since.served.planned.allocations as f64 / since.allocations() as f64
+    since.served.planned_share()
 }
 
 /// Before, a scope that had left its device for good was not planned any more, and one that alternates was planned to a third.
@@ -330,7 +330,7 @@ fn share_behind(name: &str, first: usize) -> f64 {
     }
     let since = scope.stats().unwrap().since(&before);
     let _ = invalidate(name);
-    since.served.planned.allocations as f64 / since.allocations() as f64
+    since.served.planned_share()
 }
 
 /// Before, the device of the first array alone was planned.

@@ -80,7 +80,7 @@ fn measured(scope: &Scope<'_>, training: &mut Training, step: impl Fn(&mut Train
     (0..40).for_each(|_| step(training));
     let after = scope.stats().unwrap();
     let since = after.since(&before);
-    let planned = since.served.planned.allocations as f64 / since.allocations() as f64;
+    let planned = since.served.planned_share();
     (planned, training.device.memory().bytes as f64 / after.high_water_bytes as f64)
 }
 

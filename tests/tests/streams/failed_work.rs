@@ -2,23 +2,17 @@
 //! the old contents. Nobody else gets one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use gpucache::prelude::*;
 use gpucache::{Result, cache_scope, uncached};
 use gpucache_tests::turn;
 
+use super::gate;
+
 type Numbers = Array<u32, Host>;
 
 const LEN: usize = 100;
-
-/// Holds the stream's work back until the gate is dropped.
-fn gate(stream: &Host) -> Sender<()> {
-    let (open, opened) = channel::<()>();
-    stream.launch((), move |()| assert!(opened.recv().is_err())).unwrap();
-    open
-}
 
 /// Queues work that panics before it writes.
 fn fail(stream: &Host, array: &mut Numbers) {

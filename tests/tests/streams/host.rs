@@ -3,33 +3,15 @@
 //! Gates hold work back until a test opens them. So every wrong order shows, whatever the timing.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use gpucache::device::OrderUse;
 use gpucache::prelude::*;
 use gpucache::{cache_scope, invalidate_all};
 use gpucache_tests::turn;
 
-/// Holds the stream's work back until the gate is opened or dropped.
-struct Gate(#[allow(dead_code)] Sender<()>);
-
-fn gate(stream: &Host) -> Gate {
-    let (open, opened) = channel::<()>();
-    stream.launch((), move |()| assert!(opened.recv().is_err())).unwrap();
-    Gate(open)
-}
-
-fn calls(stream: &Host) -> [u64; 3] {
-    let OrderUse { events, queries, waits, .. } = stream.ordering();
-    [events, queries, waits]
-}
-
-fn since(stream: &Host, before: [u64; 3]) -> [u64; 3] {
-    let now = calls(stream);
-    std::array::from_fn(|call| now[call] - before[call])
-}
+use super::{calls, gate, since};
 
 fn address(array: &Array<u32, Host>) -> usize {
     array.as_ptr().addr()

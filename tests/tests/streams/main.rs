@@ -18,3 +18,26 @@ mod failed_work;
 mod host;
 mod lives;
 mod overlap;
+
+use std::sync::mpsc::{Sender, channel};
+
+use gpucache::device::OrderUse;
+use gpucache::prelude::*;
+
+/// Holds the stream's work back until the gate is dropped.
+fn gate(stream: &Host) -> Sender<()> {
+    let (open, opened) = channel::<()>();
+    stream.launch((), move |()| assert!(opened.recv().is_err())).unwrap();
+    open
+}
+
+/// The number of events, queries and waits between streams so far.
+fn calls(stream: &Host) -> [u64; 3] {
+    let OrderUse { events, queries, waits, .. } = stream.ordering();
+    [events, queries, waits]
+}
+
+fn since(stream: &Host, before: [u64; 3]) -> [u64; 3] {
+    let now = calls(stream);
+    std::array::from_fn(|call| now[call] - before[call])
+}

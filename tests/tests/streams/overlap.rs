@@ -6,28 +6,18 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use gpucache::device::OrderUse;
 use gpucache::prelude::*;
 use gpucache::{Recycle, Scope};
 #[cfg(feature = "cuda")]
 use gpucache_tests::process::in_one_of;
 use gpucache_tests::turn;
 
+use super::{calls, since};
+
 /// Far longer than the work of a test takes once nothing holds it back.
 const LONG: Duration = Duration::from_secs(120);
 /// Entries after which a scope has its plan, and a ring for carried arrays.
 const WARM: usize = 24;
-
-/// The number of events, queries and waits between streams so far.
-fn calls(stream: &Host) -> [u64; 3] {
-    let OrderUse { events, queries, waits, .. } = stream.ordering();
-    [events, queries, waits]
-}
-
-fn since(stream: &Host, before: [u64; 3]) -> [u64; 3] {
-    let now = calls(stream);
-    std::array::from_fn(|call| now[call] - before[call])
-}
 
 /// Whether the stream finishes all of its current work soon.
 fn is_done(stream: &Host) -> bool {
