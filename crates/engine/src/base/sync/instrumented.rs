@@ -72,6 +72,10 @@ impl<T> OnceLock<T> {
         value
     }
 
+    pub fn into_inner(self) -> Option<T> {
+        self.cell.into_inner().inspect(|_| self.made.follow())
+    }
+
     pub fn take(&mut self) -> Option<T> {
         self.made = Gate::new();
         self.cell.take()
