@@ -13,7 +13,7 @@ struct Model {
     steps: usize,
 }
 
-/// What was served while a model trained.
+/// How the memory of a training was served.
 struct Served {
     planned: f64,
     calls: u64,

@@ -270,8 +270,8 @@ impl Planner {
         Some(self.plans.add(envelope, stream, self.entry.number))
     }
 
-    /// Which regular part may have a plan. The arena of a partial plan may take 1/20 more than was in use, and many parts of an entry lost it: a
-    /// recorded mixture of experts reserved 1.064 instead of 1.021 times its live memory. A plan of one order keeps its arena.
+    /// The regular part that may have a plan. Where entries are planned in parts, partial plans often lost their arena, which may take 1/20 more than
+    /// was in use: a recorded mixture of experts reserved 1.064 instead of 1.021 times its live memory. A plan of one order keeps its arena.
     fn wanted_part(&self) -> RegularPart {
         match self.plans.is_empty() {
             true if self.loops.is_inside() || self.cycles.are_there() => RegularPart::InOrder,

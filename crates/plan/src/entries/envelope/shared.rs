@@ -53,10 +53,10 @@ impl Envelope {
 impl Expected {
     /// Whether their sizes may be those of one position in different entries.
     fn may_be_same(&self, other: &Expected) -> bool {
-        // As places: small sizes of all kinds take one unit.
-        let [fewest, most] =
+        // In units, since a place has whole ones. If the ranges of sizes do not overlap, these are their ends that face each other.
+        let [upper, lower] =
             [self.least.max(other.least), self.most.min(other.most)].map(|bytes| bytes.div_ceil(ALIGN));
-        fewest / VARIATION <= most
+        upper / VARIATION <= lower
     }
 
     /// Whether the plan, its ring, or neither of them serves one position, and not the other one.
