@@ -9,6 +9,11 @@ impl Plans {
         self.envelope().is_some_and(Envelope::is_partial)
     }
 
+    /// Whether the active plan is partial, and the allocations of its entries come in one order.
+    pub(in crate::planner) fn is_in_order(&self) -> bool {
+        self.envelope().is_some_and(Envelope::is_in_order)
+    }
+
     /// A plan that serves this entry, or a part of it.
     pub(in crate::planner) fn that_serves(&mut self, log: &Log) -> Option<usize> {
         self.that_holds(log).or_else(|| self.that_has_part(log))

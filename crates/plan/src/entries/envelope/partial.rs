@@ -60,6 +60,11 @@ impl Envelope {
         self.row.is_some()
     }
 
+    /// Whether it is partial, and the allocations of its entries come in one order: rooms serve those whose sizes vary.
+    pub fn is_in_order(&self) -> bool {
+        self.positions.iter().any(Expected::is_in_room)
+    }
+
     /// The rooms for what is not regular.
     pub(in crate::entries) fn rooms(&self) -> &[Room] {
         &self.rooms
