@@ -8,7 +8,7 @@
 //!
 //! If allocations come in one order and only their sizes vary, the irregular ones have positions too (`ordered`): then the cursor knows which
 //! requests rooms serve. `steps` lists all positions. Later entries are compared with the envelope by their longest common order (`common`),
-//! which widens its sizes.
+//! which widens its sizes. A plan that the cursor does not find in its own entries is not made (`trial`).
 
 mod align;
 mod chances;
@@ -21,6 +21,7 @@ mod scale;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod zones;
 
 use super::envelope::{Envelope, Expected};
@@ -66,14 +67,14 @@ impl Envelope {
         found.map(|(envelope, _)| envelope)
     }
 
-    /// The envelope that needs least memory. Among equals, the one with the fewest rooms.
+    /// The envelope that needs least memory. Among equals, the one with the fewest rooms. `None` if the cursor does not find it in these entries.
     fn in_any_order(logs: &[&Log]) -> Option<Envelope> {
         let all = columns(logs).filter(|columns| are_enough(columns, logs))?;
         let certain = doubtful::certain(&all, logs);
         let columns = if are_enough(&certain, logs) { certain } else { all };
         let envelopes = Arrangement::envelopes(logs, &columns, false);
         let least = envelopes.min_by_key(|(envelope, needed)| (*needed, envelope.rooms().len()));
-        least.map(|(envelope, _)| envelope)
+        least.map(|(envelope, _)| envelope).filter(|envelope| trial::is_found(envelope, logs))
     }
 
     /// Widens the sizes to those of an entry that has nearly all of the regular part. Returns how many became larger; `None` for another

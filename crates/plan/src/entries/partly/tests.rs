@@ -121,3 +121,29 @@ fn a_longest_common_order_is_found() {
     let scaled = lives(&[2 << 20, 7, 4 << 20, 6 << 20, 8 << 20]);
     assert_eq!(equal_by_scale(&lives(&[1 << 20, 2 << 20, 3 << 20, 4 << 20]), &scaled).len(), 4);
 }
+
+/// Layers of experts. Some of them get no tokens, and only search for them.
+fn experts(rng: &mut fastrand::Rng, with_tokens: f64) -> Log {
+    let mut sizes: Vec<u64> = Vec::new();
+    for layer in 0..8 {
+        sizes.extend([(1 << 24) + layer, 1 << 22]);
+        for _ in 0..8 {
+            sizes.extend([8192, 4, 21_503]);
+            if rng.f64() < with_tokens {
+                let tokens = rng.u64(1..1000);
+                sizes.extend([8 * tokens, 2048 * tokens]);
+                sizes.extend([3_670_016, 4096 * tokens].repeat(6));
+            }
+        }
+    }
+    log(sizes.into_iter().zip(1..))
+}
+
+#[test]
+fn a_part_that_the_cursor_does_not_find_is_no_plan() {
+    for seed in 0..10 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut is_planned = |with_tokens| of(&[0; 4].map(|_| experts(&mut rng, with_tokens))).is_some();
+        assert!(is_planned(1.0) && !is_planned(0.9), "seed {seed}");
+    }
+}

@@ -1,0 +1,52 @@
+//! A trial of a partial plan: whether the cursor finds the regular part in the entries that the plan was made from. Where irregular allocations
+//! look like regular ones, the cursor takes the ones for the others, and loses its place.
+
+use crate::entries::cursor::{Answer, Cursor};
+use crate::entries::envelope::{ALIGN, Envelope};
+use crate::entries::log::Log;
+use crate::layout::Layout;
+
+/// The cursor may leave out this share, 1/16, of the regular allocations. A recorded Mixtral whose experts often get no tokens had plans of which the
+/// cursor left out 1/10 and 1/5 here, and most in later entries: it reserved 1.043 times its live memory. Without them, it reserves 1.024. Of
+/// 150 random programs, those that are large are planned for 0.942 instead of 0.948 of their regular parts; with 1/32, for 0.939.
+const LEFT_OUT: u64 = 16;
+
+/// Whether the cursor finds nearly all of the regular part in these entries.
+pub(super) fn is_found(envelope: &Envelope, logs: &[&Log]) -> bool {
+    let mut cursor = cursor(envelope);
+    cursor.begin(false);
+    let regular = cursor.left_out();
+    let left_out: u64 = logs.iter().map(|log| left_out(&mut cursor, envelope, log)).sum();
+    left_out <= regular * logs.len() as u64 / LEFT_OUT
+}
+
+/// A cursor over a layout in which each position has a place of its own, so that nothing is in its way. With the layout of the plan, the random
+/// programs were planned for 0.857.
+fn cursor(envelope: &Envelope) -> Cursor {
+    let buffers = envelope.buffers();
+    let mut height = 0;
+    let place = |size: u64| {
+        let offset = height;
+        height += size.next_multiple_of(ALIGN);
+        offset
+    };
+    let offsets = buffers.iter().map(|buffer| buffer.size).map(place).collect();
+    Cursor::new(envelope, &buffers, &Layout { offsets, height })
+}
+
+/// How many regular allocations the cursor leaves out in this entry.
+fn left_out(cursor: &mut Cursor, envelope: &Envelope, log: &Log) -> u64 {
+    cursor.begin(false);
+    let mut alive: Vec<(u32, u32)> = Vec::new();
+    for (logged, now) in log.allocations().iter().zip(0..) {
+        alive.extract_if(.., |&mut (upper, _)| upper <= now).for_each(|(_, position)| cursor.take_back(position));
+        let served = cursor.serve(logged.bytes).or_else(|| match cursor.serve_off_order(logged.bytes, envelope) {
+            Answer::Served(served, _) => Some(served),
+            Answer::Carried(_) | Answer::Beside(_) | Answer::Irregular(_) => None,
+        });
+        alive.extend(served.map(|served| (logged.upper, served.position)));
+    }
+    let left_out = cursor.left_out();
+    cursor.evict();
+    left_out
+}
