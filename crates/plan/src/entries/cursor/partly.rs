@@ -16,8 +16,9 @@ use crate::entries::envelope::{Envelope, Expected, FAR, LONGEST_ROW};
 /// A row is searched once it may be there, and again after so many requests: a search takes as long as some ten requests.
 const SEARCHES: usize = 16;
 /// How many positions ahead a far larger request is searched: more than one expert has in one pass of one layer. A recorded Mixtral has up to 34 there.
-/// With 16, its steps in which some experts had no tokens were planned for 0.35; with 32, 48 and 128, for 0.96, 0.94 and 0.91.
-const EXPERT: usize = 48;
+/// Its steps in which some experts had no tokens were planned for 0.35 with 16, and for 0.96, 0.94 and 0.91 with 32, 48 and 128 (with the limit for
+/// arenas of such plans).
+const REACH: usize = 48;
 
 impl Cursor {
     /// Begins an entry: rooms that nothing uses are not live.
@@ -87,7 +88,7 @@ impl Cursor {
     fn skip_smaller(&mut self, bytes: u64, envelope: &Envelope) -> Option<Answer> {
         self.rooms.as_ref().filter(|rooms| rooms.in_order > 0)?;
         envelope.at(self.next).filter(|expected| bytes > expected.most && !expected.is_like(bytes))?;
-        let mut ahead = self.next + 1..self.positions.len().min(self.next + EXPERT);
+        let mut ahead = self.next + 1..self.positions.len().min(self.next + REACH);
         let found =
             ahead.find(|&position| self.positions[position].is_planned() && self.positions[position].fits(bytes))?;
         self.rooms.as_ref().is_some_and(|rooms| rooms.gate(found).is_none()).then(|| self.go_on(found, bytes))

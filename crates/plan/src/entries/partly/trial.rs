@@ -36,15 +36,20 @@ fn cursor(envelope: &Envelope) -> Cursor {
 
 /// How many regular allocations the cursor leaves out in this entry.
 fn left_out(cursor: &mut Cursor, envelope: &Envelope, log: &Log) -> u64 {
+    let allocations = log.allocations();
+    let mut drops: Vec<usize> = (0..allocations.len()).collect();
+    drops.sort_by_key(|&number| allocations[number].upper);
+    let (mut drops, mut positions) = (drops.into_iter().peekable(), vec![None; allocations.len()]);
     cursor.begin(false);
-    let mut alive: Vec<(u32, u32)> = Vec::new();
-    for (logged, now) in log.allocations().iter().zip(0..) {
-        alive.extract_if(.., |&mut (upper, _)| upper <= now).for_each(|(_, position)| cursor.take_back(position));
+    for (now, logged) in allocations.iter().enumerate() {
+        while let Some(dropped) = drops.next_if(|&number| allocations[number].upper as usize <= now) {
+            positions[dropped].take().into_iter().for_each(|position| cursor.take_back(position));
+        }
         let served = cursor.serve(logged.bytes).or_else(|| match cursor.serve_off_order(logged.bytes, envelope) {
             Answer::Served(served, _) => Some(served),
             Answer::Carried(_) | Answer::Beside(_) | Answer::Irregular(_) => None,
         });
-        alive.extend(served.map(|served| (logged.upper, served.position)));
+        positions[now] = served.map(|served| served.position);
     }
     let left_out = cursor.left_out();
     cursor.evict();
