@@ -65,6 +65,13 @@ impl Step<'_> {
         gradients.push(self.array(12 * WIDTH * WIDTH));
     }
 
+    /// The loss, and the backward pass of all layers.
+    fn learn_all(&self, saved: Vec<Vec<Bytes>>) {
+        drop((self.rows(WORDS), self.rows(WORDS)));
+        let mut gradients = Vec::new();
+        saved.into_iter().rev().for_each(|layer| self.learn(layer, &mut gradients));
+    }
+
     fn run(&self, is_checkpointed: bool) {
         let mut saved: Vec<Vec<Bytes>> = Vec::new();
         for _ in 0..LAYERS {
@@ -88,7 +95,7 @@ impl Step<'_> {
         for _ in 0..LAYERS {
             let mut layer = vec![self.rows(WIDTH)];
             for _ in 0..8 {
-                drop((self.array(8192), self.array(4), self.array(21503)));
+                drop((self.array(8192), self.array(4), self.array(21_503)));
                 if rng.usize(0..100) < without {
                     continue;
                 }
@@ -104,11 +111,7 @@ impl Step<'_> {
             layer.push(self.rows(WIDTH));
             saved.push(layer);
         }
-        drop((self.rows(WORDS), self.rows(WORDS)));
-        let mut gradients = Vec::new();
-        while let Some(layer) = saved.pop() {
-            self.learn(layer, &mut gradients);
-        }
+        self.learn_all(saved);
     }
 
     /// Experts get random shares of the tokens.
@@ -130,11 +133,7 @@ impl Step<'_> {
             layer.push(self.rows(WIDTH));
             saved.push(layer);
         }
-        drop((self.rows(WORDS), self.rows(WORDS)));
-        let mut gradients = Vec::new();
-        while let Some(layer) = saved.pop() {
-            self.learn(layer, &mut gradients);
-        }
+        self.learn_all(saved);
     }
 }
 

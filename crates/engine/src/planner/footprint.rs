@@ -57,7 +57,7 @@ const KNOWN: u64 = 32;
 /// were planned for 0.79 instead of 0.84 of their regular parts, and the imitated detector reserved 1.065.
 const KNOWN_PART: u64 = 20;
 /// The same share if allocations come in one order and only some sizes vary: hardly anything should go beside such a plan. A recorded Mixtral, whose
-/// experts get no tokens in some steps, reserved 1.051 times its live memory with [`KNOWN_PART`], 1.024 with 1/64, and 1.016 with 1/128 or 1/256. Small
+/// experts get no tokens in some steps, reserved 1.046 times its live memory with [`KNOWN_PART`], 1.024 with 1/64, and 1.016 with 1/128 or 1/256. Small
 /// made-up mixtures are planned for 0.98 instead of all of their allocations, and reserve 1.013 instead of 1.017 times their live memory.
 const KNOWN_IN_ORDER: u64 = 128;
 /// The arena may need this share, 1/128, more than the peak in use for rooms that were too small. With twice as much, a made-up mixture of experts
@@ -190,10 +190,10 @@ impl Planner {
     pub(super) fn is_enough(&self, shared: &Shared, arena: u64, bytes: u64) -> bool {
         let (beside, demand) = (shared.counters.get(Counter::BusyBytes), shared.counters.get(Counter::Demand));
         let ahead = if self.plans.grows() { Footprint::ahead(shared) } else { 0 };
-        let known = match (self.plans.is_partial(), self.plans.is_in_order()) {
-            (false, _) => KNOWN,
-            (true, false) => KNOWN_PART,
-            (true, true) => KNOWN_IN_ORDER,
+        let known = match self.plans.is_partial() {
+            false => KNOWN,
+            true if self.plans.is_in_order() => KNOWN_IN_ORDER,
+            true => KNOWN_PART,
         };
         arena.saturating_add(beside).saturating_add(bytes) <= total([demand, demand / known, ahead])
     }

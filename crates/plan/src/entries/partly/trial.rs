@@ -20,8 +20,8 @@ pub(super) fn is_found(envelope: &Envelope, logs: &[&Log]) -> bool {
     left_out <= regular * logs.len() as u64 / LEFT_OUT
 }
 
-/// A cursor over a layout in which each position has a place of its own, so that nothing is in its way. With the layout of the plan, the random
-/// programs were planned for 0.857.
+/// A cursor over a layout in which each position has a place of its own, so that nothing is in its way. With the layout of the plan, the large
+/// random programs were planned for 0.857.
 fn cursor(envelope: &Envelope) -> Cursor {
     let buffers = envelope.buffers();
     let mut height = 0;
