@@ -121,6 +121,26 @@ fn scopes_that_take_turns_share_the_memory_of_their_plans() {
     let _ = invalidate_all();
 }
 
+/// A scope that another one is around uses the memory that the outer plan leaves idle, and the other way round.
+#[test]
+fn a_scope_inside_another_one_uses_its_idle_arena() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 40);
+    let step = || drop([(); 16].map(|()| Array::<u8, _>::zeros(&device, 4 * MIB).unwrap()));
+    let (outer, inner) = (Scope::new("around, at first"), Scope::new("inside, later"));
+    outer.run(|| {
+        for _ in 0..4 {
+            (0..30).for_each(|_| step());
+            (0..20).for_each(|_| inner.run(step));
+        }
+    });
+    let shares = [&outer, &inner].map(|scope| scope.stats().unwrap().served.planned_share());
+    assert!(shares.iter().all(|&share| share > 0.7), "{shares:?} are planned");
+    let reserved = device.memory().peak_bytes;
+    assert!(reserved <= 72 << 20, "{reserved} bytes are reserved");
+    let _ = invalidate_all();
+}
+
 /// Small arenas stay beside the arena of another scope, so nothing changes hands.
 #[test]
 fn a_little_scope_keeps_its_arena_beside_a_large_one() {

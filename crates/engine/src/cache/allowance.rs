@@ -11,7 +11,7 @@ use crate::base::shortage::Bound;
 use crate::base::sync::lock;
 use crate::device::Stream;
 use crate::home::{Counter, Fact};
-use crate::pressure::reclaim::{Holder, Releaser};
+use crate::pressure::reclaim::Holder;
 use crate::pressure::request::Asked;
 use crate::range::DeviceRange;
 use crate::record::Request;
@@ -39,7 +39,7 @@ impl Owner {
     /// Gives back idle memory until the limit has room for `more` bytes. Runs when an entry sets a limit, when an older limit applies again, and
     /// for a request.
     pub(super) fn make_room_for(&self, more: u64) {
-        while !self.allows(more) && self.release_some(self.excess(more), Releaser::Others) > 0 {}
+        while !self.allows(more) && self.release_some(self.excess(more), self.asks()) > 0 {}
     }
 
     /// Gives idle memory back until the limit has room for a supply.

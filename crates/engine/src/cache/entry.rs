@@ -105,7 +105,7 @@ impl Owner {
         }
         let _transit = Transit::begin();
         if !insists {
-            state.live = live.saturating_sub(reclaim::replaceable(stream, bytes));
+            state.live = live.saturating_sub(reclaim::replaceable(stream, bytes, **self));
         }
         let need = self.need(&state, bytes, may_grow);
         let most = if insists { need.most_for_a_graph() } else { need.most() };
@@ -143,7 +143,7 @@ impl Owner {
     /// Finds a block for the plans, if the scope's limit allows as many bytes more. Notes the outcome for the diagnosis.
     fn find_arena(&self, range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
         let is_allowed = self.allows(bytes);
-        let find = || find_block(range, stream, bytes, most);
+        let find = || find_block(range, stream, bytes, most, self.asks());
         let found = if is_allowed { find().or_else(|| self.yields_idle_ring().then(find).flatten()) } else { None };
         match &found {
             Some(Carved { taken, .. }) => self.note_taken(stream, bytes, *taken),
@@ -221,16 +221,16 @@ impl Owner {
         }
     }
 
-    /// Gives up the plans' block. While an entry runs, it does so only if the block is in the way of a range that must grow by
+    /// Gives up the plans' block. While an entry uses it, it does so only if the block is in the way of a range that must grow by
     /// `need` bytes. The ring goes in a shortage, or if most of it is idle.
-    pub(super) fn release_plans(&self, need: u64, is_short: bool) {
-        let is_entered = self.is_entered();
+    pub(super) fn release_plans(&self, need: u64, is_short: bool, by: Releaser) {
+        let is_at_work = self.is_at_work(by);
         self.change(|planner, shared| {
-            let is_kept = !is_short && !is_entered && planner.keeps_for_graphs(need);
+            let is_kept = !is_short && !is_at_work && planner.keeps_for_graphs(need);
             if is_kept {
                 return;
             }
-            if !is_entered || planner.is_in_the_way(shared, need) {
+            if !is_at_work || planner.is_in_the_way(shared, need) {
                 planner.give_way_to(shared, need);
             }
             match is_short {
@@ -238,6 +238,13 @@ impl Owner {
                 false => planner.make_room(shared),
             }
         });
+    }
+
+    /// Whether an entry uses the plans' block. If another scope asks for memory, that scope serves the thread which is inside this one. So an
+    /// idle block then waits as between two entries.
+    fn is_at_work(&self, by: Releaser) -> bool {
+        let waits = by.is_other_than(**self) && self.shared.lease.live() == 0;
+        self.is_entered() && !waits
     }
 
     /// Carries out the effects that a request left, if there are any.
@@ -322,7 +329,7 @@ impl Owner {
 /// A block for plans from idle memory, if necessary from other scopes. The range then reserves no more than `most` bytes and no
 /// more than a soft limit allows. `None` after a failure of the device: calls that can return the failure will meet it again.
 #[cold]
-fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Option<Carved> {
+fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64, by: Releaser) -> Option<Carved> {
     // Idle pages move before the range adds any.
     let gather = || {
         softly(|| range.gather_rather_than_grow(stream, bytes, GatherLimit { aim: 0, most, cut: Cut::OrWait }))
@@ -330,7 +337,7 @@ fn find_block(range: &DeviceRange, stream: &Stream, bytes: u64, most: u64) -> Op
             .flatten()
     };
     let idle = || supply::idle_for(&range.occupancy(), stream, bytes);
-    let release = || reclaim::release_idle(idle(), stream.memory_id(), 0, Releaser::Others);
+    let release = || reclaim::release_idle(idle(), stream.memory_id(), 0, by);
     gather().or_else(|| if release() > 0 { gather() } else { None })
 }
 

@@ -144,7 +144,7 @@ pub(super) fn from_range(
 /// 6. growth of the range
 fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> {
     let Asked { stream, bytes, .. } = asked;
-    let seen = match reuse_or_release(range, stream, bytes)? {
+    let seen = match reuse_or_release(range, &asked)? {
         Ok(carved) => return Ok(carved),
         Err(seen) => seen,
     };
@@ -165,11 +165,12 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
 }
 
 /// Free memory, if necessary from idle memory of scopes.
-fn reuse_or_release(range: &DeviceRange, stream: &Stream, bytes: u64) -> Result<Result<Carved, RangeState>> {
+fn reuse_or_release(range: &DeviceRange, asked: &Asked<'_>) -> Result<Result<Carved, RangeState>> {
+    let Asked { stream, bytes, holder, .. } = *asked;
     let reused = range.reuse(stream, bytes)?;
     let Err(seen) = &reused else { return Ok(reused) };
     refuse_unannounced(stream)?;
-    match reclaim::release_idle(idle_for(seen, stream, bytes), stream.memory_id(), bytes, Releaser::Others) {
+    match reclaim::release_idle(idle_for(seen, stream, bytes), stream.memory_id(), bytes, Releaser::Request(holder)) {
         0 => Ok(reused),
         _ => range.reuse(stream, bytes),
     }

@@ -50,7 +50,7 @@ impl Cache {
             owner.settle();
             release(owner, &released);
             // A scope whose own request has its idle memory released lost nothing to others.
-            let is_own = by == Releaser::Others && self.is_entered();
+            let is_own = matches!(by, Releaser::Request(_)) && !by.is_other_than(self) && self.is_entered();
             owner.note(fact_of(by), u64::from(released() > 0 && !is_own), released());
             reclaim::count_release(released());
             released()
@@ -112,6 +112,11 @@ impl Owner {
         }
     }
 
+    /// Asks others for memory in the name of this cache.
+    pub(super) fn asks(&self) -> Releaser {
+        Releaser::Request(Some(**self))
+    }
+
     /// Reports how much memory is likely to be needed again, if that has changed. Returns whether it has.
     pub(super) fn tell_demand(&self) -> bool {
         let news = self.with(Local::news_of_demand);
@@ -127,7 +132,7 @@ fn fact_of(by: Releaser) -> Fact {
     match by {
         Releaser::Trim => Fact::Trimmed,
         Releaser::IdleLimit => Fact::OverIdleLimit,
-        Releaser::Others => Fact::Displaced,
+        Releaser::Request(_) => Fact::Displaced,
     }
 }
 
@@ -147,7 +152,7 @@ impl Holder for Cache {
                 owner.release_lists();
             }
             if !self.keeps_plans(owner, which) {
-                owner.release_plans(need, matches!(which, Idle::All));
+                owner.release_plans(need, matches!(which, Idle::All), by);
             }
         })
     }
@@ -162,7 +167,7 @@ impl Holder for Cache {
                 owner.release(record);
             }
             if released() == 0 {
-                owner.release_plans(u64::MAX, true);
+                owner.release_plans(u64::MAX, true, by);
             }
         })
     }
@@ -205,7 +210,7 @@ impl Holder for Cache {
 
     /// Graphs have the addresses of the plans' blocks.
     fn waits(&self) -> bool {
-        !self.is_entered() && !self.shared.has_graphs.load(Relaxed)
+        (!self.is_entered() || self.is_mine()) && !self.shared.has_graphs.load(Relaxed)
     }
 
     fn is_entered_elsewhere(&self) -> bool {

@@ -132,7 +132,7 @@ impl Memory {
         process::set_limit(bytes);
         let excess = || process::held().saturating_sub(bytes);
         let trim = || _ = give_back_elsewhere(NO_DEVICE, excess());
-        shrink(|| reclaim::by_age(None, None), Releaser::Others, excess, trim);
+        shrink(|| reclaim::by_age(None, None), Releaser::Request(None), excess, trim);
         Ok(())
     }
 }
@@ -164,7 +164,7 @@ fn shrink_to(memory: &Memory, bytes: u64) {
     let excess = || memory.meter().held().saturating_sub(bytes);
     // A failure is the device's own, and the next call meets it as well.
     let trim = || _ = DeviceRange::known(memory).map(|range| range.give_back(excess()));
-    shrink(|| reclaim::by_age(Some(memory.id()), None), Releaser::Others, excess, trim);
+    shrink(|| reclaim::by_age(Some(memory.id()), None), Releaser::Request(None), excess, trim);
 }
 
 /// Gives free memory back by `trim`, and then idle memory of scopes, one after the other, until there is no `excess`.

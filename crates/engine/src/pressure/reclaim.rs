@@ -33,14 +33,21 @@ pub(crate) enum Idle {
 }
 
 /// Who asks for the release of idle memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Releaser {
     /// The program, by a trim.
     Trim,
     /// The limit of idle memory.
     IdleLimit,
-    /// A request that finds too little memory, or another limit.
-    Others,
+    /// A request that finds too little memory, of this holder if it is known; or another limit.
+    Request(Option<&'static dyn Holder>),
+}
+
+impl Releaser {
+    /// Whether a request of another holder asks.
+    pub(crate) fn is_other_than(self, holder: &dyn Holder) -> bool {
+        matches!(self, Releaser::Request(Some(asking)) if !std::ptr::addr_eq(asking, holder))
+    }
 }
 
 /// Begins above 0, since the age 0 stands for scopes that nobody will enter soon.
@@ -185,9 +192,9 @@ fn chosen(sizes: &[u64], need: u64) -> Vec<usize> {
 /// The bytes of plans' blocks on a queue that wait for the next entry of their scope. An arena of `bytes` bytes may take their place, since
 /// entries on one queue come one after the other. It need not if all of them together are hardly more than the largest: then they stay, and
 /// the scopes need not take turns.
-pub(crate) fn replaceable(stream: &Stream, bytes: u64) -> u64 {
+pub(crate) fn replaceable(stream: &Stream, bytes: u64, own: &'static dyn Holder) -> u64 {
     let (mut all, mut largest) = (0, bytes);
-    for holder in about(stream.memory_id()).filter(|holder| holder.waits()) {
+    for holder in about(stream.memory_id()).filter(|holder| !std::ptr::addr_eq(*holder, own) && holder.waits()) {
         for idle in holder.leases().map(|lease| lease.idle_on(stream)) {
             add(&mut all, idle);
             largest = largest.max(idle);

@@ -212,7 +212,10 @@ impl<A: Ask> Reclaim<'_, A> {
         let (mut freed, mut least) = (0, LEAST);
         for holder in holders {
             loop {
-                let bytes = holder.release_some(self.asked.bytes.saturating_sub(freed).max(least), Releaser::Others);
+                let bytes = holder.release_some(
+                    self.asked.bytes.saturating_sub(freed).max(least),
+                    Releaser::Request(self.asked.holder),
+                );
                 if bytes == 0 {
                     break;
                 }
@@ -243,7 +246,10 @@ impl<A: Ask> Reclaim<'_, A> {
                 return Ok(Some(memory));
             }
             let Some(holder) = holders.next() else { return Ok(None) };
-            self.freed(ReclaimStep::OtherScopes, holder.release_some(bytes.max(LEAST), Releaser::Others));
+            self.freed(
+                ReclaimStep::OtherScopes,
+                holder.release_some(bytes.max(LEAST), Releaser::Request(self.asked.holder)),
+            );
         }
     }
 
@@ -325,7 +331,7 @@ impl<A: Ask> Reclaim<'_, A> {
         let own = stream.memory_id();
         let elsewhere = devices_but(own).filter(|_| self.error.is_of_process());
         for device in std::iter::once(own).chain(elsewhere) {
-            if reclaim::release_idle(Idle::All, device, u64::MAX, Releaser::Others) > 0 {
+            if reclaim::release_idle(Idle::All, device, u64::MAX, Releaser::Request(self.asked.holder)) > 0 {
                 return Some(WaitFor::Nothing);
             }
             if reclaim::revoke(device, self.asked.bytes) > 0 {
