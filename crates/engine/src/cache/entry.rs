@@ -1,7 +1,7 @@
 //! The beginning and the end of an entry. At the beginning, planning asks the device's range for a block for the plans. At the end
 //! it may give that block back.
 
-use super::arena_bound::Need;
+use super::arena_bound::{self, Need};
 use super::current;
 use super::local::Local;
 use super::owner::Owner;
@@ -135,8 +135,9 @@ impl Owner {
         // that vary may need more, and would grow with each of them.
         let own =
             counter(Counter::BusyBytes).saturating_add(self.with(|local, shared| local.planner.idle_ring(shared)));
-        let known = counter(Counter::Demand).saturating_add(live.saturating_sub(own));
-        let grows = self.with(|local, _| local.planner.grows());
+        let (grows, rise) = self.with(|local, shared| (local.planner.grows(), local.planner.rise(shared)));
+        let own_peak = arena_bound::own_need(counter(Counter::Demand), rise);
+        let known = own_peak.saturating_add(live.saturating_sub(own));
         Need { needed: live.saturating_add(bytes), known, reserved, peak_reserved, page, grows, may_grow }
     }
 
@@ -172,7 +173,7 @@ impl Owner {
 
     /// Gives a ring that is mostly idle back.
     fn yield_ring(&self) {
-        self.change(|planner, shared| planner.make_room(shared));
+        self.change(|planner, shared| planner.make_room(shared, 0));
     }
 
     /// As [`yield_ring`](Owner::yield_ring), if nothing in the ring is alive. Returns whether there was such a ring.
@@ -221,22 +222,13 @@ impl Owner {
         }
     }
 
-    /// Gives up the plans' block. While an entry uses it, it does so only if the block is in the way of a range that must grow by
-    /// `need` bytes. The ring goes in a shortage, or if most of it is idle.
+    /// Gives up the memory of the plans for a range that must otherwise grow by `need` bytes. While an entry uses it, only what is in the way
+    /// goes.
     pub(super) fn release_plans(&self, need: u64, is_short: bool, by: Releaser) {
         let is_at_work = self.is_at_work(by);
-        self.change(|planner, shared| {
-            let is_kept = !is_short && !is_at_work && planner.keeps_for_graphs(need);
-            if is_kept {
-                return;
-            }
-            if !is_at_work || planner.is_in_the_way(shared, need) {
-                planner.give_way_to(shared, need);
-            }
-            match is_short {
-                true => planner.lose_ring(shared),
-                false => planner.make_room(shared),
-            }
+        self.change(|planner, shared| match is_at_work {
+            true => planner.release_what_hinders(shared, need, is_short),
+            false => planner.release_idle(shared, need, is_short),
         });
     }
 

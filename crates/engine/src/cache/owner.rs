@@ -290,7 +290,10 @@ impl Owner {
 
     /// Counts a supplied record as the scope's.
     pub(super) fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
-        let (mut record, taken) = supplied;
+        let Supplied { mut record, taken, live } = supplied;
+        if let Some(live) = live {
+            self.with(|local, shared| local.planner.note_live(shared, live, request.bytes as u64));
+        }
         self.shared.devices.note(stream.memory_id());
         if taken.is_any() {
             reclaim::tick();

@@ -14,8 +14,14 @@ use crate::pressure::serve::{insist, insist_on_call};
 use crate::range::{Carved, DeviceRange, Obtained, RangeState};
 use crate::record::{Origin, Record, Request};
 
-/// A record with memory, and the device calls that it took.
-pub(super) type Supplied = (Box<Record>, Obtained);
+/// A record with memory.
+pub(super) struct Supplied {
+    pub(super) record: Box<Record>,
+    /// The device calls that it took.
+    pub(super) taken: Obtained,
+    /// The bytes in use in the range, if the memory is the range's.
+    pub(super) live: Option<u64>,
+}
 
 /// When pages move before the range grows. Moving takes calls. A scope that does not plan makes none once it is warm.
 #[derive(Clone, Copy, Debug)]
@@ -92,13 +98,12 @@ pub(super) fn of_no_scope(stream: &Stream, request: &Request<'_>) -> Result<Box<
     if let Some(Carved { block, address, .. }) = free {
         return Ok(Box::new(Record::new(stream, request, address, Origin::Range(block))));
     }
-    let (record, _) = from_range(stream, request, (None, Moves::First), None)?;
-    Ok(record)
+    Ok(from_range(stream, request, (None, Moves::First), None)?.record)
 }
 
 /// Memory of no scope on a stream whose memory is reserved. Repeated work writes this memory at any time.
 pub(super) fn reserved(stream: &Stream, request: &Request<'_>) -> Result<Box<Record>> {
-    let (record, _) = from_range(stream, request, (None, Moves::Never), None)?;
+    let Supplied { record, .. } = from_range(stream, request, (None, Moves::Never), None)?;
     record.bare()?;
     Ok(record)
 }
@@ -113,15 +118,15 @@ pub(super) fn from_range(
     #[cfg(feature = "cuda")]
     crate::device::GraphEnd::free_ended();
     let bytes = request.bytes as u64;
-    let (address, origin, taken) = match DeviceRange::of(stream) {
-        _ if bytes == 0 => (0, Origin::Nowhere, Obtained::default()),
+    let (address, origin, taken, live) = match DeviceRange::of(stream) {
+        _ if bytes == 0 => (0, Origin::Nowhere, Obtained::default(), None),
         Some(range) => {
-            let Carved { block, address, taken, .. } = carve(range, asked(stream, request, holder), moves)?;
-            (address, Origin::Range(block), taken)
+            let Carved { block, address, taken, live, .. } = carve(range, asked(stream, request, holder), moves)?;
+            (address, Origin::Range(block), taken, Some(live))
         }
         None => {
             let address = insist_on_call(asked(stream, request, holder), || stream.allocate(request.bytes))?;
-            (address, Origin::Device, Obtained::ALLOCATION)
+            (address, Origin::Device, Obtained::ALLOCATION, None)
         }
     };
     let record = match spare {
@@ -131,7 +136,7 @@ pub(super) fn from_range(
         }
         None => Box::new(Record::new(stream, request, address, origin)),
     };
-    Ok((record, taken))
+    Ok(Supplied { record, taken, live })
 }
 
 /// The steps of a supply, the cheapest first:

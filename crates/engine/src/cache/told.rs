@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::owner::{Cache, Owner};
-use super::supply;
+use super::supply::{self, Supplied};
 use super::token::claim_token;
 use crate::base::error::Result;
 use crate::base::sync::lock;
@@ -129,6 +129,6 @@ impl Owner {
         // Checked again, since a handler of the program may have allocated in the scope meanwhile.
         self.make_allowance(stream, request)?;
         let taken = if request.bytes > 0 { Obtained::ALLOCATION } else { Obtained::default() };
-        Ok(self.adopt(stream, request, (record, taken), false))
+        Ok(self.adopt(stream, request, Supplied { record, taken, live: None }, false))
     }
 }

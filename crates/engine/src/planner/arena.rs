@@ -136,12 +136,25 @@ impl Planner {
         self.entry.is_planned = false;
     }
 
-    /// Gives the arena up within an entry for a range that must grow by so many bytes. If that happens again and again after the same number of
-    /// iterations of a loop, leaves it for the loop around it.
-    pub(crate) fn give_way_to(&mut self, shared: &Shared, bytes: u64) {
-        if self.arena.is_none() || !self.departs(shared, bytes, true) {
+    /// Gives up an arena that no entry uses, unless graphs do, for a range that would otherwise grow by `need` bytes. The ring goes in a shortage,
+    /// if most of it is idle, or if as much as the range lacks.
+    pub(crate) fn release_idle(&mut self, shared: &Shared, need: u64, is_short: bool) {
+        let is_kept = !is_short && self.keeps_for_graphs(need);
+        if !is_kept {
+            if self.arena.is_some() {
+                self.give_way(shared);
+            }
+            self.release_ring(shared, need, is_short);
+        }
+    }
+
+    /// Gives up the arena of an entry if it is in the way of a range that must grow by `need` bytes. The ring goes in a shortage, or if most of
+    /// it is idle. If a loop's arena goes again and again after the same number of iterations, leaves the loop for the one around it.
+    pub(crate) fn release_what_hinders(&mut self, shared: &Shared, need: u64, is_short: bool) {
+        if self.is_in_the_way(shared, need) && !self.departs(shared, need, true) {
             self.give_way(shared);
         }
+        self.release_ring(shared, 0, is_short);
     }
 
     /// Gives the arena up within an entry. An iteration of a loop is recorded from here on, so that its end is noticed.

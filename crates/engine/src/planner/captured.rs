@@ -67,7 +67,7 @@ impl Planner {
     /// Whether the arena stays although a request of `need` bytes makes the range grow, because graphs use it. They would have to be
     /// captured again, and the request is often that of an output, which they need beside the arena. Another scope's plan asks with 0,
     /// and takes the arena for one of its own.
-    pub(crate) fn keeps_for_graphs(&self, need: u64) -> bool {
+    pub(super) fn keeps_for_graphs(&self, need: u64) -> bool {
         let Some(arena) = self.arena.as_ref().filter(|_| self.is_captured && need > 0) else { return false };
         arena.launches >= SETTLED || need < arena.bytes / SMALL
     }

@@ -109,6 +109,19 @@ impl Footprint {
 }
 
 impl Planner {
+    /// Notes that the range has `live` bytes in use after a request for `bytes`, which the scope does not hold yet.
+    pub(crate) fn note_live(&mut self, shared: &Shared, live: u64, bytes: u64) {
+        let [entry, busy, held] =
+            [Counter::Entries, Counter::BusyBytes, Counter::HeldBytes].map(|count| shared.counters.get(count));
+        let others = live.saturating_sub(total([held, bytes]));
+        self.rise.note(entry, others, total([busy, shared.planned_bytes(), bytes]));
+    }
+
+    /// How much an entry needs beyond what others have in use when it begins, if that is known.
+    pub(crate) fn rise(&self, shared: &Shared) -> Option<u64> {
+        self.rise.of(shared.counters.get(Counter::Demand))
+    }
+
     /// Whether the range should move pages rather than grow: a plan showed, in this entry or lately, how much memory is enough. Also notes
     /// the try.
     pub(crate) fn had_better_move(&mut self) -> bool {
@@ -125,7 +138,7 @@ impl Planner {
     }
 
     /// Whether the range should get the arena's memory rather than grow by `bytes` bytes. Also notes these bytes.
-    pub(crate) fn is_in_the_way(&mut self, shared: &Shared, bytes: u64) -> bool {
+    pub(super) fn is_in_the_way(&mut self, shared: &Shared, bytes: u64) -> bool {
         self.entry.grown = self.entry.grown.saturating_add(bytes);
         let negligible = shared.counters.get(Counter::Demand) / NEGLIGIBLE;
         let Some(arena) = self.arena.as_ref().filter(|arena| arena.bytes > negligible) else { return false };

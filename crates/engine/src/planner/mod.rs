@@ -63,6 +63,7 @@ mod needs;
 mod noting;
 mod plans;
 mod recurring;
+mod rise;
 mod serve;
 mod trimming;
 mod watch;
@@ -118,6 +119,7 @@ pub(crate) struct Planner {
     cycles: Cycles,
     watch: Watch,
     recurring: RecurringMoves,
+    rise: rise::Rise,
     /// Whether graphs use the memory of the plans.
     is_captured: bool,
     /// Launches of graphs. The number may wrap around.

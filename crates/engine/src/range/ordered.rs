@@ -23,6 +23,8 @@ pub(crate) struct Carved {
     /// The number of handles that were mapped for it and unmapped elsewhere.
     pub(crate) calls: u64,
     pub(crate) taken: Obtained,
+    /// The bytes in use in the range, these included.
+    pub(crate) live: u64,
 }
 
 /// How often the device was asked for memory and provided it.
@@ -285,7 +287,8 @@ impl Ordered {
             Backing::Span => Obtained { allocations: 0, pieces: mapped },
             Backing::Chunks => Obtained { allocations: mapped, pieces: 0 },
         };
-        Carved { address: self.range.pages.address(block.offset()), block, calls: mapped + unmapped, taken }
+        let (address, live) = (self.range.pages.address(block.offset()), self.range.stats.live);
+        Carved { address, block, calls: mapped + unmapped, taken, live }
     }
 }
 

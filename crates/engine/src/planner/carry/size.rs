@@ -268,10 +268,21 @@ impl Planner {
         self.take_effects()
     }
 
-    /// Gives the ring up if more of it is idle than in use, since its memory is needed elsewhere.
-    pub(crate) fn make_room(&mut self, shared: &Shared) {
-        if self.carry.idle_bytes(shared) > shared.ring.live() {
+    /// Gives the ring up if more of it is idle than in use, or as much as another scope `lacks`. Without the second part, a training step whose
+    /// backward pass is a scope of its own reserved half as much memory again, since the activations of its forward pass were in a ring.
+    pub(crate) fn make_room(&mut self, shared: &Shared, lacks: u64) {
+        let idle = self.carry.idle_bytes(shared);
+        let suffices = lacks > 0 && idle >= lacks;
+        if idle > shared.ring.live() || suffices {
             self.lose_ring(shared);
+        }
+    }
+
+    /// Gives the ring up in a shortage, or else as [`make_room`](Planner::make_room) does.
+    pub(in crate::planner) fn release_ring(&mut self, shared: &Shared, lacks: u64, is_short: bool) {
+        match is_short {
+            true => self.lose_ring(shared),
+            false => self.make_room(shared, lacks),
         }
     }
 
