@@ -43,8 +43,8 @@ pub enum Cause {
     Escapes:
         "arrays outlive their entry",
         "a plan reuses the addresses of an array once its entry ends; an array that is alive then needs memory of its own",
-        "drop these arrays within the entry, or allocate long-lived arrays outside the scope, by `uncached!` or in a scope of \
-         their own";
+        "drop these arrays within the entry, put the scope around the code that drops them as well, or allocate long-lived arrays outside the \
+         scope, by `uncached!` or in a scope of their own";
     /// The order of allocations changes from entry to entry: some entries have allocations that others lack.
     ChangingOrder:
         "the order of allocations changes from entry to entry",
@@ -121,7 +121,8 @@ pub enum Cause {
         "the plan finds no contiguous memory",
         "the plan needs one stretch of addresses, arrays that stay alive take some of its pages, and gpucache does not reserve much more memory \
          than was in use at once",
-        "allocate arrays that stay alive outside the scope, and give each kind of work a scope of its own";
+        "if arrays pass from scope to scope, put one scope around the whole step; otherwise allocate arrays that stay alive outside the scope, and \
+         give each kind of work a scope of its own";
     /// The program trims the device between entries, and the scope then takes its memory from the device again.
     Trimmed:
         "the program trims the device between entries",

@@ -21,7 +21,7 @@ const FOR_A_GRAPH: u64 = 64;
 
 /// A scope whose entries need this share less than its own peak in use has that peak when others already dropped what they had. Ten recorded
 /// trainings whose forward and backward passes are scopes of their own then reserve 1.066 instead of 1.159 times their live memory, and are
-/// planned for 0.43 instead of 0.58 of their allocations; with 1/4, 1.079 times and 0.45. Programs with other scopes stay as they are.
+/// planned for 0.43 instead of 0.58 of their allocations; with 1/4, 1.079 times and 0.45.
 const FAR: u64 = 8;
 
 /// What entries of a scope need beyond what others have in use when they begin. The scope had `peak` bytes in use at once, and entries needed at
