@@ -63,6 +63,12 @@ exits() { each "native $ours" exits; }
 cupy_streams() { program cupy_streams; }
 functions() { each "native $ours" functions; }
 batch() { each "$others $ours" batch --limit "${LIMIT_GIB:-20}"; }
+# Programs that put their scopes in other places than around the step.
+scopes() {
+    for place in step passes late turns inside; do
+        each "native $ours" scopes --place "$place"
+    done
+}
 # shellcheck disable=SC2086
 plan() { program plan --allocators "$(comma $ours)" --options="${OPTIONS:-}"; }
 memcheck() {
@@ -85,7 +91,7 @@ examples() {
     done
 }
 
-all=(models below pair plan streams cupy_streams graphs oom functions soak exits batch memcheck examples)
+all=(models below pair plan scopes streams cupy_streams graphs oom functions soak exits batch memcheck examples)
 for part in "${@:-${all[@]}}"; do
     "$part"
 done
