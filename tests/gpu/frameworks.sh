@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures and checks gpucache under PyTorch and CuPy on one NVIDIA GPU, beside PyTorch's own allocators. Prints lines of JSON.
 #
-#   tests/gpu/frameworks.sh                     all parts, about 25 minutes on an H100
+#   tests/gpu/frameworks.sh                     all parts, about 30 minutes on an H100
 #   tests/gpu/frameworks.sh models streams      some parts
 #   OURS="gpucache" OTHERS="native" MODELS=gpt2 tests/gpu/frameworks.sh models
 #   OPTIONS="--device cpu --small" tests/gpu/frameworks.sh oom    tries the programs without a GPU

@@ -95,7 +95,7 @@ def main():
         seconds = (time.perf_counter() - begin) / (options.steps - options.steps // 2)
         after = common.device_calls(options)
         common.say(
-            part="scopes", allocator=options.allocator, place=options.place, **common.peaks(), losses=program.losses,
+            part="scopes", allocator=options.allocator, place=options.place, **common.peaks(), losses=common.digest(program.losses),
             calls_in_second_half=None if after is None else after - (calls or 0), step_ms=round(1e3 * seconds, 2),
         )  # fmt: skip
 

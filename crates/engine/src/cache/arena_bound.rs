@@ -20,8 +20,8 @@ const KNOWN_SLACK: u64 = 64;
 const FOR_A_GRAPH: u64 = 64;
 
 /// A scope whose entries need this share less than its own peak in use has that peak when others already dropped what they had. Ten recorded
-/// trainings whose forward and backward passes are scopes of their own then reserve 1.066 instead of 1.159 times their live memory, and are
-/// planned for 0.43 instead of 0.58 of their allocations; with 1/4, 1.079 times and 0.45.
+/// trainings whose forward and backward passes are scopes of their own then reserved 1.066 instead of 1.159 times their live memory, and were
+/// planned for 0.43 instead of 0.58 of their allocations; with 1/4, 1.079 times and 0.45. Rings have other limits since (`carry/worth`).
 const FAR: u64 = 8;
 
 /// What entries of a scope need beyond what others have in use when they begin. The scope had `peak` bytes in use at once, and entries needed at
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_peak_that_comes_when_others_dropped_theirs_is_not_added_to_what_they_have() {
-        assert_eq!([None, Some(300), Some(299), Some(0)].map(|rise| own_need(400, rise)), [400, 400, 299, 0]);
+        assert_eq!([None, Some(350), Some(349), Some(0)].map(|rise| own_need(400, rise)), [400, 400, 349, 0]);
         assert_eq!(own_need(0, Some(0)), 0);
     }
 

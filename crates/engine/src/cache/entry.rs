@@ -131,7 +131,7 @@ impl Owner {
     fn need(&self, state: &RangeState, bytes: u64, may_grow: bool) -> Need {
         let RangeState { live, reserved, peak_reserved, granule: page, .. } = *state;
         let counter = |counter| self.with(|_, shared| shared.counters.get(counter));
-        // What this scope had in use at once, and what is in use beside it now, except a ring in which nothing is alive. An arena of entries
+        // What this scope needs at once, and what is in use beside it now, except a ring in which nothing is alive. An arena of entries
         // that vary may need more, and would grow with each of them.
         let own =
             counter(Counter::BusyBytes).saturating_add(self.with(|local, shared| local.planner.idle_ring(shared)));
@@ -225,16 +225,16 @@ impl Owner {
     /// Gives up the memory of the plans for a range that must otherwise grow by `need` bytes. While an entry uses it, only what is in the way
     /// goes.
     pub(super) fn release_plans(&self, need: u64, is_short: bool, by: Releaser) {
-        let is_at_work = self.is_at_work(by);
-        self.change(|planner, shared| match is_at_work {
+        let uses_arena = self.uses_arena(by);
+        self.change(|planner, shared| match uses_arena {
             true => planner.release_what_hinders(shared, need, is_short),
             false => planner.release_idle(shared, need, is_short),
         });
     }
 
-    /// Whether an entry uses the plans' block. If another scope asks for memory, that scope serves the thread which is inside this one. So an
-    /// idle block then waits as between two entries.
-    fn is_at_work(&self, by: Releaser) -> bool {
+    /// Whether an entry uses the plans' block. While this thread is in a scope inside this one, that scope serves it. So if that scope asks and
+    /// nothing in the block is alive, the block counts as idle.
+    fn uses_arena(&self, by: Releaser) -> bool {
         let waits = by.is_other_than(**self) && self.shared.lease.live() == 0;
         self.is_entered() && !waits
     }

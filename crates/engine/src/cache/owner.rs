@@ -292,7 +292,7 @@ impl Owner {
     pub(super) fn adopt(&self, stream: &Stream, request: &Request<'_>, supplied: Supplied, keeps: bool) -> Box<Record> {
         let Supplied { mut record, taken, live } = supplied;
         if let Some(live) = live {
-            self.with(|local, shared| local.planner.note_live(shared, live, request.bytes as u64));
+            self.with(|local, shared| local.planner.note_live(shared, stream.memory_id(), live, request.bytes as u64));
         }
         self.shared.devices.note(stream.memory_id());
         if taken.is_any() {

@@ -19,7 +19,7 @@ pub(super) struct Supplied {
     pub(super) record: Box<Record>,
     /// The device calls that it took.
     pub(super) taken: Obtained,
-    /// The bytes in use in the range, if the memory is the range's.
+    /// The bytes in use in the range, these included, if the memory is the range's.
     pub(super) live: Option<u64>,
 }
 

@@ -208,7 +208,7 @@ impl Holder for Cache {
         self.shared.counters.expected()
     }
 
-    /// Graphs have the addresses of the plans' blocks.
+    /// Graphs have the addresses of the plans' blocks. A scope that this thread is inside does not ask itself.
     fn waits(&self) -> bool {
         (!self.is_entered() || self.is_mine()) && !self.shared.has_graphs.load(Relaxed)
     }

@@ -5,6 +5,7 @@ use hashbrown::HashMap;
 use super::backoff::{Backoff, Refused};
 use super::effects::{Begin, Vacated};
 use super::recurring::RecurringMoves;
+use super::rise::Rise;
 use super::{NO_STREAM, Planner};
 use crate::device::Stream;
 use crate::home::{Counter, Shared};
@@ -137,7 +138,7 @@ impl Planner {
     }
 
     /// Gives up an arena that no entry uses, unless graphs do, for a range that would otherwise grow by `need` bytes. The ring goes in a shortage,
-    /// if most of it is idle, or if as much as the range lacks.
+    /// if most of it is idle, or if as much of it is idle as the range needs.
     pub(crate) fn release_idle(&mut self, shared: &Shared, need: u64, is_short: bool) {
         let is_kept = !is_short && self.keeps_for_graphs(need);
         if !is_kept {
@@ -197,7 +198,7 @@ impl Planner {
         self.effects.streams.extend(self.learning.forget());
         self.evictions = Backoff::default();
         self.footprint.moving = Backoff::default();
-        self.recurring = RecurringMoves::default();
+        (self.recurring, self.rise) = (RecurringMoves::default(), Rise::default());
         self.carry.forget_waits();
         self.trimming.forget_needs();
         self.refused = None;

@@ -109,17 +109,19 @@ impl Footprint {
 }
 
 impl Planner {
-    /// Notes that the range has `live` bytes in use after a request for `bytes`, which the scope does not hold yet.
-    pub(crate) fn note_live(&mut self, shared: &Shared, live: u64, bytes: u64) {
-        let [entry, busy, held] =
-            [Counter::Entries, Counter::BusyBytes, Counter::HeldBytes].map(|count| shared.counters.get(count));
+    /// Notes that the range of a device has `live` bytes in use after a request for `bytes` that is not counted as held yet.
+    pub(crate) fn note_live(&mut self, shared: &Shared, device: u64, live: u64, bytes: u64) {
+        let [busy, held] = [Counter::BusyBytes, Counter::HeldBytes].map(|count| shared.counters.get(count));
         let others = live.saturating_sub(total([held, bytes]));
-        self.rise.note(entry, others, total([busy, shared.planned_bytes(), bytes]));
+        let own = total([busy, shared.planned_bytes(), bytes]);
+        self.rise.note((device, shared.counters.get(Counter::Entries)), others, own);
     }
 
-    /// How much an entry needs beyond what others have in use when it begins, if that is known.
+    /// How much an entry needs beyond what others have in use when it begins, if that is known. In the first entry it is not: that entry may be
+    /// endless.
     pub(crate) fn rise(&self, shared: &Shared) -> Option<u64> {
-        self.rise.of(shared.counters.get(Counter::Demand))
+        let [entries, demand] = [Counter::Entries, Counter::Demand].map(|count| shared.counters.get(count));
+        self.rise.of(demand).filter(|_| entries > 1)
     }
 
     /// Whether the range should move pages rather than grow: a plan showed, in this entry or lately, how much memory is enough. Also notes

@@ -69,8 +69,8 @@ pub(crate) trait Holder: Sync {
     /// Whether the holder has, or may have, memory of this device.
     fn serves(&self, device: u64) -> bool;
 
-    /// Gives idle blocks back to their range, unless another thread works with them. A block that this thread works with itself
-    /// goes back only if the range would otherwise grow by `need` bytes and that is worse. Returns the bytes.
+    /// Gives idle blocks back to their range, unless another thread works with them. A block that an entry of this thread uses goes back only if
+    /// the range would otherwise grow by `need` bytes and that is worse. Returns the bytes.
     fn release_idle(&'static self, which: Idle, need: u64, by: Releaser) -> u64;
 
     /// Gives at least `enough` idle bytes back to their range, or all that it has, unless another thread is inside. The blocks that
@@ -98,7 +98,8 @@ pub(crate) trait Holder: Sync {
     /// The bytes that the holder is likely to need again, those that it has included.
     fn expected_bytes(&'static self) -> u64;
 
-    /// Whether the blocks of the plans wait for the next entry, and may then lie elsewhere.
+    /// Whether the blocks of the plans, where they are idle, wait for the next entry or for the end of a scope of this thread inside the holder's
+    /// own. They may then lie elsewhere.
     fn waits(&self) -> bool;
 
     /// Whether another thread is inside the scope.
