@@ -141,6 +141,26 @@ fn a_scope_inside_another_one_uses_its_idle_arena() {
     let _ = invalidate_all();
 }
 
+/// A step keeps its plan if it begins with another scope, which lacks memory in each step.
+#[test]
+fn a_step_that_begins_with_another_scope_keeps_its_plan() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 40);
+    let work = |arrays: usize| {
+        (0..arrays).for_each(|_| drop([(); 8].map(|()| Array::<u8, _>::zeros(&device, 16 * MIB).unwrap())))
+    };
+    let (outer, inner) = (Scope::new("begins with another"), Scope::new("the other"));
+    for _ in 0..60 {
+        outer.run(|| {
+            inner.run(|| work(1));
+            work(4);
+        });
+    }
+    let shares = [&outer, &inner].map(|scope| scope.stats().unwrap().served.planned_share());
+    assert!(shares.iter().all(|&share| share > 0.8), "{shares:?} are planned");
+    let _ = invalidate_all();
+}
+
 /// A backward pass has its peak when the activations of the forward pass are gone. It gets no arena beside all of them.
 #[test]
 fn an_arena_needs_no_memory_that_is_never_in_use_at_once() {

@@ -232,10 +232,10 @@ impl Owner {
         });
     }
 
-    /// Whether an entry uses the plans' block. While this thread is in a scope inside this one, that scope serves it. So if that scope asks and
-    /// nothing in the block is alive, the block counts as idle.
+    /// Whether an entry uses the plans' block. While this thread is in a scope inside an endless one, that scope serves it. So if that scope asks
+    /// and nothing in the block is alive, the block counts as idle.
     fn uses_arena(&self, by: Releaser) -> bool {
-        let waits = by.is_other_than(**self) && self.shared.lease.live() == 0;
+        let waits = by.is_other_than(**self) && self.is_endless() && self.shared.lease.live() == 0;
         self.is_entered() && !waits
     }
 

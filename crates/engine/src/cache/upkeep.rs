@@ -58,6 +58,12 @@ impl Cache {
         given.unwrap_or(0)
     }
 
+    /// Whether the scope may be in an endless entry, as `auto` is: nobody entered it a second time. Other entries use their arena again soon. If a
+    /// scope inside them took it, a step that begins with that scope would have no plan, and made-up steps called the device 36 times each.
+    pub(super) fn is_endless(&self) -> bool {
+        self.shared.counters.get(Counter::Entries) <= 1
+    }
+
     /// Whether plans keep their block. They do if they work on another stream and their thread may enter the scope again.
     fn keeps_plans(&self, owner: &Owner, which: Idle) -> bool {
         let Idle::OfQueue(queue) = which else { return false };
@@ -208,9 +214,9 @@ impl Holder for Cache {
         self.shared.counters.expected()
     }
 
-    /// Graphs have the addresses of the plans' blocks. A scope that this thread is inside does not ask itself.
+    /// Graphs have the addresses of the plans' blocks.
     fn waits(&self) -> bool {
-        (!self.is_entered() || self.is_mine()) && !self.shared.has_graphs.load(Relaxed)
+        (!self.is_entered() || self.is_endless() && self.is_mine()) && !self.shared.has_graphs.load(Relaxed)
     }
 
     fn is_entered_elsewhere(&self) -> bool {
