@@ -173,7 +173,7 @@ impl Owner {
 
     /// Gives a ring that is mostly idle back.
     fn yield_ring(&self) {
-        self.change(|planner, shared| planner.make_room(shared, 0));
+        self.change(|planner, shared| planner.make_room(shared));
     }
 
     /// As [`yield_ring`](Owner::yield_ring), if nothing in the ring is alive. Returns whether there was such a ring.

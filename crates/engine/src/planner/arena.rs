@@ -138,14 +138,14 @@ impl Planner {
     }
 
     /// Gives up an arena that no entry uses, unless graphs do, for a range that would otherwise grow by `need` bytes. The ring goes in a shortage,
-    /// if most of it is idle, or if as much of it is idle as the range needs.
+    /// or if most of it is idle.
     pub(crate) fn release_idle(&mut self, shared: &Shared, need: u64, is_short: bool) {
         let is_kept = !is_short && self.keeps_for_graphs(need);
         if !is_kept {
             if self.arena.is_some() {
                 self.give_way(shared);
             }
-            self.release_ring(shared, need, is_short);
+            self.release_ring(shared, is_short);
         }
     }
 
@@ -155,7 +155,7 @@ impl Planner {
         if self.is_in_the_way(shared, need) && !self.departs(shared, need, true) {
             self.give_way(shared);
         }
-        self.release_ring(shared, 0, is_short);
+        self.release_ring(shared, is_short);
     }
 
     /// Gives the arena up within an entry. An iteration of a loop is recorded from here on, so that its end is noticed.

@@ -31,8 +31,6 @@ pub(crate) struct RingGrowth {
     pub(crate) room: u64,
 }
 
-/// A ring stays if another scope lacks less than this share of it, 1/64: the loss of the ring would cost more.
-const LITTLE_SHARE: u64 = 64;
 /// A ring grows by at least this share of itself, so that a ring which grows in each entry seldom calls the device. With ten
 /// prompts of 512 tokens, of random length and batch, one in 36 entries calls the device; with 1/40 it is one in 27. On average,
 /// half of the step is idle.
@@ -270,22 +268,18 @@ impl Planner {
         self.take_effects()
     }
 
-    /// Gives the ring up if more of it is idle than in use, or as much as another scope `lacks`, if that is not little. Without the second part, a
-    /// made-up step whose backward pass is a scope of its own reserved 1.5 times its live memory, since the activations of its forward pass
-    /// were in a ring.
-    pub(crate) fn make_room(&mut self, shared: &Shared, lacks: u64) {
-        let idle = self.carry.idle_bytes(shared);
-        let suffices = lacks > self.carry.ring.bytes() / LITTLE_SHARE && idle >= lacks;
-        if idle > shared.ring.live() || suffices {
+    /// Gives the ring up if more of it is idle than in use, since its memory is needed elsewhere.
+    pub(crate) fn make_room(&mut self, shared: &Shared) {
+        if self.carry.idle_bytes(shared) > shared.ring.live() {
             self.lose_ring(shared);
         }
     }
 
     /// Gives the ring up in a shortage, or else as [`make_room`](Planner::make_room) does.
-    pub(in crate::planner) fn release_ring(&mut self, shared: &Shared, lacks: u64, is_short: bool) {
+    pub(in crate::planner) fn release_ring(&mut self, shared: &Shared, is_short: bool) {
         match is_short {
             true => self.lose_ring(shared),
-            false => self.make_room(shared, lacks),
+            false => self.make_room(shared),
         }
     }
 

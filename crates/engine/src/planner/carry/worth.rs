@@ -23,7 +23,7 @@ const MOST_GROWING: u64 = 2;
 /// recorded runs.
 const FAT: u64 = 8;
 /// All of these shares are at most 64 MiB, or 1/16 if that is more. With a quarter, the activations of a recorded GPT-2 whose forward pass is
-/// a scope of its own were in a ring, and it reserved 1.176 times its live memory in a replay;
+/// a scope of its own were in a ring, and it reserved 1.292 times its live memory in a replay;
 /// now 1.072 times.
 const MUCH: u64 = 64 << 20;
 const SHARE_OF_MUCH: u64 = 16;
