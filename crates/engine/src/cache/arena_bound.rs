@@ -19,9 +19,10 @@ const KNOWN_SLACK: u64 = 64;
 /// For an arena of graphs, the range grows up to this share more than the arena and the live memory: a page seldom ends where they do.
 const FOR_A_GRAPH: u64 = 64;
 
-/// A scope whose entries need this share less than its own peak in use has that peak when others already dropped what they had. Ten recorded
-/// trainings whose forward and backward passes are scopes of their own then reserved 1.066 instead of 1.159 times their live memory, and were
-/// planned for 0.43 instead of 0.58 of their allocations; with 1/4, 1.079 times and 0.45. Rings have other limits since (`carry/worth`).
+/// A scope whose entries need this share less than its own peak in use has that peak when others already dropped what they had. In ten recorded
+/// trainings, the forward and the backward pass are scopes of their own. With this rule they reserved 1.066 instead of 1.159 times their live
+/// memory. Plans served 0.43 instead of 0.58 of their allocations. With 1/4, it was 1.079 times and 0.45. Rings have other limits since then
+/// (`carry/worth`).
 const FAR: u64 = 8;
 
 /// What entries of a scope need beyond what others have in use when they begin. The scope had `peak` bytes in use at once, and entries needed at

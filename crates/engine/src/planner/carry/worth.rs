@@ -22,9 +22,8 @@ const MOST_GROWING: u64 = 2;
 /// A scope has far too much if it has this share more than its peak in use. Best fit alone reserves 1.06 times the live peak of
 /// recorded runs.
 const FAT: u64 = 8;
-/// All of these shares are at most 64 MiB, or 1/16 if that is more. With a quarter, the activations of a recorded GPT-2 whose forward pass is
-/// a scope of its own were in a ring, and it reserved 1.292 times its live memory in a replay;
-/// now 1.072 times.
+/// All of these shares are at most 64 MiB, or 1/16 if that is more. A recorded GPT-2, whose forward pass is a scope
+/// of its own, has its activations in a ring. With a quarter, it reserved 1.292 times its live memory in a replay, and now 1.072 times.
 const MUCH: u64 = 64 << 20;
 const SHARE_OF_MUCH: u64 = 16;
 /// A page of the device. Each scope may have this much more.
