@@ -69,7 +69,7 @@ impl fmt::Display for PlanStats {
 impl PlanStats {
     pub(super) fn of(counts: &Counts) -> PlanStats {
         let get = |count| counts.get(count);
-        let lacks_arena = get(Counter::PlanBytes) > 0 && get(Counter::Arena) == 0;
+        let lacks_arena = get(Counter::PlanBytes) > 0 && get(Counter::Arena) + get(Counter::IsInside) == 0;
         let unplanned = match get(Counter::Plans) {
             0 if get(Counter::MovesRecur) > 0 => Some(Unplanned::MovesRecur),
             0 if get(Counter::HasStopped) > 0 => Some(Unplanned::Irregular),

@@ -86,7 +86,7 @@ impl Owner {
 
     /// Gives the memory of records back now, and lets the records go.
     pub(super) fn let_go_of(&self, mut records: Vec<Box<Record>>) {
-        records.iter_mut().for_each(|record| record.vacate());
+        records.iter_mut().filter_map(|record| record.vacate()).for_each(|block| self.let_go(block));
         if !records.is_empty() {
             self.let_go(records);
         }

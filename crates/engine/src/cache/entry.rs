@@ -8,12 +8,14 @@ use super::owner::Owner;
 use super::supply;
 use crate::device::{Stream, softly};
 use crate::home::{Counter, Fact, Shared, Visit};
-use crate::planner::{Begin, Effects, Look, Planner, Refused, Vacated};
+use crate::planner::{ArenaMemory, Begin, Effects, Look, Planner, Refused, Vacated};
 use crate::pressure::demand;
 use crate::pressure::lease::Piece;
 use crate::pressure::reclaim::{self, Releaser};
 use crate::pressure::transit::{Transit, are_blocks_taken};
-use crate::range::{Carved, Cut, DeviceRange, GatherLimit, Obtained, RangeState, WaitFor};
+use crate::range::{Carved, Cut, DeviceRange, GatherLimit, Obtained, RangeBlock, RangeState, WaitFor};
+use crate::record::{ArenaId, Origin};
+use gpucache_plan::entries::Evicted;
 
 /// A trim needs idle memory of more than this share of a range: two of its handles. Less is not worth device calls that the next
 /// entries may have to undo.
@@ -27,6 +29,7 @@ impl Owner {
             Visit::Learning => self.with(|local, shared| local.planner.record_for_graph(shared)),
             Visit::Entry | Visit::FirstPoll | Visit::LaterPoll | Visit::Again => self.refuse_in_capture(),
         }
+        self.begin_inside(visit);
         match self.with(|local, shared| local.begin(shared)) {
             Begin::Ready => {}
             begin => self.follow(begin),
@@ -207,6 +210,7 @@ impl Owner {
     /// Ends an entry. This thread is about to leave it.
     pub(super) fn end(&self) {
         self.end_with(Local::end);
+        self.end_inside();
     }
 
     #[inline(always)]
@@ -227,6 +231,8 @@ impl Owner {
     pub(super) fn release_plans(&self, need: u64, is_short: bool, by: Releaser) {
         let uses_arena = self.uses_arena(by);
         self.change(|planner, shared| match uses_arena {
+            // Nobody else can take such an arena.
+            true if is_short && planner.is_idle_in_block(shared) => planner.give_way(shared),
             true => planner.release_what_hinders(shared, need, is_short),
             false => planner.release_idle(shared, need, is_short),
         });
@@ -300,7 +306,13 @@ impl Owner {
 
     /// Gives the arena's blocks back to the range, except the parts that are alive.
     fn give_up(&self, vacated: Vacated) {
-        let Vacated { leased, arena, live, transit: _transit } = vacated;
+        let Vacated { memory, arena, live, is_needed, transit: _transit } = vacated;
+        let leased = match memory {
+            ArenaMemory::OfRange(leased) => leased,
+            ArenaMemory::OfOuter(block, stream) => {
+                return self.give_up_inside((block, &stream), arena, &live, is_needed);
+            }
+        };
         // Keeps the stream alive, so that none of the following steps drops its last handle.
         self.let_go_of_stream(leased.stream.clone());
         if live.is_empty() {
@@ -308,13 +320,24 @@ impl Owner {
         }
         let Some(range) = DeviceRange::of(&leased.stream) else { return };
         for (number, Piece { block, room }) in leased.pieces.into_iter().enumerate() {
-            let live: Vec<_> = live.iter().filter(|live| live.piece == number).collect();
-            let parts: Vec<(u64, u64)> = live.iter().map(|live| (live.offset, live.bytes)).collect();
-            let blocks = range.split(&leased.stream, block, &parts);
-            let places = live.iter().map(|live| live.position).zip(blocks).collect();
-            self.with(|local, shared| local.planner.note_escaped(shared, arena, places));
+            self.keep_parts(&leased.stream, block, arena, live.iter().filter(|live| live.piece == number));
             room.into_iter().for_each(|room| range.close_room(room));
         }
+    }
+
+    /// Gives a block of an arena back to the range, except the parts that are alive.
+    pub(super) fn keep_parts<'l>(
+        &self,
+        stream: &Stream,
+        block: RangeBlock,
+        arena: ArenaId,
+        live: impl Iterator<Item = &'l Evicted> + Clone,
+    ) {
+        let Some(range) = DeviceRange::of(stream) else { return };
+        let parts: Vec<(u64, u64)> = live.clone().map(|live| (live.offset, live.bytes)).collect();
+        let blocks = range.split(stream, block, &parts);
+        let places = live.map(|live| live.position).zip(blocks.into_iter().map(Origin::Range)).collect();
+        self.with(|local, shared| local.planner.note_escaped(shared, arena, places));
     }
 }
 

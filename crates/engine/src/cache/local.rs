@@ -35,6 +35,8 @@ pub(super) struct Local {
     pub(super) open: OpenTerms,
     /// As the latest entry says.
     recycle: Recycle,
+    /// Whether the entry is one inside that of another scope, or has left something in a block of that scope.
+    pub(super) is_inside: bool,
     pub(super) limit: ScopeLimit,
     /// Blocks that returned while other streams may still use them.
     pub(super) deferred: Vec<Box<Record>>,
@@ -161,7 +163,7 @@ impl Local {
 
     #[inline]
     fn hand_out(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
-        shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns);
+        shared.note_handed_out(record.bytes());
         self.planner.look_again();
         self.planner.note(record, request);
     }
@@ -235,7 +237,7 @@ impl Local {
         shared.counters.allocated(record.bytes(), taken, matches!(record.origin, Origin::Device));
         match keeps {
             true => self.hand_out(shared, record, request),
-            false => shared.counters.handed_out(record.bytes(), shared.planned_bytes(), &shared.returns),
+            false => shared.note_handed_out(record.bytes()),
         }
     }
 

@@ -22,6 +22,7 @@
 //! | `owner` | a cache, and the proof that this thread owns it: hits, supplies, drops |
 //! | `visits` | how a thread enters a scope and leaves it |
 //! | `entry` | the beginning and the end of an entry |
+//! | `nested` | an entry inside the entry of another scope |
 //! | `arena_bound` | how much the range may reserve for an arena: pure functions |
 //! | `upkeep` | invalidation, the end of a thread or a name, giving memory back |
 //! | `captured` | entries whose work is captured into a graph, or done by one |
@@ -63,6 +64,7 @@ mod graph_memory;
 mod heard;
 mod lists;
 mod local;
+mod nested;
 mod open;
 mod owner;
 mod policy;

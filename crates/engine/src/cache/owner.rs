@@ -131,6 +131,12 @@ impl Keeper for Cache {
         self.shared.counters.freed_elsewhere();
     }
 
+    fn detach(&'static self, record: &mut Record) {
+        if let Some(owner) = self.owner().filter(|owner| owner.is_entered()) {
+            owner.detach(record);
+        }
+    }
+
     fn take_back(&'static self, mut record: Box<Record>) {
         let owner = self.owner();
         owner.iter().for_each(|owner| owner.unwatch(&mut record));
@@ -311,6 +317,7 @@ impl Owner {
         if released.is_some() || self.shared.generations.is_behind() {
             self.release_all(released);
         }
+        self.leave_block_late();
     }
 
     /// Gives back a block that was put, and then all that is idle beyond the budget. Follows an invalidation if there was one.
@@ -338,7 +345,7 @@ impl Owner {
     pub(super) fn release(&self, mut record: Box<Record>) {
         let (generation, bytes) = (record.generation, record.bytes() as u64);
         let is_old = self.shared.generations.is_old(generation);
-        record.vacate();
+        record.vacate().into_iter().for_each(|block| self.let_go(block));
         if generation == Generation::NEVER_KEPT {
             self.let_go(record);
         } else {
@@ -372,6 +379,7 @@ impl Owner {
         while let Some(record) = self.with(Local::overflow) {
             self.release(record);
         }
+        self.leave_block_late();
         if self.shared.take_reset() {
             self.with(|local, shared| local.planner.reset_peaks(shared));
         }

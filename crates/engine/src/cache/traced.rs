@@ -62,7 +62,7 @@ fn served_by(record: &Record, is_listed: bool) -> ServedBy {
     match record.origin {
         Origin::Arena(_) => ServedBy::Plan,
         _ if is_listed => ServedBy::List,
-        Origin::Range(_) => ServedBy::Range,
+        Origin::Range(_) | Origin::Part(_) => ServedBy::Range,
         Origin::Device | Origin::Nowhere => ServedBy::Device,
     }
 }

@@ -211,7 +211,8 @@ impl Holder for Cache {
     }
 
     fn expected_bytes(&'static self) -> u64 {
-        self.shared.counters.expected()
+        // What it holds in the scope around counts as held.
+        self.shared.counters.expected().saturating_add(self.shared.counters.get(Counter::Inside))
     }
 
     /// Graphs have the addresses of the plans' blocks.

@@ -79,6 +79,10 @@ pub enum Counter {
     Priced,
     /// Bytes of the arena; 0 while there is none.
     Arena,
+    /// Bytes of the arena, if it lies in the arena of the scope around; 0 otherwise.
+    Inside,
+    /// 1 if the last arena lay there, so that the scope needs no memory for the next one.
+    IsInside,
     /// Orders of allocations and drops that have a plan.
     Plans,
     /// Allocations that those plans have a place for.
@@ -121,4 +125,8 @@ pub enum Counter {
     ReturnedBlocks,
     /// Only in [`Counts`](super::Counts): bytes of those blocks.
     ReturnedBytes,
+    /// Only in [`Counts`](super::Counts): blocks that hold arenas of scopes inside.
+    LentBlocks,
+    /// Only in [`Counts`](super::Counts): bytes of those of these blocks that escaped from the arena.
+    LentBytes,
 }

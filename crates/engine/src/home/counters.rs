@@ -114,9 +114,9 @@ impl Counters {
         self.add(Counter::HeldBytes, bytes as u64);
     }
 
-    /// Counts a block that is handed out beside plans. The plans have `planned` bytes in use.
+    /// Counts a block that is handed out beside plans. The plans have `planned` bytes in use. Of all bytes, arenas of scopes inside have the `lent` ones.
     #[inline]
-    pub(crate) fn handed_out(&self, bytes: usize, planned: u64, returns: &Returns) {
+    pub(super) fn handed_out(&self, bytes: usize, planned: u64, returns: &Returns, lent: u64) {
         // A scope never holds more than `u64::MAX` bytes ([`allowance`](crate::cache)), so nothing wraps around.
         let busy = self.get(Counter::BusyBytes).wrapping_add(bytes as u64);
         self.set(Counter::BusyBytes, busy);
@@ -126,7 +126,7 @@ impl Counters {
             [Counter::BesideLately, Counter::Beside, Counter::BesidePeak]
                 .into_iter()
                 .for_each(|most| self.raise(most, in_use));
-            self.note_in_use(in_use.saturating_add(planned));
+            self.note_in_use(in_use.saturating_add(planned), lent);
         }
     }
 
@@ -137,9 +137,16 @@ impl Counters {
         self.accumulate(Counter::ListedBytes, bytes as u64);
     }
 
-    /// Raises the maxima to the bytes that are in use.
-    fn note_in_use(&self, bytes: u64) {
-        [Counter::Demand, Counter::Peak].into_iter().for_each(|most| self.raise(most, bytes));
+    /// Raises the maxima to the bytes that are in use. Arenas of scopes inside are no use by this scope, but it needs their memory.
+    fn note_in_use(&self, bytes: u64, lent: u64) {
+        self.raise(Counter::Demand, bytes);
+        self.raise(Counter::Peak, bytes.saturating_sub(lent));
+        self.set_marks();
+    }
+
+    /// Raises the demand: with scopes inside, so many bytes beyond those beside plans are in use.
+    pub(super) fn note_use_inside(&self, bytes: u64) {
+        self.raise(Counter::Demand, self.get(Counter::BusyBytes).saturating_add(bytes));
         self.set_marks();
     }
 
@@ -149,7 +156,8 @@ impl Counters {
     }
 
     /// For the owner: sets peaks to the bytes in use now. Plans have `planned` of them.
-    pub(super) fn reset_peaks(&self, planned: u64, returns: &Returns) {
+    pub(super) fn reset_peaks(&self, planned: u64, returns: &Returns, lent: u64) {
+        let planned = planned.saturating_sub(lent);
         let beside = self.get(Counter::BusyBytes).saturating_sub(returns.bytes());
         self.set(Counter::Peak, beside.saturating_add(planned));
         self.set(Counter::BesidePeak, beside);
@@ -200,7 +208,7 @@ impl Counters {
             (self.get(Counter::Arena).saturating_add(self.get(Counter::RingBytes)), self.get(Counter::Demand));
         let known = planned.saturating_add(self.get(Counter::Beside));
         let lasting = if self.is_first_entry() { self.get(Counter::Lasting) } else { 0 };
-        match planned == 0 || self.lacks_arena() {
+        match self.get(Counter::IsInside) == 0 && (planned == 0 || self.lacks_arena()) {
             true => known.max(with_gaps(demand, lasting)),
             false => known,
         }
@@ -257,10 +265,26 @@ impl Counters {
         self.add(Counter::HeldBlocks, positions);
         self.add(Counter::HeldBytes, bytes);
         self.set(Counter::Arena, bytes);
+        self.set(Counter::IsInside, 0);
         [Counter::Beside, Counter::BesideLately]
             .into_iter()
             .for_each(|count| self.set(count, self.get(Counter::BusyBytes)));
         self.set_marks();
+    }
+
+    /// Counts the block of a plan in the arena of the scope around.
+    pub(crate) fn installed_inside(&self, bytes: u64, positions: u64) {
+        self.add(Counter::HeldBlocks, positions);
+        self.add(Counter::HeldBytes, bytes);
+        self.set(Counter::Inside, bytes);
+        self.set(Counter::IsInside, 1);
+    }
+
+    /// Counts it out, with nothing alive in it.
+    pub(crate) fn left_inside(&self, positions: u64) {
+        self.subtract(Counter::HeldBlocks, positions);
+        self.subtract(Counter::HeldBytes, self.get(Counter::Inside));
+        self.set(Counter::Inside, 0);
     }
 
     /// Counts the block of a plan out. `live` of its positions, with `live_bytes`, stay in use beside plans. Each of them will count as
@@ -271,7 +295,9 @@ impl Counters {
         self.subtract(Counter::HeldBlocks, positions);
         self.add(Counter::HeldBytes, live_bytes);
         self.subtract(Counter::HeldBytes, bytes);
-        [Counter::Arena, Counter::PlanLive].into_iter().for_each(|count| self.set(count, 0));
+        [Counter::Arena, Counter::Inside, Counter::IsInside, Counter::PlanLive]
+            .into_iter()
+            .for_each(|count| self.set(count, 0));
         self.evicted(live, live_bytes);
     }
 
@@ -315,12 +341,12 @@ impl Counters {
     }
 
     /// Notes that plans have so many bytes in use. Returns how many they may have before the next note is due.
-    pub(crate) fn note_planned_use(&self, planned: u64, returns: &Returns) -> u64 {
+    pub(crate) fn note_planned_use(&self, planned: u64, returns: &Returns, lent: u64) -> u64 {
         let busy = self.get(Counter::BusyBytes);
         if busy.wrapping_add(planned) > self.get(Counter::Mark) {
-            self.note_in_use(busy.saturating_add(planned).saturating_sub(returns.bytes()));
+            self.note_in_use(busy.saturating_add(planned).saturating_sub(returns.bytes()), lent);
         }
-        self.raise(Counter::PlanPeak, planned);
+        self.raise(Counter::PlanPeak, planned.saturating_sub(lent));
         self.get(Counter::Mark).saturating_sub(busy).min(self.get(Counter::PlanPeak))
     }
 

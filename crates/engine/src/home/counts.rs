@@ -5,8 +5,9 @@ use super::counters::{COUNTED, Counters};
 use super::deviations::Deviations;
 use super::returns::Returns;
 use crate::base::amounts::{add, total};
+use crate::record::LentBlocks;
 
-const LAST: Counter = Counter::ReturnedBytes;
+const LAST: Counter = Counter::LentBytes;
 
 /// All counts of a cache, or their sums over several caches. While another thread works in the scope, the numbers are of slightly
 /// different moments.
@@ -20,11 +21,16 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// A reading of `counters`, with `planned` bytes in use by plans.
-    pub(super) fn of(counters: &Counters, returns: &Returns, planned: u64) -> Counts {
+    /// A reading of `counters`, with `planned` bytes in use by plans, and with these `lent` blocks.
+    pub(super) fn of(counters: &Counters, returns: &Returns, planned: u64, lent: &LentBlocks) -> Counts {
         let mut counts = Counts::default();
         counts.0[..COUNTED].iter_mut().zip(counters.read()).for_each(|(count, number)| *count = number);
-        counts.set(Counter::PlannedBytes, planned);
+        // Such a block lies in the arena, or has escaped from it.
+        let lent_bytes = lent.bytes();
+        let in_arena = lent_bytes.min(planned);
+        counts.set(Counter::PlannedBytes, planned - in_arena);
+        counts.set(Counter::LentBlocks, lent.blocks());
+        counts.set(Counter::LentBytes, lent_bytes - in_arena);
         counts.set(Counter::ReturnedBlocks, returns.blocks());
         counts.set(Counter::ReturnedBytes, returns.bytes());
         counts
@@ -70,7 +76,8 @@ impl Counts {
     pub fn busy_blocks(&self) -> u64 {
         let in_plans = total([self.get(Counter::PlanLive), self.get(Counter::RingBlocks), self.get(Counter::Evicted)]);
         let returned = self.planned().saturating_sub(in_plans);
-        let waiting = [Counter::ReturnedBlocks, Counter::DeferredBlocks].map(|count| self.get(count));
+        let waiting =
+            [Counter::ReturnedBlocks, Counter::DeferredBlocks, Counter::LentBlocks].map(|count| self.get(count));
         let dropped = total([self.get(Counter::Drops), returned].into_iter().chain(waiting));
         total([self.hits(), self.get(Counter::Supplied)]).saturating_sub(dropped)
     }
@@ -78,7 +85,8 @@ impl Counts {
     /// Bytes of the blocks in use.
     pub fn busy_bytes(&self) -> u64 {
         // While another thread writes, the numbers may be of different moments. So a sum may be too large.
-        let waiting = total([Counter::ReturnedBytes, Counter::DeferredBytes].map(|count| self.get(count)));
+        let others = [Counter::ReturnedBytes, Counter::DeferredBytes, Counter::LentBytes];
+        let waiting = total(others.map(|count| self.get(count)));
         total([Counter::BusyBytes, Counter::PlannedBytes].map(|count| self.get(count))).saturating_sub(waiting)
     }
 

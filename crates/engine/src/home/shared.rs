@@ -15,7 +15,7 @@ use crate::base::amounts::total;
 use crate::base::sync::{Mutex, MutexGuard, lock};
 use crate::pressure::ReclaimStats;
 use crate::pressure::lease::Lease;
-use crate::record::Generation;
+use crate::record::{Generation, LentBlocks};
 
 /// The side of a cache that other threads may touch.
 pub(crate) struct Shared {
@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) lease: Lease,
     /// The lease of the blocks that have carried arrays.
     pub(crate) ring: Lease,
+    /// The blocks that hold arenas of scopes inside.
+    pub(crate) lent: LentBlocks,
     /// How the scope's requests were served when memory was short.
     pub(crate) reclaim: Mutex<ReclaimStats>,
     /// The facts that keep the scope from being planned.
@@ -60,6 +62,7 @@ impl Shared {
             counters: Counters::default(),
             lease: Lease::new(),
             ring: Lease::new(),
+            lent: LentBlocks::default(),
             reclaim: Mutex::default(),
             facts: Mutex::default(),
             keeps_all: AtomicBool::new(false),
@@ -81,14 +84,14 @@ impl Shared {
 
     /// The statistics of the cache.
     pub(crate) fn counts(&self) -> Counts {
-        Counts::of(&self.counters, &self.returns, self.planned_bytes())
+        Counts::of(&self.counters, &self.returns, self.planned_bytes(), &self.lent)
     }
 
     /// For the owner: whether an array of the cache is alive, or on its way back.
     pub(crate) fn has_busy(&self) -> bool {
         let counts = self.counts();
         let returning = [Counter::ReturnedBlocks, Counter::DeferredBlocks].map(|count| counts.get(count));
-        total(returning.into_iter().chain([counts.busy_blocks()])) > 0
+        total(returning.into_iter().chain([counts.busy_blocks(), self.lent.blocks()])) > 0
     }
 
     /// For the owner: whether it has to reset its peaks. The owner then does so.
@@ -98,7 +101,7 @@ impl Shared {
 
     /// For the owner: sets the peaks to the current use.
     pub(crate) fn reset_peaks(&self) {
-        self.counters.reset_peaks(self.planned_bytes(), &self.returns);
+        self.counters.reset_peaks(self.planned_bytes(), &self.returns, self.lent.bytes());
     }
 
     /// For the owner: resets the statistics, and returns them as they were.
@@ -116,6 +119,17 @@ impl Shared {
     #[inline]
     pub(crate) fn planned_bytes(&self) -> u64 {
         self.lease.live().wrapping_add(self.ring.live())
+    }
+
+    /// For the owner: counts a block that is handed out beside plans.
+    #[inline]
+    pub(crate) fn note_handed_out(&self, bytes: usize) {
+        self.counters.handed_out(bytes, self.planned_bytes(), &self.returns, self.lent.bytes());
+    }
+
+    /// For the owner: notes that a scope inside has so many bytes in use.
+    pub(crate) fn note_use_inside(&self, bytes: u64) {
+        self.counters.note_use_inside(bytes.saturating_add(self.planned_bytes()));
     }
 
     /// The generation of the owner's side.

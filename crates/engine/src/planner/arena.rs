@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::backoff::{Backoff, Refused};
-use super::effects::{Begin, Vacated};
+use super::effects::{ArenaMemory, Begin, Vacated};
 use super::recurring::RecurringMoves;
 use super::rise::Rise;
 use super::{NO_STREAM, Planner};
@@ -12,19 +12,21 @@ use crate::home::{Counter, Shared};
 use crate::pressure::lease::{Leased, Piece};
 use crate::pressure::transit::Transit;
 use crate::range::{self, Carved, Obtained};
-use crate::record::{ArenaId, Door, DropPath, Generation, Record};
+use crate::record::{ArenaId, Door, DropPath, Generation, Origin, OuterBlock, Record};
 
 /// The block of memory in which the plans lie.
 pub(super) struct Arena {
     pub(super) stream: Stream,
     pub(super) bytes: u64,
-    positions: u64,
+    pub(super) positions: u64,
     /// How many graphs were launched in it.
     pub(super) launches: u32,
+    /// The block of the outer scope that it lies in.
+    pub(super) outer: Option<OuterBlock>,
 }
 
 /// Arrays that were alive in an arena when it was given up, and are still in use: their memory and its generation, by arena and position.
-pub(super) type Escaped = HashMap<(ArenaId, u32), (range::RangeBlock, Generation)>;
+pub(super) type Escaped = HashMap<(ArenaId, u32), (Origin, Generation)>;
 
 impl Planner {
     /// Serves from an arena of `bytes` bytes that the planner asked for. Hands the block back if the plans were forgotten
@@ -47,9 +49,10 @@ impl Planner {
         let hot = &mut self.hot;
         (hot.base, hot.stream, hot.arena, hot.door) = (base, stream.id(), Some(arena), Some(door));
         hot.records.join(arena);
+        (self.nested.arena, self.nested.since) = (None, self.entry.number);
         let pieces = block.map(Piece::of).into_iter().collect();
         shared.lease.begin(Leased { pieces, stream: stream.clone(), bytes });
-        self.arena = Some(Arena { stream, bytes, positions, launches: 0 });
+        self.arena = Some(Arena { stream, bytes, positions, launches: 0, outer: None });
         let in_use = shared.counters.get(Counter::BesideLately);
         shared.counters.installed(bytes, positions, taken);
         self.refused = None;
@@ -100,6 +103,7 @@ impl Planner {
     /// together. So the plans are learned anew.
     pub(crate) fn refuse(&mut self, needed: u64, shared: &Shared) {
         self.trimming.note_spare(shared.counters.times_taken());
+        shared.counters.set(Counter::IsInside, 0);
         let is_patient = self.refused.is_some_and(|refused| refused.was_patient());
         self.refused = Some(Refused::again(self.refused, needed, self.plans.grows()));
         let holds_too_much = self.plans.need() > shared.counters.get(Counter::Demand);
@@ -112,16 +116,20 @@ impl Planner {
 
     /// Gives the arena up. Arrays that are alive in it keep their own memory. If the arena was taken away, nothing in it is alive.
     pub(crate) fn vacate(&mut self, shared: &Shared) {
-        let Some(Arena { bytes, positions, .. }) = self.arena.take() else { return };
+        let Some(Arena { bytes, positions, outer, stream, .. }) = self.arena.take() else { return };
         self.publish(shared);
         let live_bytes = shared.lease.live();
         let live = self.hot.cursor.evict();
         shared.counters.uninstalled(bytes, positions, live.len() as u64, live_bytes);
         let transit = Transit::begin();
         let hot = &mut self.hot;
-        if let (Some(leased), Some(arena)) = (shared.lease.end(), hot.arena) {
-            self.effects.vacated.push(Vacated { leased, arena, live, transit });
+        let leased = shared.lease.end().map(ArenaMemory::OfRange);
+        if let (Some(memory), Some(arena)) =
+            (outer.map(|block| ArenaMemory::OfOuter(block, stream)).or(leased), hot.arena)
+        {
+            self.effects.vacated.push(Vacated { memory, arena, live, is_needed: false, transit });
         }
+        self.nested.arena = None;
         (hot.stream, hot.arena) = (NO_STREAM, None);
         (hot.fast_stream, hot.fast_path) = (NO_STREAM, DropPath::NOBODYS);
         self.entry.is_dissolved = true;
@@ -159,16 +167,18 @@ impl Planner {
     }
 
     /// Gives the arena up within an entry. An iteration of a loop is recorded from here on, so that its end is noticed.
-    fn give_way(&mut self, shared: &Shared) {
+    pub(crate) fn give_way(&mut self, shared: &Shared) {
         let left = self.hot.cursor.left();
+        let before = self.effects.vacated.len();
         self.vacate(shared);
+        self.effects.vacated.iter_mut().skip(before).for_each(|vacated| vacated.is_needed = true);
         self.go_unplanned(left as u32);
     }
 
     /// Notes the memory of the arrays that were alive in a vacated arena, by position.
-    pub(crate) fn note_escaped(&mut self, shared: &Shared, arena: ArenaId, places: Vec<(u32, range::RangeBlock)>) {
+    pub(crate) fn note_escaped(&mut self, shared: &Shared, arena: ArenaId, places: Vec<(u32, Origin)>) {
         let generation = shared.generation();
-        let own = |(position, block)| ((arena, position), (block, generation));
+        let own = |(position, origin)| ((arena, position), (origin, generation));
         self.escaped.extend(places.into_iter().map(own));
     }
 
@@ -176,8 +186,8 @@ impl Planner {
     #[cold]
     pub(crate) fn release_escaped(&mut self, record: &mut Record) {
         let Some(arena) = record.arena() else { return };
-        if let Some((block, generation)) = self.escaped.remove(&(arena, record.position())) {
-            record.leave_arena(block, generation);
+        if let Some((origin, generation)) = self.escaped.remove(&(arena, record.position())) {
+            record.leave_arena(origin, generation);
         }
     }
 
@@ -200,6 +210,7 @@ impl Planner {
         self.footprint.moving = Backoff::default();
         (self.recurring, self.rise) = (RecurringMoves::default(), Rise::default());
         self.carry.forget_waits();
+        shared.counters.set(Counter::IsInside, 0);
         self.trimming.forget_needs();
         self.refused = None;
         self.tell_stop(shared);

@@ -7,7 +7,7 @@ use crate::device::Stream;
 use crate::home::{Deviations, Sample};
 use crate::pressure::lease::Leased;
 use crate::pressure::transit::Transit;
-use crate::record::{ArenaId, RecordStack};
+use crate::record::{ArenaId, OuterBlock, RecordStack};
 use gpucache_plan::entries::Evicted;
 use smallvec::SmallVec;
 
@@ -84,10 +84,19 @@ pub(crate) enum News {
     Deviated { seen: Deviations, first: Option<Sample> },
 }
 
-/// An arena or a ring that goes back to the range, except the parts that are alive.
+/// The memory of an arena or a ring.
+pub(crate) enum ArenaMemory {
+    OfRange(Leased),
+    /// The arena of a scope inside another one lies in a block of that one.
+    OfOuter(OuterBlock, Stream),
+}
+
+/// An arena or a ring whose memory goes back, except the parts that are alive.
 pub(crate) struct Vacated {
-    pub(crate) leased: Leased,
+    pub(crate) memory: ArenaMemory,
     pub(crate) arena: ArenaId,
     pub(crate) live: Vec<Evicted>,
+    /// Whether something else needs the memory.
+    pub(crate) is_needed: bool,
     pub(crate) transit: Transit,
 }

@@ -52,16 +52,20 @@ impl Planner {
     /// Whether an allocation on this stream is recorded. It is not if entries have most of their allocations on another stream. Also notes an
     /// allocation that is not recorded, and may record the rest of the entry on its stream.
     pub(super) fn is_recorded(&mut self, stream: u64) -> bool {
-        let has_stream = self.entry.has_stream;
-        let is_recorded = match has_stream {
-            true => self.learning.learner.log.stream() == stream,
-            false => self.learning.prefers.is_none_or(|preferred| preferred == stream),
-        };
+        let is_recorded = self.may_record(stream);
         if !is_recorded {
-            self.learning.others.count(stream, !has_stream);
+            self.learning.others.count(stream, !self.entry.has_stream);
             self.search_elsewhere();
         }
         is_recorded
+    }
+
+    /// As [`is_recorded`](Planner::is_recorded), without a note.
+    pub(super) fn may_record(&self, stream: u64) -> bool {
+        match self.entry.has_stream {
+            true => self.learning.learner.log.stream() == stream,
+            false => self.learning.prefers.is_none_or(|preferred| preferred == stream),
+        }
     }
 
     /// Records from here on, on another stream, if the first entry goes on there. An entry around a whole program may begin with arrays of the

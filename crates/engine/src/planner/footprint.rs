@@ -239,7 +239,8 @@ impl Planner {
     /// scope needs less without a plan.
     fn is_wasteful(&self, shared: &Shared) -> bool {
         let (idle, demand) = (self.carry.idle_bytes(shared), shared.counters.get(Counter::Demand));
-        let needed = shared.counters.expected().saturating_sub(idle);
+        let expected = total([shared.counters.expected(), shared.counters.get(Counter::Inside)]);
+        let needed = expected.saturating_sub(idle);
         self.arena.is_some()
             && self.entry.aside + self.entry.irregular > 0
             && needed > total([demand, demand / WASTE, LITTLE])

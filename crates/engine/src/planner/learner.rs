@@ -205,7 +205,10 @@ impl Learner {
     /// The envelope of what the last entries have in common. If it `is_ordered`, their allocations have to come in one order.
     fn regular_part(&mut self, is_ordered: bool) -> Option<Envelope> {
         let latest = (self.candidates.len() + 1).saturating_sub(PARTIAL as usize);
+        // Where orders differ, scopes inside come in no order that a plan could follow.
         let logs: Vec<&Log> = self.candidates.iter().skip(latest).chain([&self.log]).collect();
+        let plain: Vec<Option<Log>> = logs.iter().map(|log| log.without_inner()).collect();
+        let logs: Vec<&Log> = plain.iter().zip(&logs).map(|(plain, log)| plain.as_ref().unwrap_or(log)).collect();
         let envelope = Envelope::of_regular_part(&logs, is_ordered)?;
         self.candidates.clear();
         (self.in_vain, self.beside_part) = (0, (0, 0));

@@ -30,6 +30,7 @@
 //! | `ending` | the end of an entry, and what the planner learns from it |
 //! | `fate` | how an entry went, and whether to keep plans, forget one, or forget all (pure functions); all ways to forget a plan |
 //! | `arena` | how an arena comes and goes |
+//! | `nested` | an arena inside the arena of the scope around |
 //! | `elsewhere` | the stream of the plans, and plans that follow the scope to another one |
 //! | `captured` | entries whose work is captured into a graph |
 //! | `watch` | the log of a recorded entry, and the search for arrays that are never dropped |
@@ -60,6 +61,7 @@ mod footprint;
 mod learner;
 mod loops;
 mod needs;
+mod nested;
 mod noting;
 mod plans;
 mod recurring;
@@ -83,11 +85,13 @@ pub(crate) use carry::RingGrowth;
 use cycles::Cycles;
 #[cfg(feature = "tracing")]
 pub(crate) use effects::News;
-pub(crate) use effects::{Begin, Effects, Vacated};
+pub(crate) use effects::{ArenaMemory, Begin, Effects, Vacated};
 use ending::Learning;
 use fate::{Course, LEFT_OUT};
 use footprint::Footprint;
 use loops::Loops;
+pub(crate) use nested::Begun;
+use nested::Nested;
 use noting::Noted;
 use plans::Plans;
 use recurring::RecurringMoves;
@@ -120,6 +124,7 @@ pub(crate) struct Planner {
     watch: Watch,
     recurring: RecurringMoves,
     rise: rise::Rise,
+    nested: Nested,
     /// Whether graphs use the memory of the plans.
     is_captured: bool,
     /// Launches of graphs. The number may wrap around.
@@ -255,7 +260,7 @@ impl Planner {
             return Begin::Clear;
         }
         match self.plans.stream() {
-            Some(stream) if self.plans.are_laid_out() => {
+            Some(stream) if self.plans.are_laid_out() && self.may_come_back() => {
                 self.refused.iter_mut().for_each(Refused::count);
                 let refused = self.refused;
                 let may_grow = self.may_range_grow(shared, refused);
@@ -352,7 +357,8 @@ impl Planner {
     pub(crate) fn publish(&self, shared: &Shared) {
         let cursor = &self.hot.cursor;
         let live = if shared.lease.live() > 0 { cursor.live() } else { 0 };
-        shared.counters.note_plan((cursor.served(), live), (self.carry.served(), self.carry.live()));
+        let served = cursor.served().saturating_sub(self.nested.served);
+        shared.counters.note_plan((served, live), (self.carry.served(), self.carry.live()));
     }
 
     /// For the owner: sets the peaks to the current use.

@@ -63,7 +63,7 @@ impl Planner {
     }
 
     /// Serves a position. If the arena was taken away, gives it up instead, and the entry goes on without it.
-    fn place(
+    pub(super) fn place(
         &mut self,
         served: Served,
         shared: &Shared,
@@ -92,7 +92,7 @@ impl Planner {
     pub(super) fn note_use(&mut self, shared: &Shared) {
         let (live, in_ring) = (shared.lease.live(), shared.ring.live());
         self.footprint.peak = self.footprint.peak.max(live);
-        let room = shared.counters.note_planned_use(live + in_ring, &shared.returns);
+        let room = shared.counters.note_planned_use(live + in_ring, &shared.returns, shared.lent.bytes());
         self.hot.room = self.carry.set_room(room, in_ring).clamp(live, self.footprint.peak);
     }
 

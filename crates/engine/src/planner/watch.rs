@@ -8,6 +8,7 @@
 use hashbrown::HashMap;
 
 use super::Planner;
+use crate::device::Stream;
 use crate::home::{Sample, Shared};
 use crate::record::{Record, Request};
 
@@ -145,17 +146,8 @@ impl Planner {
             }
             return;
         }
-        let learning = &mut self.learning;
-        if !self.entry.has_stream {
-            self.entry.has_stream = true;
-            learning.learner.log.begin(record.stream().id());
-            if learning.stream.as_ref().is_none_or(|known| known.id() != record.stream().id()) {
-                self.effects.streams.extend(learning.stream.replace(record.stream().clone()));
-            }
-        }
-        let (stream, bytes) = (record.stream().id(), record.bytes() as u64);
-        let number = learning.learner.log.allocated(stream, bytes);
-        if bytes > 0 {
+        let number = self.log(record.stream(), record.bytes() as u64);
+        if record.bytes() > 0 {
             self.note_recorded(request, number);
         }
         // No entry has the number 0.
@@ -165,6 +157,19 @@ impl Planner {
             None if self.learning.learner.log.is_too_long() => self.search_beyond(),
             None => {}
         }
+    }
+
+    /// Logs an allocation on the recorded stream.
+    pub(super) fn log(&mut self, stream: &Stream, bytes: u64) -> Option<u32> {
+        let learning = &mut self.learning;
+        if !self.entry.has_stream {
+            self.entry.has_stream = true;
+            learning.learner.log.begin(stream.id());
+            if learning.stream.as_ref().is_none_or(|known| known.id() != stream.id()) {
+                self.effects.streams.extend(learning.stream.replace(stream.clone()));
+            }
+        }
+        learning.learner.log.allocated(stream.id(), bytes)
     }
 
     /// Records a drop if the entry is recorded.

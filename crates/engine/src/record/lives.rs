@@ -4,7 +4,8 @@
 //! the record. Its `shape` is that of the request that it serves.
 #![allow(unsafe_code)]
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use super::identity::{ArenaId, DropPath, Generation};
@@ -72,10 +73,20 @@ impl Record {
         self.set_path(path_on(&self.stream, DropPath::of_arena(arena)));
     }
 
-    /// Separates a record from its arena: from now on it has memory of the range.
-    pub(crate) fn leave_arena(&mut self, block: range::RangeBlock, generation: Generation) {
-        self.origin = Origin::Range(block);
-        self.generation = generation;
+    /// Separates a record from its arena: from now on it has memory of its own.
+    pub(crate) fn leave_arena(&mut self, origin: Origin, generation: Generation) {
+        (self.origin, self.generation) = (origin, generation);
+    }
+
+    /// Takes the memory of a range out of the record, for another owner.
+    pub(crate) fn take_from_range(&mut self) -> Option<range::RangeBlock> {
+        match std::mem::replace(&mut self.origin, Origin::Nowhere) {
+            Origin::Range(block) => Some(block),
+            other => {
+                self.origin = other;
+                None
+            }
+        }
     }
 
     /// Makes the stream wait for the foreign uses that the view knows of, since the next life may begin with work that asks no view. The view
@@ -108,16 +119,18 @@ impl Record {
         self.last_write = LastWrite::default();
     }
 
-    /// Returns the memory to its origin. The record has none from then on.
-    pub(crate) fn vacate(&mut self) {
+    /// Returns the memory to its origin. The record has none from then on. Returns the block whose part it was.
+    pub(crate) fn vacate(&mut self) -> Option<Arc<dyn Any + Send + Sync>> {
         let origin = std::mem::replace(&mut self.origin, Origin::Nowhere);
         if process_exits() {
-            return std::mem::forget(self.view.take());
+            std::mem::forget((self.view.take(), origin));
+            return None;
         }
         if let Err(error) = self.end_uses().or_else(|error| self.outwait_users(error)) {
             // The users of the memory cannot be waited for, so it is never used again.
-            std::mem::forget(self.view.take());
-            return self.stream.keep(error);
+            std::mem::forget((self.view.take(), origin));
+            self.stream.keep(error);
+            return None;
         }
         drop(self.view.take());
         match origin {
@@ -129,8 +142,10 @@ impl Record {
                     range.free(&self.stream, block);
                 }
             }
+            Origin::Part(block) => return Some(block),
             Origin::Arena(_) | Origin::Nowhere => {}
         }
+        None
     }
 
     /// Notes that a drop only has to return the memory, unless a device watches it or the cache's planner does.
@@ -147,6 +162,6 @@ fn path_on(stream: &Stream, otherwise: DropPath) -> DropPath {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.vacate();
+        drop(self.vacate());
     }
 }

@@ -28,6 +28,7 @@
 //! | `sharing`, `uses` | other streams that use a block, and how its own stream waits for them |
 //! | `last_write` | when its own stream last wrote it |
 //! | `outcome` | whether the late work of the host that wrote it failed |
+//! | `outer_block` | a block of one cache that holds the arena of another one |
 //! | `fence` | points in a stream's work |
 
 mod fence;
@@ -35,6 +36,7 @@ mod identity;
 mod last_write;
 mod lives;
 mod outcome;
+mod outer_block;
 #[expect(clippy::module_inception, reason = "the record proper, among what it is made of")]
 mod record;
 mod sharing;
@@ -49,6 +51,7 @@ use crate::base::sync::OnceLock;
 pub use fence::Fence;
 pub(crate) use identity::{ArenaId, DropPath, Generation, ListPlace};
 pub use outcome::Outcome;
+pub(crate) use outer_block::{LentBlocks, OuterBlock};
 pub(crate) use record::{Dims, Origin, Record, RecordStack};
 
 /// The request for a block: a dtype, the dimensions, and their bytes.
@@ -105,6 +108,9 @@ pub(crate) trait Keeper: Sync {
 
     /// Notes that a record of this cache was freed on another stream than its own.
     fn note_freed_elsewhere(&self);
+
+    /// Gives a record in the arena of this cache memory of its own, if this thread is inside the scope. The arena goes.
+    fn detach(&'static self, record: &mut Record);
 }
 
 /// The way from a record to its keeper. A record has room for this thin address, and records compare it to tell keepers apart.
@@ -123,6 +129,11 @@ impl Door {
     /// Tells the keeper that a record was freed on another stream than its own.
     pub(crate) fn note_freed_elsewhere(&self) {
         self.0.get().into_iter().for_each(|keeper| keeper.note_freed_elsewhere());
+    }
+
+    /// Makes the keeper give a record memory of its own.
+    fn detach(&self, record: &mut Record) {
+        self.0.get().into_iter().for_each(|keeper| keeper.detach(record));
     }
 
     /// Returns a record to its keeper.

@@ -3,6 +3,8 @@
 //! A [`Dims`] keeps up to [`INLINE`] dimensions in place. More dimensions lie in heap memory, which it keeps for the next long shape. So a
 //! `Dims` that has had a shape of some length takes any other shape up to this length without an allocation.
 
+use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use super::identity::{ArenaId, DropPath, Generation, ListPlace};
@@ -64,6 +66,8 @@ pub(crate) enum Origin {
     Range(range::RangeBlock),
     /// It is a position in an arena.
     Arena(ArenaId),
+    /// It is a part of a block that has another owner, and that goes home with its last part.
+    Part(Arc<dyn Any + Send + Sync>),
     /// The record has no memory, or other code owns the memory.
     Nowhere,
 }

@@ -9,6 +9,7 @@
 mod ahead;
 mod arranged;
 mod beginning;
+mod inner;
 mod partial;
 mod scaled;
 mod shared;
@@ -55,6 +56,8 @@ pub(super) struct Expected {
     flips: u8,
     /// The number of allocations before its drop, in the entry that `kind` says.
     pub(super) upper: u32,
+    /// The number of the scope inside this one whose arena it is; 0 for any other allocation.
+    inner: u32,
 }
 
 /// How a life ends.
@@ -245,12 +248,14 @@ impl Envelope {
         bound(self.positions.iter().copied())
     }
 
-    /// The number of positions that have a place or are carried, and the sum of their largest sizes.
+    /// The number of positions that have a place or are carried, and the sum of their largest sizes, without the arenas of scopes inside.
     pub(super) fn places(&self) -> (u64, u64) {
         let numbered = self.positions.iter().enumerate().filter(|&(position, _)| !self.has_room(position));
         let serve =
             numbered.map(|(_, expected)| expected).filter(|expected| expected.is_planned() || expected.is_carried());
-        serve.fold((0, 0), |(number, bytes), expected| (number + 1, bytes.saturating_add(expected.most)))
+        serve
+            .filter(|expected| expected.inner == 0)
+            .fold((0, 0), |(number, bytes), expected| (number + 1, bytes.saturating_add(expected.most)))
     }
 
     /// The buffers to lay out: one for each position, of size 0 if the position has no place.
@@ -311,7 +316,8 @@ impl Expected {
             (OUTLIVES, None) => (Kind::Outlives, OUTLIVES),
             (upper, _) => (Kind::Within, upper),
         };
-        Expected { least: logged.bytes, most: logged.bytes, step: 0, shrank: false, kind, flips: 0, upper }
+        let (bytes, inner) = (logged.bytes, logged.inner);
+        Expected { least: bytes, most: bytes, step: 0, shrank: false, kind, flips: 0, upper, inner }
     }
 
     /// The time of its end, counted from the start of its own entry, which has `entry` allocations. `None` if it has no place.
@@ -368,7 +374,8 @@ impl Expected {
         };
         let (least, most) = (self.least.min(newer.least), self.most.max(newer.most));
         let shrank = self.shrank || newer.shrank || newer.least < self.least;
-        Expected { least, most, step: self.step.max(newer.step), shrank, kind, flips, upper }
+        let (step, inner) = (self.step.max(newer.step), newer.inner);
+        Expected { least, most, step, shrank, kind, flips, upper, inner }
     }
 
     /// Whether the ring serves it.

@@ -26,6 +26,8 @@ pub(super) struct Logged {
     pub(super) bytes: u64,
     /// The number of allocations before its drop.
     pub(super) upper: u32,
+    /// The number of the scope inside this one whose arena it is; 0 for any other allocation.
+    pub(super) inner: u32,
 }
 
 /// The end of an array that outlived its entry: later than any other end, because an entry has at most [`LONGEST_ENTRY`] allocations.
@@ -85,7 +87,7 @@ impl Log {
         if self.is_cut {
             return None;
         }
-        self.allocations.push(Logged { bytes, upper: OUTLIVES });
+        self.allocations.push(Logged { bytes, upper: OUTLIVES, inner: 0 });
         self.alive = self.alive.saturating_add(bytes);
         Some(number as u32)
     }
@@ -98,6 +100,42 @@ impl Log {
             logged.upper = now;
             self.alive = self.alive.saturating_sub(logged.bytes);
         }
+    }
+
+    /// Notes that an allocation is the arena of a scope inside this one. The scope has a number above 0.
+    pub fn note_inner(&mut self, number: u32, scope: u32) {
+        if let Some(logged) = self.allocations.get_mut(number as usize) {
+            logged.inner = scope;
+        }
+    }
+
+    /// Gives the last allocation as many bytes, and notes its drop. Without bytes, it never was. Returns false if it is not the last one.
+    pub fn end_last(&mut self, number: u32, bytes: Option<u64>) -> bool {
+        if number + 1 != self.len() {
+            return false;
+        }
+        self.dropped(number);
+        if let Some(bytes) = bytes {
+            self.allocations[number as usize].bytes = bytes;
+            return true;
+        }
+        self.allocations.pop();
+        let uppers = self.allocations.iter_mut().map(|logged| &mut logged.upper).chain(&mut self.ends);
+        uppers.filter(|upper| **upper != OUTLIVES).for_each(|upper| *upper = number.min(*upper));
+        true
+    }
+
+    /// The same entry without the arenas of scopes inside, if there are any.
+    pub fn without_inner(&self) -> Option<Log> {
+        let inner: Vec<u32> =
+            (0..).zip(&self.allocations).filter(|(_, logged)| logged.inner > 0).map(|(number, _)| number).collect();
+        let upper = |upper: u32| match upper {
+            OUTLIVES => OUTLIVES,
+            upper => upper - inner.partition_point(|&number| number < upper) as u32,
+        };
+        let own = self.allocations.iter().filter(|logged| logged.inner == 0);
+        let allocations = own.map(|logged| Logged { upper: upper(logged.upper), ..*logged }).collect();
+        (!inner.is_empty()).then(|| Log::of(self.stream, allocations))
     }
 
     /// Notes the drop of an allocation of the entry before. An allocation behind the end of that one began this one
@@ -245,5 +283,29 @@ mod tests {
         next.dropped_of_before(3);
         assert_eq!(uppers(&next), [(103, 2), (104, 2)]);
         assert_eq!(next.ends[0], 2);
+    }
+
+    /// An entry of four allocations. The third one is the arena of a scope inside, in which the first one is dropped.
+    fn with_inner(bytes: Option<u64>) -> Log {
+        let mut log = Log::default();
+        (0..3).for_each(|number| assert_eq!(log.allocated(0, 100 + number), Some(number as u32)));
+        log.note_inner(2, 7);
+        log.dropped(0);
+        assert!(log.end_last(2, bytes) && !log.end_last(1, bytes));
+        log.allocated(0, 103);
+        log.dropped(1);
+        log
+    }
+
+    #[test]
+    fn the_arena_of_a_scope_inside_gets_its_bytes_at_its_end() {
+        let lives = |log: &Log| log.lives().map(|(_, bytes, upper)| (bytes, upper)).collect::<Vec<_>>();
+        let log = with_inner(Some(500));
+        assert_eq!(lives(&log), [(100, 3), (101, 4), (500, 3), (103, OUTLIVES)]);
+        assert_eq!(log.alive(), 103);
+        let own = log.without_inner().unwrap();
+        assert_eq!(lives(&own), [(100, 2), (101, 3), (103, OUTLIVES)]);
+        assert!(own.without_inner().is_none());
+        assert_eq!(lives(&with_inner(None)), [(100, 2), (101, 3), (103, OUTLIVES)]);
     }
 }

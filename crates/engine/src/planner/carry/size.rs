@@ -8,7 +8,7 @@ use crate::device::{ALIGNMENT, Stream};
 use crate::home::{Counter, Shared};
 use crate::planner::Planner;
 use crate::planner::backoff::Pace;
-use crate::planner::effects::{Effects, Vacated};
+use crate::planner::effects::{ArenaMemory, Effects, Vacated};
 use crate::pressure::transit::Transit;
 use crate::range::Obtained;
 use crate::record::{ArenaId, DropPath};
@@ -229,7 +229,13 @@ impl Planner {
         shared.counters.ring_given_up(bytes, live.len() as u64, live_bytes);
         let transit = Transit::begin();
         if let Some(leased) = shared.ring.end() {
-            self.effects.vacated.push(Vacated { leased, arena, live, transit });
+            self.effects.vacated.push(Vacated {
+                memory: ArenaMemory::OfRange(leased),
+                arena,
+                live,
+                is_needed: true,
+                transit,
+            });
         }
         self.carry.path = DropPath::NOBODYS;
         (self.carry.lately, self.carry.lately_entries) = (0, 0);

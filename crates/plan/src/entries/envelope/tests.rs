@@ -24,7 +24,16 @@ fn positions_hold_the_largest_and_the_longest() {
     let envelope = of(&one, &other).unwrap();
     assert_eq!(
         envelope.at(0),
-        Some(&Expected { least: 400, most: 1000, step: 0, shrank: true, kind: Kind::Within, flips: 0, upper: 2 })
+        Some(&Expected {
+            least: 400,
+            most: 1000,
+            step: 0,
+            shrank: true,
+            kind: Kind::Within,
+            flips: 0,
+            upper: 2,
+            inner: 0
+        })
     );
     assert_eq!(
         envelope.buffers(),
@@ -64,7 +73,7 @@ proptest::proptest! {
             if kind == 0 { OUTLIVES } else { last.min(place + length) }
         };
         let logged: Vec<Logged> = (0..).zip(lives)
-            .map(|(place, life)| Logged { bytes: life.0, upper: upper((place, life)) })
+            .map(|(place, life)| Logged { bytes: life.0, upper: upper((place, life)), inner: 0 })
             .collect();
         let buffers: Vec<Buffer> = (0..).zip(&logged)
             .filter(|(_, logged)| logged.upper != OUTLIVES)
@@ -81,4 +90,15 @@ fn a_position_can_be_widened() {
     let mut envelope = of(&one, &one).unwrap();
     assert!(!envelope.widen(0, 512) && envelope.widen(0, 513) && !envelope.widen(1, 1));
     assert_eq!(envelope.buffers()[0].size, 768);
+}
+
+#[test]
+fn the_arena_of_a_scope_inside_is_found_ahead() {
+    let mut log = Log::default();
+    (0..400).for_each(|bytes| assert!(log.allocated(1, 100 + bytes).is_some()));
+    [(5, 2), (6, 3), (390, 2)].into_iter().for_each(|(number, scope)| log.note_inner(number, scope));
+    let envelope = Envelope::of(&log, &log).unwrap();
+    let next = |position| envelope.next_inner(position, 2);
+    assert_eq!([next(0), next(5), next(6), next(200)], [Some((5, 105)), Some((5, 105)), None, Some((390, 490))]);
+    assert!(envelope.has_inner(3) && !envelope.has_inner(4));
 }

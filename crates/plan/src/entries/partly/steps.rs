@@ -76,9 +76,9 @@ impl<'z> Steps<'z> {
             Step::Start(zone) => {
                 let upper = zone.of(irregular).map(|one| time(one.logged.upper)).filter(|&end| end != OUTLIVES).max();
                 let least = gates.next().map_or(0, |(_, end)| (end + 1).min(born.len() as u32));
-                Logged { bytes: zone.bytes, upper: upper.unwrap_or(least).max(least) }
+                Logged { bytes: zone.bytes, upper: upper.unwrap_or(least).max(least), inner: 0 }
             }
-            Step::End(_) | Step::Irregular(_) => Logged { bytes: 0, upper: at + 1 },
+            Step::End(_) | Step::Irregular(_) => Logged { bytes: 0, upper: at + 1, inner: 0 },
             Step::Regular(place) => {
                 let logged = log.allocations()[column[place as usize] as usize];
                 Logged { upper: time(logged.upper), ..logged }

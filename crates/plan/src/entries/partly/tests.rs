@@ -4,7 +4,7 @@ use crate::entries::log::Logged;
 
 /// A log of arrays: their bytes, and the number of allocations before their drops.
 fn log(allocations: impl IntoIterator<Item = (u64, u32)>) -> Log {
-    Log::of(1, allocations.into_iter().map(|(bytes, upper)| Logged { bytes, upper }).collect())
+    Log::of(1, allocations.into_iter().map(|(bytes, upper)| Logged { bytes, upper, inner: 0 }).collect())
 }
 
 /// Sixteen layers, of which each keeps its array until the backward pass, and in between a burst of arrays that are dropped at once.
