@@ -291,7 +291,7 @@ mod tests {
         (0..3).for_each(|number| assert_eq!(log.allocated(0, 100 + number), Some(number as u32)));
         log.note_inner(2, 7);
         log.dropped(0);
-        assert!(log.end_last(2, bytes) && !log.end_last(1, bytes));
+        assert!(log.end_last(2, bytes) && !log.end_last(0, bytes));
         log.allocated(0, 103);
         log.dropped(1);
         log

@@ -95,7 +95,7 @@ fn a_position_can_be_widened() {
 #[test]
 fn the_arena_of_a_scope_inside_is_found_ahead() {
     let mut log = Log::default();
-    (0..400).for_each(|bytes| assert!(log.allocated(1, 100 + bytes).is_some()));
+    (0..400).for_each(|bytes| assert!(log.allocated(0, 100 + bytes).is_some()));
     [(5, 2), (6, 3), (390, 2)].into_iter().for_each(|(number, scope)| log.note_inner(number, scope));
     let envelope = Envelope::of(&log, &log).unwrap();
     let next = |position| envelope.next_inner(position, 2);
