@@ -63,7 +63,7 @@ pub struct ScopeStats {
     /// Bytes of the idle blocks. Places of a plan may overlap, so each free byte of the arena counts once.
     pub idle_bytes: u64,
     /// The most bytes that were in use at once since the process began, or since peaks were reset
-    /// ([`reset_peaks`]). For several threads, the sum of their peaks. Where other scopes are inside the scope's entries, their plans count too.
+    /// ([`reset_peaks`]). For several threads, the sum of their peaks.
     pub high_water_bytes: u64,
     /// Calls of the device's allocator for the scope since the process began. Misses with `recycle = "off"` call it, and on a device
     /// without pages all misses do, for an array or for a chunk of the range.

@@ -231,8 +231,9 @@ impl Owner {
     pub(super) fn release_plans(&self, need: u64, is_short: bool, by: Releaser) {
         let uses_arena = self.uses_arena(by);
         self.change(|planner, shared| match uses_arena {
-            // Nobody else can take such an arena.
+            // Nobody else can take such an arena. Otherwise it stays: the range would get it only with the arena around it.
             true if is_short && planner.is_idle_in_block(shared) => planner.give_way(shared),
+            false if !is_short && planner.is_in_block() => {}
             true => planner.release_what_hinders(shared, need, is_short),
             false => planner.release_idle(shared, need, is_short),
         });

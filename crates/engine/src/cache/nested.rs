@@ -23,7 +23,8 @@ use crate::range::DeviceRange;
 use crate::record::{ArenaId, Origin, OuterBlock, Record};
 use gpucache_plan::entries::Evicted;
 
-/// The arena of the scope around goes if the range lacks more than this share of what the scope inside had in use at most. Less may be a page or two.
+/// The arena of the scope around goes if the range lacks more than this share, 1/16, of what the scope inside needs beyond what it has. Less may be a page
+/// or two. And it goes only if as large a share of what the range lacks is idle in it.
 const LACKING: u64 = 16;
 
 impl Owner {
@@ -75,12 +76,12 @@ impl Owner {
         let demand = self.shared.counters.get(Counter::Demand).max(1);
         let noted = stream.and_then(|stream| {
             self.clear_around(outer, &stream);
-            outer.with(|local, _| local.planner.note_inner(&stream, (self.number(), demand)))
+            outer.with(|local, _| local.planner.note_inner(&stream, outer.number(), (self.number(), demand)))
         });
         self.with(|local, shared| local.planner.begin_beside(shared, noted));
     }
 
-    /// If the range would have to grow for this entry, makes the scope around give up an arena with much idle memory.
+    /// If the range would have to grow for this entry, makes the scope around give up an arena with idle memory.
     fn clear_around(&self, outer: &Owner, stream: &Stream) {
         let idle = outer.with(|local, shared| local.planner.idle_arena(shared, stream));
         if idle == 0 || stream.is_capturing() {
@@ -130,7 +131,7 @@ impl Owner {
         let rise = self.with(|local, shared| local.planner.rise(shared));
         let bytes = bytes.filter(|&bytes| arena_bound::own_need(bytes, rise) == bytes);
         if let (Begun::Beside(noted), Some(outer)) = (begun, current::around(self)) {
-            outer.with(|local, shared| local.planner.note_inner_end(shared, noted, bytes));
+            outer.with(|local, shared| local.planner.note_inner_end(shared, outer.number(), noted, bytes));
         }
     }
 

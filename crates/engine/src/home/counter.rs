@@ -127,6 +127,8 @@ pub enum Counter {
     ReturnedBytes,
     /// Only in [`Counts`](super::Counts): blocks that hold arenas of scopes inside.
     LentBlocks,
-    /// Only in [`Counts`](super::Counts): bytes of those of these blocks that escaped from the arena.
+    /// Only in [`Counts`](super::Counts): bytes of those blocks.
     LentBytes,
+    /// Only in [`Counts`](super::Counts): bytes of those of these blocks that escaped from the arena.
+    LentBeside,
 }

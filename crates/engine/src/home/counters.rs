@@ -157,9 +157,8 @@ impl Counters {
 
     /// For the owner: sets peaks to the bytes in use now. Plans have `planned` of them.
     pub(super) fn reset_peaks(&self, planned: u64, returns: &Returns, lent: u64) {
-        let planned = planned.saturating_sub(lent);
         let beside = self.get(Counter::BusyBytes).saturating_sub(returns.bytes());
-        self.set(Counter::Peak, beside.saturating_add(planned));
+        self.set(Counter::Peak, beside.saturating_add(planned).saturating_sub(lent));
         self.set(Counter::BesidePeak, beside);
         self.set(Counter::PlanPeak, planned);
         self.set_marks();

@@ -7,7 +7,7 @@ use super::returns::Returns;
 use crate::base::amounts::{add, total};
 use crate::record::LentBlocks;
 
-const LAST: Counter = Counter::LentBytes;
+const LAST: Counter = Counter::LentBeside;
 
 /// All counts of a cache, or their sums over several caches. While another thread works in the scope, the numbers are of slightly
 /// different moments.
@@ -30,7 +30,8 @@ impl Counts {
         let in_arena = lent_bytes.min(planned);
         counts.set(Counter::PlannedBytes, planned - in_arena);
         counts.set(Counter::LentBlocks, lent.blocks());
-        counts.set(Counter::LentBytes, lent_bytes - in_arena);
+        counts.set(Counter::LentBytes, lent_bytes);
+        counts.set(Counter::LentBeside, lent_bytes - in_arena);
         counts.set(Counter::ReturnedBlocks, returns.blocks());
         counts.set(Counter::ReturnedBytes, returns.bytes());
         counts
@@ -85,14 +86,14 @@ impl Counts {
     /// Bytes of the blocks in use.
     pub fn busy_bytes(&self) -> u64 {
         // While another thread writes, the numbers may be of different moments. So a sum may be too large.
-        let others = [Counter::ReturnedBytes, Counter::DeferredBytes, Counter::LentBytes];
+        let others = [Counter::ReturnedBytes, Counter::DeferredBytes, Counter::LentBeside];
         let waiting = total(others.map(|count| self.get(count)));
         total([Counter::BusyBytes, Counter::PlannedBytes].map(|count| self.get(count))).saturating_sub(waiting)
     }
 
     /// Bytes that the cache keeps for its next allocations.
     pub fn idle_bytes(&self) -> u64 {
-        self.get(Counter::HeldBytes).saturating_sub(self.busy_bytes())
+        self.get(Counter::HeldBytes).saturating_sub(total([self.busy_bytes(), self.get(Counter::LentBytes)]))
     }
 
     /// The totals, for a cache that has no plans any more.

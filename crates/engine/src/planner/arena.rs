@@ -211,6 +211,7 @@ impl Planner {
         (self.recurring, self.rise) = (RecurringMoves::default(), Rise::default());
         self.carry.forget_waits();
         shared.counters.set(Counter::IsInside, 0);
+        self.nested.forget();
         self.trimming.forget_needs();
         self.refused = None;
         self.tell_stop(shared);

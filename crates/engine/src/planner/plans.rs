@@ -235,7 +235,12 @@ impl Plans {
 
     /// Notes that the room at a position of the active plan needs so many bytes. The plan is laid out anew as soon as nothing is alive.
     pub(crate) fn widen_room(&mut self, position: usize, bytes: u64) {
-        self.widen(position, bytes.saturating_add(bytes / ROOM_AHEAD));
+        self.widen_soon(position, bytes.saturating_add(bytes / ROOM_AHEAD));
+    }
+
+    /// Notes that a position of the active plan needs more bytes, and gets another place for them before the next entry.
+    pub(crate) fn widen_soon(&mut self, position: usize, bytes: u64) {
+        self.widen(position, bytes);
         if let Some(plan) = self.plans.get_mut(self.active) {
             plan.widened = plan.envelope.len() as u64;
         }

@@ -134,6 +134,7 @@ impl Planner {
     /// Forgets the plans, and makes none for a while. The range serves the scope like one that never had a plan.
     #[cold]
     pub(super) fn pause(&mut self, shared: &Shared) {
+        shared.counters.set(Counter::IsInside, 0);
         // The lists give back what they kept beside the arena: see `lacks_arena`.
         self.effects.may_trim = self.plans.stream().cloned().map(|stream| (stream, None));
         self.forget_plans(shared);

@@ -1,9 +1,8 @@
 //! A block of the cache of an outer scope, in which the arena of a scope inside it lies.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::Record;
-use crate::base::sync::AtomicU64;
 use crate::range::RangeBlock;
 
 /// The blocks of a cache that hold arenas of scopes inside: their number and bytes. They are no arrays of the program.
