@@ -99,6 +99,6 @@ fn the_arena_of_a_scope_inside_is_found_ahead() {
     [(5, 2), (6, 3), (390, 2)].into_iter().for_each(|(number, scope)| log.note_inner(number, scope));
     let envelope = Envelope::of(&log, &log).unwrap();
     let next = |position| envelope.next_inner(position, 2);
-    assert_eq!([next(0), next(5), next(6), next(200)], [Some((5, 105)), Some((5, 105)), None, Some((390, 490))]);
+    assert_eq!([next(0), next(5), next(6), next(370)], [Some((5, 105)), Some((5, 105)), None, Some((390, 490))]);
     assert!(envelope.has_inner(3) && !envelope.has_inner(4));
 }
