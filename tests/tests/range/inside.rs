@@ -164,7 +164,7 @@ fn parts() -> impl Strategy<Value = Vec<Part>> {
     prop::collection::vec(part, 2..20)
 }
 
-/// What happens in a step beside its parts.
+/// A disturbance of a step.
 #[derive(Clone, Copy, Debug)]
 enum Odd {
     Nothing,

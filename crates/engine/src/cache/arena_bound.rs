@@ -25,7 +25,7 @@ const FOR_A_GRAPH: u64 = 64;
 /// (`carry/worth`).
 const FAR: u64 = 8;
 
-/// What entries of a scope need beyond what others have in use when they begin. The scope had `peak` bytes in use at once, and entries needed at
+/// The need of a scope's entries beyond what others have in use when they begin. The scope had `peak` bytes in use at once, and entries needed at
 /// most `rise` more than others had, where that is known.
 pub(super) fn own_need(peak: u64, rise: Option<u64>) -> u64 {
     rise.filter(|&rise| rise < peak - peak / FAR).unwrap_or(peak)

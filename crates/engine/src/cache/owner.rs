@@ -314,13 +314,14 @@ impl Owner {
     #[inline]
     pub(super) fn put(&self, record: Box<Record>) {
         let released = self.with(|local, shared| local.put(shared, record));
-        if released.is_some() || self.shared.generations.is_behind() {
+        let is_inside = self.with(|local, _| local.is_inside);
+        if released.is_some() || self.shared.generations.is_behind() || is_inside {
             self.release_all(released);
         }
-        self.leave_block_late();
     }
 
-    /// Gives back a block that was put, and then all that is idle beyond the budget. Follows an invalidation if there was one.
+    /// Gives back a block that was put, and then all that is idle beyond the budget. Follows an invalidation if there was one. Leaves a block of the
+    /// scope around in which nothing is alive any more.
     #[inline(never)]
     fn release_all(&self, mut released: Option<Box<Record>>) {
         while let Some(record) = released {
@@ -330,6 +331,7 @@ impl Owner {
         if self.shared.generations.is_behind() {
             self.catch_up();
         }
+        self.leave_block_late();
     }
 
     /// Tells the planner about the drop of a watched record, since the planner waits for it.

@@ -8,7 +8,7 @@ use crate::home::{Counter, Shared};
 use crate::record::{ArenaId, Door, DropPath, OuterBlock, Record, Request};
 use gpucache_plan::entries::Served;
 
-/// What a planner knows of the scope around and of scopes inside.
+/// The planner's side of an entry inside another scope, and of scopes inside its own entries.
 #[derive(Default)]
 pub(super) struct Nested {
     /// How the entry began in the scope around.
@@ -81,8 +81,7 @@ impl Planner {
         stream: &Stream,
         (scope, bytes): (u32, u64),
     ) -> Option<Box<Record>> {
-        let served = self.serve_position_of(shared, stream, (scope, bytes));
-        let (served, bytes) = served?;
+        let (served, bytes) = self.serve_position_of(shared, stream, (scope, bytes))?;
         let dims = [usize::try_from(bytes).ok()?];
         shared.lent.add(bytes);
         let Some(record) = self.place(served, shared, stream, &Request::of_bytes(&dims)) else {
@@ -165,11 +164,11 @@ impl Planner {
         match (noted, bytes) {
             (Some(noted), bytes) if self.is_logged_here(own, noted) => {
                 bytes.into_iter().for_each(|bytes| shared.note_use_inside(bytes));
-                match self.learning.learner.log.end_last(noted.number, bytes) {
+                if !self.learning.learner.log.end_last(noted.number, bytes) {
+                    self.learning.stop();
+                } else if bytes.is_some() {
                     // A search looks at each allocation once, so this one has to be final.
-                    true if bytes.is_some() => self.search(),
-                    true => {}
-                    false => self.learning.stop(),
+                    self.search();
                 }
             }
             (None, Some(_))

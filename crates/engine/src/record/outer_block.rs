@@ -40,7 +40,7 @@ pub(crate) struct OuterBlock {
 }
 
 impl OuterBlock {
-    /// A block that counts among these.
+    /// Of a record whose bytes were [added](LentBlocks::add) to these.
     pub(crate) fn of(record: Box<Record>, lent: &'static LentBlocks) -> OuterBlock {
         OuterBlock { record: Some(record), lent }
     }

@@ -129,13 +129,16 @@ impl Log {
     pub fn without_inner(&self) -> Option<Log> {
         let inner: Vec<u32> =
             (0..).zip(&self.allocations).filter(|(_, logged)| logged.inner > 0).map(|(number, _)| number).collect();
+        if inner.is_empty() {
+            return None;
+        }
         let upper = |upper: u32| match upper {
             OUTLIVES => OUTLIVES,
             upper => upper - inner.partition_point(|&number| number < upper) as u32,
         };
         let own = self.allocations.iter().filter(|logged| logged.inner == 0);
         let allocations = own.map(|logged| Logged { upper: upper(logged.upper), ..*logged }).collect();
-        (!inner.is_empty()).then(|| Log::of(self.stream, allocations))
+        Some(Log::of(self.stream, allocations))
     }
 
     /// Notes the drop of an allocation of the entry before. An allocation behind the end of that one began this one
