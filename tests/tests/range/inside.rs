@@ -136,6 +136,129 @@ fn results_outlive_the_scope_inside() {
     program.device.synchronize().unwrap();
 }
 
+/// Two scopes, one inside the other. Their memory can be asked for while a small array of the inner one is alive.
+struct Pair {
+    device: Virtual,
+    outer: Scope<'static>,
+    inner: Scope<'static>,
+}
+
+impl Pair {
+    /// After twenty entries, the inner arena of 100 MiB lies in that of the outer scope, which has nothing else. The small array outlives both scopes
+    /// in each entry, or in none.
+    fn trained([outer, inner]: [&'static str; 2], outlives: bool) -> Pair {
+        let pair = Pair { device: Virtual::new(160 << 20), outer: Scope::new(outer), inner: Scope::new(inner) };
+        (0..20).for_each(|_| match outlives {
+            true => drop(pair.step()),
+            false => pair.outer.run(|| pair.inner.run(|| drop(pair.work()))),
+        });
+        pair
+    }
+
+    /// Pairs whose small array outlives their scopes in each entry, and in none until now.
+    fn both(names: [[&'static str; 2]; 2]) -> [Pair; 2] {
+        let [often, never] = names;
+        [Pair::trained(often, true), Pair::trained(never, false)]
+    }
+
+    /// A step whose small result outlives both scopes.
+    fn step(&self) -> Array<u8, Virtual> {
+        self.outer.run(|| self.inner.run(|| self.work()))
+    }
+
+    fn work(&self) -> Array<u8, Virtual> {
+        let large = self.array(100 * MIB);
+        let small = self.array(256);
+        // It is in nobody's way, so it is no reason to give the arena up.
+        (0..200).for_each(|_| drop(self.array(1024)));
+        drop(large);
+        small
+    }
+
+    fn array(&self, bytes: usize) -> Array<u8, Virtual> {
+        Array::zeros(&self.device, bytes).unwrap()
+    }
+}
+
+#[test]
+fn a_small_result_keeps_no_arena_from_others() {
+    let _turn = turn();
+    for pair in Pair::both([["lends", "keeps little"], ["lends at last", "keeps little at last"]]) {
+        let small = pair.step();
+        drop(pair.array(100 * MIB));
+        drop(small);
+    }
+    let _ = invalidate_all();
+}
+
+/// The one in need is another thread, and then this one, while the outer scope is entered.
+#[test]
+fn a_small_result_keeps_no_arena_from_others_within_the_outer_scope() {
+    let _turn = turn();
+    for pair in Pair::both([["lends within", "little within"], ["lends within, at last", "little within, at last"]]) {
+        pair.outer.run(|| {
+            let small = pair.inner.run(|| pair.work());
+            // Only a thread that works in the outer scope can cut its arena, so this may fail.
+            let device = pair.device.clone();
+            let elsewhere = std::thread::spawn(move || Array::<u8, _>::zeros(&device, 100 * MIB).map(drop));
+            let _ = elsewhere.join().unwrap();
+            drop(pair.array(100 * MIB));
+            drop(small);
+        });
+    }
+    let _ = invalidate_all();
+}
+
+#[test]
+fn an_invalidation_returns_all_but_a_small_result() {
+    let _turn = turn();
+    for pair in Pair::both([["lends and goes", "goes"], ["lends and goes at last", "goes at last"]]) {
+        let small = pair.step();
+        let _ = invalidate_all();
+        let _ = pair.device.trim();
+        assert!(pair.device.memory().bytes <= 4 << 20, "{} bytes are reserved for 256", pair.device.memory().bytes);
+        drop(small);
+        let _ = invalidate_all();
+        assert_eq!(pair.device.memory().bytes, 0);
+    }
+}
+
+/// The outer scope has an array of its own from before, and plans nothing but the scope inside.
+#[test]
+fn blocks_in_use_are_counted_where_a_step_has_only_a_scope_inside() {
+    let _turn = turn();
+    let (outer, device) = (Scope::new("weights"), Virtual::new(1 << 40));
+    let array = |mib| Array::<u8, Virtual>::zeros(&device, mib * MIB).unwrap();
+    let inner = Scope::new("inside weights");
+    let weights = outer.run(|| array(1));
+    (0..12).for_each(|_| {
+        outer.run(|| {
+            inner.run(|| drop(array(8)));
+            assert_eq!(outer.stats().unwrap().busy_blocks, 1);
+        });
+    });
+    let result = outer.run(|| inner.run(|| array(8)));
+    let [stats, inside] = [&outer, &inner].map(|scope| scope.stats().unwrap());
+    assert_eq!((stats.busy_blocks, inside.busy_blocks), (1, 1));
+    assert_eq!(stats.outside_plan.peak_bytes, 1 << 20);
+    drop((weights, result));
+    let _ = invalidate_all();
+}
+
+/// A limit of the outer scope counts none of what the inner one has.
+#[test]
+fn a_limit_does_not_count_the_arena_of_a_scope_inside() {
+    let _turn = turn();
+    let names = ["is limited", "is limited at last"];
+    let pairs = Pair::both([[names[0], "beside the limit"], [names[1], "beside the limit at last"]]);
+    for (pair, name) in pairs.into_iter().zip(names) {
+        let small = pair.step();
+        Scope::new(name).limit("50MiB").run(|| drop(pair.array(MIB)));
+        drop(small);
+    }
+    let _ = invalidate_all();
+}
+
 /// A part of a step. Each array lives until the given number of parts later.
 #[derive(Clone, Debug)]
 enum Part {

@@ -21,8 +21,13 @@ impl Owner {
     /// limit: the memory of several devices together may be more, and the scope's counters must never wrap around.
     fn excess(&self, more: u64) -> u64 {
         let limit = self.with(|local, _| local.limit.most());
-        let held = u128::from(self.shared.counters.get(Counter::HeldBytes)) + u128::from(more);
+        let held = u128::from(self.held()) + u128::from(more);
         u64::try_from(held.saturating_sub(u128::from(limit))).unwrap_or(u64::MAX)
+    }
+
+    /// The bytes that the scope reserves. Arenas of scopes inside are theirs, wherever they lie.
+    fn held(&self) -> u64 {
+        self.shared.counters.get(Counter::HeldBytes).saturating_sub(self.shared.lent.bytes())
     }
 
     /// Whether the scope may reserve `more` bytes.
@@ -71,8 +76,8 @@ impl Owner {
             return Ok(());
         }
         lock(&self.shared.reclaim).failed += 1;
-        let held = self.shared.counters.get(Counter::HeldBytes);
-        let detail = format!("{} of at most {} are reserved by the scope on this thread", Bytes(held), Bytes(limit));
+        let held = Bytes(self.held());
+        let detail = format!("{held} of at most {} are reserved by the scope on this thread", Bytes(limit));
         let error = Error::out_of_memory("the scope", request.bytes, detail).of_limit(limit, Bound::Scope);
         let holder: &'static dyn Holder = **self;
         Err(Asked { stream, bytes, dims: request.dims, holder: Some(holder) }.refused(error))

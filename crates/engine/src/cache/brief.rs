@@ -6,6 +6,7 @@
 //! dropped once the cache is given up, since the destructor of a backend may be user code.
 
 use std::any::Any;
+use std::cell::Cell;
 
 use super::current::{DroppedLater, HERE};
 use super::owner::{Cache, Owner};
@@ -22,17 +23,54 @@ use crate::record::Record;
 const WORTH_A_TRIM: u64 = 2 << 20;
 const WORTH_A_TRIM_SHARE: u64 = 64;
 
+/// Shows that this thread holds a cache for a moment, until this value is dropped. It counts as a lock.
+pub(super) struct Brief {
+    _held: Held,
+}
+
+impl Brief {
+    /// `None` if the thread is inside the scope anyway, since then nobody waits for it.
+    pub(super) fn of(cache: &Cache) -> Option<Brief> {
+        (!cache.is_entered()).then(|| {
+            Brief::count(|holds| holds.set(holds.get() + 1));
+            Brief { _held: Held::begin() }
+        })
+    }
+
+    /// Calls `act` with how many caches this thread holds for a moment.
+    fn count<R>(act: impl FnOnce(&Cell<usize>) -> R) -> R {
+        HERE.with(|here| act(&here.holds))
+    }
+
+    fn is_any() -> bool {
+        Brief::count(|holds| holds.get() > 0)
+    }
+}
+
+impl Drop for Brief {
+    fn drop(&mut self) {
+        Brief::count(|holds| holds.set(holds.get() - 1));
+    }
+}
+
 impl Cache {
     /// Runs `act` as the owner for a moment, if no other thread is inside the scope. Waits while another thread holds the cache for
     /// a moment.
     pub(super) fn briefly<R>(&'static self, act: impl FnOnce(&Owner) -> R) -> Option<R> {
-        let is_held = self.local.hold_unless_entered(claim_token());
-        let owner = if is_held { self.owner() } else { None }?;
-        // Does not count as a lock if this thread is inside the scope anyway, since then nobody waits for it.
-        let held = (!owner.is_entered()).then(Held::begin);
+        if self.local.hold_unless_entered(claim_token()) { self.while_held(act) } else { None }
+    }
+
+    /// As [`briefly`](Cache::briefly), unless another thread holds the cache now. This never waits, so the caller may hold another cache.
+    pub(super) fn try_briefly<R>(&'static self, act: impl FnOnce(&Owner) -> R) -> Option<R> {
+        if self.local.try_hold(claim_token()) { self.while_held(act) } else { None }
+    }
+
+    fn while_held<R>(&'static self, act: impl FnOnce(&Owner) -> R) -> Option<R> {
+        let owner = self.owner()?;
+        let brief = Brief::of(self);
         let answer = act(&owner);
         // Ends before the cache is given up, since `exit_after` may drop the values that were let go.
-        drop(held);
+        drop(brief);
         owner.exit_after(|_| ());
         Owner::drop_left();
         Some(answer)
@@ -57,8 +95,7 @@ impl Cache {
 impl Owner {
     /// Takes in a block that was dropped outside the scope.
     fn take_in(&self, mut record: Box<Record>) {
-        // Counts as a lock, since the thread is not inside the scope.
-        let _held = Held::begin();
+        let _brief = Brief::of(self);
         self.unwatch(&mut record);
         let is_used = record.users().next().is_some();
         if is_used {
@@ -69,19 +106,22 @@ impl Owner {
         self.publish();
     }
 
-    /// Drops a value that may hold the last handle of a stream: now, or, if the cache is held only for a moment, once it is given
-    /// up.
+    /// Drops a value that may hold the last handle of a stream: now, or, if this thread holds a cache only for a moment, once it gives that up.
     pub(super) fn let_go(&self, value: impl Any) {
-        if !self.is_entered() {
+        if self.is_brief() {
             HERE.with(|here| here.later.borrow_mut().1.push(Box::new(value)));
         }
     }
 
     /// As [`let_go`](Owner::let_go), for a stream alone.
     pub(super) fn let_go_of_stream(&self, stream: Stream) {
-        if !self.is_entered() {
+        if self.is_brief() {
             HERE.with(|here| here.later.borrow_mut().0.push(stream));
         }
+    }
+
+    fn is_brief(&self) -> bool {
+        !self.is_entered() || Brief::is_any()
     }
 
     /// Gives the memory of records back now, and lets the records go.
@@ -113,8 +153,11 @@ impl Owner {
         }
     }
 
-    /// Drops the values that were let go. The cache has been given up.
+    /// Drops the values that were let go. A cache has been given up. If this thread holds another one for a moment, the values wait for that.
     pub(super) fn drop_left() {
+        if Brief::is_any() {
+            return;
+        }
         let is_any = |(streams, others): &DroppedLater| !streams.is_empty() || !others.is_empty();
         if HERE.with(|here| is_any(&here.later.borrow())) {
             let left = HERE.with(|here| here.later.take());

@@ -127,7 +127,7 @@ impl Owner {
         if let Some(block) = unwanted {
             range.free(stream, block);
         }
-        self.note_holding();
+        self.note_holding_of(stream);
     }
 
     /// The need of an arena of `bytes` bytes.
@@ -233,7 +233,7 @@ impl Owner {
         self.change(|planner, shared| match uses_arena {
             // Nobody else can take such an arena. Otherwise it stays: the range would get it only with the arena around it.
             true if is_short && planner.is_idle_in_block(shared) => planner.give_way(shared),
-            false if !is_short && planner.is_in_block() => {}
+            false if planner.is_in_block() && (!is_short || planner.is_out_of_reach()) => {}
             true => planner.release_what_hinders(shared, need, is_short),
             false => planner.release_idle(shared, need, is_short),
         });

@@ -64,7 +64,7 @@ impl Owner {
             .with(|local, shared| local.planner.movable_arena(shared).map(|(bytes, stream)| (bytes, stream.clone())));
         let Some((bytes, stream)) = arena.filter(|_| !has_limit) else { return false };
         let Some(block) = outer.serve_inner(&stream, (self.number(), bytes)) else { return false };
-        self.note_holding();
+        self.note_holding_of(&stream);
         self.change(|planner, shared| planner.install_inside(&self.door, shared, (block, bytes, stream)));
         true
     }
@@ -168,7 +168,7 @@ impl Owner {
             if let Some(whole) = block.detach() {
                 self.keep_parts(stream, whole, arena, live.iter());
             } else if !live.is_empty() {
-                // The scope around was left before this one.
+                // Another thread took the scope around since the look at it.
                 let block: Arc<dyn Any + Send + Sync> = Arc::new(block);
                 let places = live.iter().map(|live| (live.position, Origin::Part(block.clone()))).collect();
                 return self.with(|local, shared| local.planner.note_escaped(shared, arena, places));
@@ -179,7 +179,6 @@ impl Owner {
 
     /// Gives a record in the arena memory of its own. The arena goes.
     pub(super) fn detach(&self, record: &mut Record) {
-        // It may have outlived the arena in which it lay.
         self.with(|local, _| local.planner.release_escaped(record));
         if self.with(|local, _| local.planner.is_in_arena(record)) {
             self.change(Planner::give_way);

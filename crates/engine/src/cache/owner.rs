@@ -12,11 +12,11 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::sync::Arc;
 
+use super::brief::Brief;
 use super::local::Local;
 use super::supply::{self, Supplied};
 use super::token::token;
 use crate::base::error::Result;
-use crate::base::held::Held;
 use crate::base::sync::{AtomicU64, Mutex, lock};
 use crate::device::Stream;
 use crate::home::hold::{Duties, Hold};
@@ -132,9 +132,11 @@ impl Keeper for Cache {
     }
 
     fn detach(&'static self, record: &mut Record) {
-        if let Some(owner) = self.owner().filter(|owner| owner.is_entered()) {
-            owner.detach(record);
-        }
+        self.try_briefly(|owner| owner.detach(record));
+    }
+
+    fn is_reachable(&self) -> bool {
+        self.is_mine() || !self.is_entered()
     }
 
     fn take_back(&'static self, mut record: Box<Record>) {
@@ -164,8 +166,7 @@ impl Duties for &'static Cache {
     }
 
     fn catch_up(&self) {
-        // Counts as a lock, as in a cache that is held for a moment, unless the thread is inside the scope.
-        let _held = (!self.is_entered()).then(Held::begin);
+        let _brief = Brief::of(self);
         if let Some(owner) = self.owner() {
             owner.catch_up();
         }
@@ -300,13 +301,12 @@ impl Owner {
         if let Some(live) = live {
             self.with(|local, shared| local.planner.note_live(shared, stream.memory_id(), live, request.bytes as u64));
         }
-        self.shared.devices.note(stream.memory_id());
         if taken.is_any() {
             reclaim::tick();
             self.note_taken(stream, request.bytes as u64, taken);
         }
         self.with(|local, shared| local.adopt(shared, &self.cache.door, request, (&mut record, taken), keeps));
-        self.note_holding();
+        self.note_holding_of(stream);
         record
     }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::local::Local;
 use super::owner::{Cache, Owner};
 use crate::base::sync::lock;
+use crate::device::Stream;
 use crate::home::{Counter, Counts, Fact};
 use crate::pressure::ReclaimStats;
 use crate::pressure::lease::Lease;
@@ -98,6 +99,12 @@ impl Owner {
         if !self.with(|local, _| std::mem::replace(&mut local.is_listed, true)) {
             reclaim::register(**self);
         }
+    }
+
+    /// As [`note_holding`](Owner::note_holding), with memory of the stream's device. All of it may be the arena, with the memory of scopes inside.
+    pub(super) fn note_holding_of(&self, stream: &Stream) {
+        self.shared.devices.note(stream.memory_id());
+        self.note_holding();
     }
 
     /// Forgets all that the cache knows, and releases all its idle memory.

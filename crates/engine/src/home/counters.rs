@@ -123,9 +123,8 @@ impl Counters {
         if busy > self.get(Counter::BesideMark) || busy.wrapping_add(planned) > self.get(Counter::Mark) {
             // Blocks that other threads dropped are not in use, even if this thread has not taken them back yet.
             let in_use = busy.saturating_sub(returns.bytes());
-            [Counter::BesideLately, Counter::Beside, Counter::BesidePeak]
-                .into_iter()
-                .for_each(|most| self.raise(most, in_use));
+            [Counter::BesideLately, Counter::Beside].into_iter().for_each(|most| self.raise(most, in_use));
+            self.raise(Counter::BesidePeak, in_use.saturating_sub(lent.saturating_sub(planned)));
             self.note_in_use(in_use.saturating_add(planned), lent);
         }
     }
@@ -159,7 +158,7 @@ impl Counters {
     pub(super) fn reset_peaks(&self, planned: u64, returns: &Returns, lent: u64) {
         let beside = self.get(Counter::BusyBytes).saturating_sub(returns.bytes());
         self.set(Counter::Peak, beside.saturating_add(planned).saturating_sub(lent));
-        self.set(Counter::BesidePeak, beside);
+        self.set(Counter::BesidePeak, beside.saturating_sub(lent.saturating_sub(planned)));
         self.set(Counter::PlanPeak, planned);
         self.set_marks();
     }
@@ -287,8 +286,8 @@ impl Counters {
     }
 
     /// Counts the block of a plan out. `live` of its positions, with `live_bytes`, stay in use beside plans. Each of them will count as
-    /// dropped, and not as returned to the plan.
-    pub(crate) fn uninstalled(&self, bytes: u64, positions: u64, live: u64, live_bytes: u64) {
+    /// dropped, and not as returned to the plan. Arenas of scopes inside have the `lent` bytes.
+    pub(crate) fn uninstalled(&self, bytes: u64, positions: u64, (live, live_bytes): (u64, u64), lent: u64) {
         // Added before it is subtracted: more positions may be in use than the block had when it came.
         self.add(Counter::HeldBlocks, live);
         self.subtract(Counter::HeldBlocks, positions);
@@ -297,7 +296,7 @@ impl Counters {
         [Counter::Arena, Counter::Inside, Counter::IsInside, Counter::PlanLive]
             .into_iter()
             .for_each(|count| self.set(count, 0));
-        self.evicted(live, live_bytes);
+        self.evicted((live, live_bytes), lent);
     }
 
     /// Counts more memory of a ring. `taken` came from the device for it.
@@ -314,20 +313,20 @@ impl Counters {
     }
 
     /// Counts a ring out, like [`uninstalled`](Counters::uninstalled).
-    pub(crate) fn ring_given_up(&self, bytes: u64, live: u64, live_bytes: u64) {
+    pub(crate) fn ring_given_up(&self, bytes: u64, (live, live_bytes): (u64, u64), lent: u64) {
         self.ring_shrank(bytes);
         self.add(Counter::HeldBlocks, live);
         self.add(Counter::HeldBytes, live_bytes);
         self.set(Counter::RingBlocks, 0);
-        self.evicted(live, live_bytes);
+        self.evicted((live, live_bytes), lent);
     }
 
-    fn evicted(&self, live: u64, live_bytes: u64) {
+    fn evicted(&self, (live, live_bytes): (u64, u64), lent: u64) {
         self.add(Counter::Evicted, live);
         self.add(Counter::BusyBytes, live_bytes);
-        [Counter::Beside, Counter::BesidePeak]
-            .into_iter()
-            .for_each(|most| self.raise(most, self.get(Counter::BusyBytes)));
+        let busy = self.get(Counter::BusyBytes);
+        self.raise(Counter::Beside, busy);
+        self.raise(Counter::BesidePeak, busy.saturating_sub(lent));
         self.set_marks();
     }
 

@@ -70,17 +70,21 @@ impl Counts {
 
     /// Blocks in use in arena and ring.
     pub fn planned_blocks(&self) -> u64 {
-        total([self.get(Counter::PlanLive), self.get(Counter::RingBlocks)]).min(self.busy_blocks())
+        // Those of scopes inside lie in the arena, unless they have escaped from it.
+        let inside = if self.get(Counter::LentBeside) == 0 { self.get(Counter::LentBlocks) } else { 0 };
+        let blocks = total([self.get(Counter::PlanLive), self.get(Counter::RingBlocks)]);
+        blocks.saturating_sub(inside).min(self.busy_blocks())
     }
 
     /// Blocks in use, without those that another thread dropped.
     pub fn busy_blocks(&self) -> u64 {
-        let in_plans = total([self.get(Counter::PlanLive), self.get(Counter::RingBlocks), self.get(Counter::Evicted)]);
-        let returned = self.planned().saturating_sub(in_plans);
+        // Blocks of scopes inside are among those in plans, but not among the planned allocations. So nothing is subtracted before the end.
+        let in_plans = [Counter::PlanLive, Counter::RingBlocks, Counter::Evicted].map(|count| self.get(count));
         let waiting =
             [Counter::ReturnedBlocks, Counter::DeferredBlocks, Counter::LentBlocks].map(|count| self.get(count));
-        let dropped = total([self.get(Counter::Drops), returned].into_iter().chain(waiting));
-        total([self.hits(), self.get(Counter::Supplied)]).saturating_sub(dropped)
+        let dropped = total([self.get(Counter::Drops), self.planned()].into_iter().chain(waiting));
+        let served = [self.hits(), self.get(Counter::Supplied)];
+        total(served.into_iter().chain(in_plans)).saturating_sub(dropped)
     }
 
     /// Bytes of the blocks in use.

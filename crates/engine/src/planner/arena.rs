@@ -120,7 +120,7 @@ impl Planner {
         self.publish(shared);
         let live_bytes = shared.lease.live();
         let live = self.hot.cursor.evict();
-        shared.counters.uninstalled(bytes, positions, live.len() as u64, live_bytes);
+        shared.counters.uninstalled(bytes, positions, (live.len() as u64, live_bytes), shared.lent.bytes());
         let transit = Transit::begin();
         let hot = &mut self.hot;
         let leased = shared.lease.end().map(ArenaMemory::OfRange);

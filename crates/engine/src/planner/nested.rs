@@ -252,6 +252,12 @@ impl Planner {
         self.arena.as_ref().is_some_and(|arena| arena.outer.is_some())
     }
 
+    /// Whether the arena lies in a block of a scope around that another thread works in. Only that thread can take the memory out.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        let outer = self.arena.as_ref().and_then(|arena| arena.outer.as_ref());
+        outer.is_some_and(|outer| !outer.is_reachable())
+    }
+
     /// Whether the arena lies in a block of the scope around, and nothing in it is alive.
     pub(crate) fn is_idle_in_block(&self, shared: &Shared) -> bool {
         self.is_in_block() && shared.lease.live() == 0

@@ -109,8 +109,11 @@ pub(crate) trait Keeper: Sync {
     /// Notes that a record of this cache was freed on another stream than its own.
     fn note_freed_elsewhere(&self);
 
-    /// Gives a record in the arena of this cache memory of its own, if this thread is inside the scope. The arena goes.
+    /// Gives a record in the arena of this cache memory of its own, unless another thread has the cache now. The arena goes.
     fn detach(&'static self, record: &mut Record);
+
+    /// Whether no other thread is inside the scope.
+    fn is_reachable(&self) -> bool;
 }
 
 /// The way from a record to its keeper. A record has room for this thin address, and records compare it to tell keepers apart.
@@ -134,6 +137,11 @@ impl Door {
     /// Makes the keeper give a record memory of its own.
     fn detach(&self, record: &mut Record) {
         self.0.get().into_iter().for_each(|keeper| keeper.detach(record));
+    }
+
+    /// Whether the keeper may [detach](Keeper::detach) a record now.
+    fn is_reachable(&self) -> bool {
+        self.0.get().is_some_and(|keeper| keeper.is_reachable())
     }
 
     /// Returns a record to its keeper.

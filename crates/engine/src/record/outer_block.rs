@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::Record;
+use super::{Door, Record};
 use crate::range::RangeBlock;
 
 /// The blocks of a cache that hold arenas of scopes inside: their number and bytes. They are no arrays of the program.
@@ -47,6 +47,11 @@ impl OuterBlock {
 
     pub(crate) fn address(&self) -> u64 {
         self.record.as_ref().map_or(0, |record| record.address)
+    }
+
+    /// Whether [`detach`](OuterBlock::detach) may take the memory out now: no other thread is inside the scope around.
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.record.as_ref().and_then(|record| record.door).is_some_and(Door::is_reachable)
     }
 
     /// Takes the memory out of the block, if it can be a block of the range. The arena in which it lies goes.

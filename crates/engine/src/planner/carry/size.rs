@@ -226,7 +226,8 @@ impl Planner {
         self.publish(shared);
         let (bytes, live_bytes) = (self.carry.ring.bytes(), shared.ring.live());
         let live = self.carry.ring.evict();
-        shared.counters.ring_given_up(bytes, live.len() as u64, live_bytes);
+        let lent = shared.lent.bytes().saturating_sub(shared.planned_bytes());
+        shared.counters.ring_given_up(bytes, (live.len() as u64, live_bytes), lent);
         let transit = Transit::begin();
         if let Some(leased) = shared.ring.end() {
             self.effects.vacated.push(Vacated {
