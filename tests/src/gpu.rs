@@ -11,6 +11,7 @@ use cudarc::driver::{
     CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg,
 };
 use cudarc::nvrtc::{Ptx, compile_ptx};
+use gpucache::launch::Launch;
 use gpucache::prelude::{Array, Cuda};
 
 /// Set to 1 on a machine with a GPU. A test that finds no GPU then fails.
@@ -266,11 +267,16 @@ impl Kernels {
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");
     }
 
+    /// A launch of `fill` by this crate's own builder, without its arguments.
+    pub fn launch_fill<'a>(&'a self, stream: &'a Cuda) -> Launch<'a> {
+        stream.launch_builder(&self.fill)
+    }
+
     /// As [`fill`](Kernels::fill), with this crate's own builder.
     #[allow(unsafe_code)]
     pub fn fill_on(&self, stream: &Cuda, out: &mut Array<u32, Cuda>, value: u32, nanoseconds: u64) {
         let len = out.len() as u32;
-        let mut launch = stream.launch_builder(&self.fill);
+        let mut launch = self.launch_fill(stream);
         launch.arg(out).arg(&value).arg(&len).arg(&nanoseconds);
         // SAFETY: as in `fill`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.expect("launched");

@@ -5,6 +5,7 @@
 #![cfg(all(feature = "cuda", target_os = "linux"))]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
+use gpucache::cudarc::driver::LaunchConfig;
 use gpucache::prelude::*;
 use gpucache::{Result, cache_scope as scope};
 use gpucache_tests::conformance::{assert_pattern, pattern, patterned};
@@ -143,4 +144,18 @@ fn peers_are_refused_what_they_cannot_do(two: &Two) {
     let refused = a.capture(|| array.to_device(b).map(drop)).map(drop).unwrap_err();
     assert!(refused.is_unavailable(), "{refused}");
     assert_pattern(&array.to_device(b).unwrap(), 1);
+    a_refused_launch_stays_refused(two);
+}
+
+fn a_refused_launch_stays_refused(two: &Two) {
+    let Two { kernels: [_, second], streams: [a, b] } = two;
+    let (mut array, value, len, nanoseconds) = (patterned(a, 4, 1).unwrap(), 9u32, 4u32, 0u64);
+    let mut launch = second.launch_fill(b);
+    launch.arg(&mut array).arg(&value).arg(&len).arg(&nanoseconds);
+    for _ in 0..2 {
+        // SAFETY: these are the arguments of the kernel, and it writes as many elements as there are.
+        let refused = unsafe { launch.launch(LaunchConfig::for_num_elems(len)) }.unwrap_err();
+        assert!(refused.is_unavailable(), "{refused}");
+    }
+    assert_pattern(&array, 1);
 }

@@ -24,7 +24,7 @@ use gpucache_engine::home::{Counter, Counts, Deviations};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PlanStats {
-    /// Orders of allocations and drops that have a plan now: at most four on each thread.
+    /// Orders of allocations and drops that have a plan now: at most eight on each thread.
     pub plans: u64,
     /// Allocations for which those plans have a place.
     pub positions: u64,

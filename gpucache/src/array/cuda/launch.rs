@@ -36,7 +36,13 @@ impl Cuda {
     /// ```
     #[inline]
     pub fn launch_builder<'a>(&'a self, function: &'a CudaFunction) -> Launch<'a> {
-        Launch { arguments: self.stream().launch_builder(function), device: self, failure: None, written: Vec::new() }
+        Launch {
+            arguments: self.stream().launch_builder(function),
+            device: self,
+            is_refused: false,
+            failure: None,
+            written: Vec::new(),
+        }
     }
 }
 
@@ -54,7 +60,9 @@ impl Cuda {
 pub struct Launch<'a> {
     arguments: LaunchArgs<'a>,
     device: &'a Cuda,
-    /// The error of the first array that could not be ordered.
+    /// Whether an array could not be ordered. Its address is among the arguments nevertheless, so nothing may be launched.
+    is_refused: bool,
+    /// The first error of an array, until a launch returns it.
     failure: Option<Error>,
     /// Arrays of this stream that the kernel writes, if the context has several streams.
     written: Vec<&'a Block>,
@@ -107,13 +115,33 @@ impl<'a> Launch<'a> {
     #[inline]
     fn read<T: Element>(&mut self, array: &Array<T, Cuda>) {
         let ordered = array.block.read_on(self.device.stream_handle());
-        self.failure = self.failure.take().or(ordered.err());
+        self.note(ordered);
+    }
+
+    /// Notes whether an array could be ordered.
+    #[inline]
+    fn note(&mut self, ordered: Result<()>) {
+        if let Err(error) = ordered {
+            self.is_refused = true;
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// The error of a launch with an array that could not be ordered.
+    #[cold]
+    fn refusal(&mut self) -> Error {
+        let again = || {
+            let why = "an array among its arguments could not be ordered, as the first launch said";
+            Error::unavailable("this launch", why, "make another one by `launch_builder`")
+        };
+        self.failure.take().unwrap_or_else(again)
     }
 
     /// Launches the kernel.
     ///
     /// # Errors
-    /// A failure of the driver, or a failure to order an array. In the latter case nothing was launched.
+    /// A failure of the driver, or a failure to order an array. In the latter case nothing is launched, however often this is called: make another
+    /// `Launch`.
     ///
     /// # Safety
     /// The arguments must be those that the kernel declares, in order and type. The kernel must stay within its arrays, and write
@@ -133,8 +161,8 @@ impl<'a> Launch<'a> {
     /// ```
     #[inline]
     pub unsafe fn launch(&mut self, config: LaunchConfig) -> Result<()> {
-        if let Some(error) = self.failure.take() {
-            return Err(error);
+        if self.is_refused {
+            return Err(self.refusal());
         }
         self.device.stream_handle().check_thread()?;
         let failed = |error| Error::device_failure(format_args!("{:?}", self.device), "a launch", error);
@@ -189,7 +217,7 @@ impl<'a, 'b: 'a, T: Element> KernelArgument<'a> for &'b mut Array<T, Cuda> {
     fn push(self, launch: &mut Launch<'a>) {
         let stream = launch.device.stream_handle();
         let ordered = self.block.write_on(stream);
-        launch.failure = launch.failure.take().or(ordered.err());
+        launch.note(ordered);
         if self.block.stream().queue() == stream.queue() && launch.device.stream().context().is_in_multi_stream_mode() {
             launch.written.push(&self.block);
         }
