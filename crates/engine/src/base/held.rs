@@ -6,7 +6,6 @@
 //! counter of its thread. Each place where code of the program may run checks this counter, even if no such code runs this time. Other
 //! builds do neither.
 
-#[cfg(debug_assertions)]
 use super::per_thread::THREAD;
 
 /// Counts as one held lock of the calling thread until it is dropped.
@@ -26,6 +25,28 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         THREAD.with(|thread| thread.held.set(thread.held.get() - 1));
+    }
+}
+
+/// Shows that the calling thread holds a cache for a moment, until this value is dropped. It counts as a lock. A thread may hold several caches at once.
+#[derive(Debug)]
+pub(crate) struct Brief(#[expect(dead_code, reason = "it is dropped with this value")] Held);
+
+impl Brief {
+    pub(crate) fn begin() -> Brief {
+        THREAD.with(|thread| thread.briefs.set(thread.briefs.get() + 1));
+        Brief(Held::begin())
+    }
+
+    /// Whether the calling thread holds a cache for a moment.
+    pub(crate) fn is_any() -> bool {
+        THREAD.with(|thread| thread.briefs.get() > 0)
+    }
+}
+
+impl Drop for Brief {
+    fn drop(&mut self) {
+        THREAD.with(|thread| thread.briefs.set(thread.briefs.get() - 1));
     }
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct PerThread {
     /// The number of locks of this crate that the thread holds (`base/held`).
     #[cfg(debug_assertions)]
     pub(crate) held: Cell<usize>,
+    /// How many caches the thread holds for a moment (`base/held`).
+    pub(crate) briefs: Cell<usize>,
     /// How many errands of the thread are paused. These are always its first ones (`base/errand`).
     pub(crate) paused: Cell<usize>,
     /// Whether a request must also respect soft limits now (`device/quota`).
@@ -42,6 +44,7 @@ thread_local! {
             token: Cell::new(0),
             #[cfg(debug_assertions)]
             held: Cell::new(0),
+            briefs: Cell::new(0),
             paused: Cell::new(0),
             is_soft: Cell::new(false),
             is_in_handler: Cell::new(false),

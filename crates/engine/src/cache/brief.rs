@@ -6,14 +6,13 @@
 //! dropped once the cache is given up, since the destructor of a backend may be user code.
 
 use std::any::Any;
-use std::cell::Cell;
 
 use super::current::{DroppedLater, HERE};
 use super::owner::{Cache, Owner};
 use super::token::claim_token;
 use crate::base::amounts::add;
 use crate::base::errand::run_user_code;
-use crate::base::held::Held;
+use crate::base::held::Brief;
 use crate::device::Stream;
 use crate::pressure::demand;
 use crate::record::Record;
@@ -22,36 +21,6 @@ use crate::record::Record;
 /// what is left in use. A look visits all free spans, so one with each of many arrays would take time in proportion to their square.
 const WORTH_A_TRIM: u64 = 2 << 20;
 const WORTH_A_TRIM_SHARE: u64 = 64;
-
-/// Shows that this thread holds a cache for a moment, until this value is dropped. It counts as a lock.
-pub(super) struct Brief {
-    _held: Held,
-}
-
-impl Brief {
-    /// `None` if the thread is inside the scope anyway, since then nobody waits for it.
-    pub(super) fn of(cache: &Cache) -> Option<Brief> {
-        (!cache.is_entered()).then(|| {
-            Brief::count(|holds| holds.set(holds.get() + 1));
-            Brief { _held: Held::begin() }
-        })
-    }
-
-    /// Calls `act` with how many caches this thread holds for a moment.
-    fn count<R>(act: impl FnOnce(&Cell<usize>) -> R) -> R {
-        HERE.with(|here| act(&here.holds))
-    }
-
-    fn is_any() -> bool {
-        Brief::count(|holds| holds.get() > 0)
-    }
-}
-
-impl Drop for Brief {
-    fn drop(&mut self) {
-        Brief::count(|holds| holds.set(holds.get() - 1));
-    }
-}
 
 impl Cache {
     /// Runs `act` as the owner for a moment, if no other thread is inside the scope. Waits while another thread holds the cache for
@@ -65,9 +34,14 @@ impl Cache {
         if self.local.try_hold(claim_token()) { self.while_held(act) } else { None }
     }
 
+    /// Notes that this thread holds the cache for a moment. `None` if it is inside the scope anyway, since then nobody waits for it.
+    pub(super) fn note_brief(&self) -> Option<Brief> {
+        (!self.is_entered()).then(Brief::begin)
+    }
+
     fn while_held<R>(&'static self, act: impl FnOnce(&Owner) -> R) -> Option<R> {
         let owner = self.owner()?;
-        let brief = Brief::of(self);
+        let brief = self.note_brief();
         let answer = act(&owner);
         // Ends before the cache is given up, since `exit_after` may drop the values that were let go.
         drop(brief);
@@ -95,7 +69,7 @@ impl Cache {
 impl Owner {
     /// Takes in a block that was dropped outside the scope.
     fn take_in(&self, mut record: Box<Record>) {
-        let _brief = Brief::of(self);
+        let _brief = self.note_brief();
         self.unwatch(&mut record);
         let is_used = record.users().next().is_some();
         if is_used {

@@ -125,8 +125,7 @@ static UNSCOPED: OnceLock<fn()> = OnceLock::new();
 #[repr(C, align(64))]
 pub(super) struct OfThread {
     serving: Serving,
-    /// How many caches the thread holds for a moment (`brief`), and the values to drop once it has given them up.
-    pub(super) holds: Cell<usize>,
+    /// Values to drop once the thread has given up all caches that it holds for a moment (`brief`).
     pub(super) later: ManuallyDrop<RefCell<DroppedLater>>,
 }
 
@@ -137,7 +136,7 @@ pub(super) type DroppedLater = (SmallVec<[Stream; 2]>, Vec<Box<dyn Any>>);
 thread_local! {
     pub(super) static HERE: OfThread = const {
         let later = ManuallyDrop::new(RefCell::new((SmallVec::new_const(), Vec::new())));
-        OfThread { serving: Serving::NOWHERE, holds: Cell::new(0), later }
+        OfThread { serving: Serving::NOWHERE, later }
     };
 }
 

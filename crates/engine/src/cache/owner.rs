@@ -12,7 +12,6 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::brief::Brief;
 use super::local::Local;
 use super::supply::{self, Supplied};
 use super::token::token;
@@ -166,7 +165,7 @@ impl Duties for &'static Cache {
     }
 
     fn catch_up(&self) {
-        let _brief = Brief::of(self);
+        let _brief = self.note_brief();
         if let Some(owner) = self.owner() {
             owner.catch_up();
         }
