@@ -106,6 +106,24 @@ pub unsafe fn destroy_unnoticed(stream: *mut c_void) {
     assert_eq!(status, 0, "the driver destroys the stream");
 }
 
+/// Begins a capture by the driver itself, made up or not, as [`destroy_unnoticed`] destroys a stream.
+///
+/// # Panics
+/// If the driver refuses.
+///
+/// # Safety
+/// The stream is alive, and is not captured yet.
+#[allow(unsafe_code)]
+pub unsafe fn begin_capture_unnoticed(stream: *mut c_void) {
+    const GLOBAL: c_int = 0;
+    let begin = own(c"cuStreamBeginCapture_v2").expect("the driver is loaded");
+    // SAFETY: this is the type of the driver's function, and the caller names a stream that can be captured.
+    let status = unsafe {
+        std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_void, c_int) -> c_int>(begin)(stream, GLOBAL)
+    };
+    assert_eq!(status, 0, "the driver begins the capture");
+}
+
 /// A function of the driver. The made-up one has some that no other has.
 #[allow(unsafe_code)]
 fn own(name: &CStr) -> Option<*mut c_void> {

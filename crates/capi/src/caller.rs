@@ -6,9 +6,9 @@ use gpucache::{Error, Result};
 use gpucache_engine::device::{Handle, exits_with_thread};
 use parking_lot::Mutex;
 
-use crate::helpers;
 use crate::shared::{Inside, SharedCaller, is_busy};
 use crate::streams::KnownStreams;
+use crate::{forks, helpers};
 
 /// For whom a thread works.
 #[derive(Clone, Copy)]
@@ -216,7 +216,8 @@ fn note_left(caller: &'static SharedCaller, inside: &mut Inside) {
     pass_on(caller, inside);
 }
 
-/// Frees the memory of a scope on all threads, or of all scopes, as [`gpucache::invalidate`] does. Returns the bytes that it frees.
+/// Frees the memory of a scope on all threads, or of all scopes, as [`gpucache::invalidate`] does. Returns the bytes that it frees. A name
+/// without a scope frees nothing, and one line on stderr says so.
 ///
 /// ```
 /// # let entry = gpucache_capi::enter("frame")?;
@@ -226,10 +227,7 @@ fn note_left(caller: &'static SharedCaller, inside: &mut Inside) {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn invalidate(name: Option<&str>) -> u64 {
-    in_scopes(|| match name {
-        Some(name) => gpucache::invalidate(name).bytes,
-        None => gpucache::invalidate_all().bytes,
-    })
+    in_scopes(|| forks::invalidate(name))
 }
 
 /// Runs `act` in the name of this thread's caller, which then is inside its scopes, so that their idle memory goes back at once. The same

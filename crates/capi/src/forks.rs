@@ -1,12 +1,14 @@
 //! Processes that were forked from one that uses a GPU. They cannot use the driver, so requests for a GPU are errors there. Frees of the
-//! parent's memory on a GPU, by a garbage collector for example, and notes of its uses do nothing. Host memory works as in any other process.
+//! parent's memory on a GPU, by a garbage collector for example, notes of its uses, and ends of its pools do nothing. Host memory works as in
+//! any other process.
 #![allow(unsafe_code)]
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use gpucache::{Error, Result};
-use gpucache_engine::device::Handle;
+use gpucache_engine::cache::NamedCaches;
+use gpucache_engine::device::{Handle, HostStream, Stream};
 
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
@@ -38,4 +40,27 @@ pub(crate) fn refuse_gpu(ordinal: usize) -> Result<()> {
 #[inline]
 pub(crate) fn is_child() -> bool {
     IS_CHILD.load(Relaxed)
+}
+
+/// Whether this is a forked child and the stream is one of a GPU, so that only the parent can use its memory.
+#[inline]
+pub(crate) fn is_of_parent(stream: &Stream) -> bool {
+    is_child() && Handle::device_of(stream).is_some()
+}
+
+/// Frees the memory of a scope, or of all scopes, and returns the bytes. In a forked child, scopes with memory of a GPU are left alone.
+pub(crate) fn invalidate(name: Option<&str>) -> u64 {
+    let is_of_parent = |scope: &NamedCaches| {
+        let host = HostStream::default().stream_handle().memory_id();
+        !scope.caches().iter().all(|cache| cache.serves_only(host))
+    };
+    match name {
+        Some(name) if is_child() && NamedCaches::find(name).is_some_and(|scope| is_of_parent(&scope)) => 0,
+        Some(name) => gpucache::invalidate(name).bytes,
+        None if is_child() => {
+            let own = NamedCaches::all().into_iter().filter(|scope| !is_of_parent(scope));
+            own.map(|scope| gpucache::invalidate(&**scope.name()).bytes).sum()
+        }
+        None => gpucache::invalidate_all().bytes,
+    }
 }

@@ -11,9 +11,9 @@ use gpucache_engine::device::Handle;
 use gpucache_engine::record::Request;
 use parking_lot::Mutex;
 
-use crate::captures;
 use crate::devices::default_stream;
 use crate::streams::in_capture;
+use crate::{captures, forks};
 
 /// Tells whether a pool serves a stream now. It is code of the framework, which runs while no lock is held.
 pub type Filter = Box<dyn Fn(usize) -> bool + Send + Sync>;
@@ -119,7 +119,10 @@ fn end_pools() {
         return;
     }
     // Their memory is freed while no lock is held.
-    let ended = std::mem::take(&mut *ENDED.lock());
+    let mut ended = std::mem::take(&mut *ENDED.lock());
+    // The driver works for the parent alone.
+    let of_parent = |pool: &mut Pool| pool.memory.streams().iter().any(forks::is_of_parent);
+    ended.extract_if(.., of_parent).for_each(std::mem::forget);
     Handle::keeping_current(|| {
         let streams = ended.iter().flat_map(|pool| pool.memory.streams());
         streams.for_each(|stream| Handle::wait_for_context_of(&stream));

@@ -118,7 +118,7 @@ pub fn free(address: u64) -> Result<()> {
         return if address == 0 { Ok(()) } else { Err(unknown(address)) };
     };
     Usage::freed(&block);
-    if process_exits() || is_of_parent(&block) {
+    if process_exits() || forks::is_of_parent(block.stream()) {
         // The driver may be gone already, or works for the parent alone.
         std::mem::forget(block);
         return Ok(());
@@ -147,7 +147,7 @@ pub fn record_stream(address: u64, stream: usize) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let of = |block: &Block| (Handle::device_of(block.stream()), is_of_parent(block));
+    let of = |block: &Block| (Handle::device_of(block.stream()), forks::is_of_parent(block.stream()));
     let (device, is_of_parent) = Block::with_at(address, of).ok_or_else(|| unknown(address))?;
     if is_of_parent {
         return Ok(());
@@ -178,12 +178,6 @@ pub fn record_stream(address: u64, stream: usize) -> Result<()> {
 /// ```
 pub fn base_address(address: u64) -> Option<(u64, usize)> {
     Block::around(address)
-}
-
-/// Whether a block is memory of a GPU in a forked child, so that only the parent can use it.
-#[inline]
-fn is_of_parent(block: &Block) -> bool {
-    forks::is_child() && Handle::device_of(block.stream()).is_some()
 }
 
 fn unknown(address: u64) -> Error {

@@ -58,7 +58,9 @@ impl KnownStreams {
     /// If there is no such device, or no such stream.
     pub(crate) fn find_user(&mut self, device: i32, handle: usize, entry: u64) -> Result<Stream> {
         let found = self.find(device, handle, entry).cloned();
-        found.or_else(|error| of_any_device(handle).ok_or(error))
+        let in_capture = || Handle::in_relaxed_capture(|| Handle::keeping_current(|| in_capture(device, handle)));
+        // The driver does not tell the device of a stream that is captured. If the stream is new here, it is taken for one of `device`.
+        found.or_else(|error| of_any_device(handle).or_else(|| in_capture().ok()).ok_or(error))
     }
 
     #[cold]

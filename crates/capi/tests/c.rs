@@ -22,16 +22,16 @@ fn run(command: &mut Command) -> String {
 /// The program, compiled once.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(compiled)
+    PROGRAM.get_or_init(|| compiled("all_calls"))
 }
 
-fn compiled() -> PathBuf {
+fn compiled(name: &str) -> PathBuf {
     let (here, built) = (Path::new(env!("CARGO_MANIFEST_DIR")), built());
-    let program = built.join("gpucache_all_calls");
+    let program = built.join(format!("gpucache_{name}"));
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut compile = Command::new(compiler);
     compile.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread"]).arg("-I").arg(here.join("include"));
-    compile.arg(here.join("tests/all_calls.c")).arg("-o").arg(&program);
+    compile.arg(here.join(format!("tests/{name}.c"))).arg("-o").arg(&program);
     compile.arg("-L").arg(&built).arg("-lgpucache_capi").arg(format!("-Wl,-rpath,{}", built.display()));
     run(&mut compile);
     program
@@ -40,6 +40,11 @@ fn compiled() -> PathBuf {
 #[test]
 fn a_program_in_c_calls_every_function() {
     assert_eq!(run(&mut Command::new(program())), "all calls answered\n");
+}
+
+#[test]
+fn a_process_goes_on_after_the_thread_of_main() {
+    assert_eq!(run(&mut Command::new(compiled("main_ends"))), "the process goes on\n");
 }
 
 #[test]

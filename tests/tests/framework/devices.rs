@@ -3,18 +3,19 @@
 //! Each test runs in a process of its own, since the number of devices is read once. With another driver than the made-up one, calls for
 //! GPUs that do not exist fail, and must change nothing either.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::panic::catch_unwind;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, result, sys::CUcontext};
 use gpucache_capi::{
-    allocate, device_stats, enter, free, invalidate, leave, pool_begin, record_stream, reset_peaks, set_limit,
-    stream_ends, trim,
+    allocate, device_stats, enter, free, invalidate, leave, pool_begin, pool_end, pool_release, record_stream,
+    reset_peaks, set_limit, stream_ends, trim,
 };
 use gpucache_tests::alone::alone;
 use gpucache_tests::gpu::{Gpu, is_made_up};
+use gpucache_tests::madeup;
 
 const BYTES: usize = 3 << 20;
 const DEVICES: &str = "12";
@@ -188,5 +189,50 @@ fn a_forked_child_uses_host_memory_and_no_gpu() {
         let again = allocate(BYTES, 0, 0).unwrap();
         parents.into_iter().chain([again]).for_each(|address| free(address).unwrap());
         leave(entry).unwrap();
+    });
+}
+
+/// Calls of the driver that would work on the parent's memory. They are counted by the made-up driver.
+const ON_MEMORY: [&CStr; 5] = [c"cuCtxSynchronize", c"cuMemUnmap", c"cuMemRelease", c"cuMemFree_v2", c"cuMemFreeAsync"];
+
+/// A child frees idle memory, and a garbage collector there drops the last graph of a pool.
+fn child_of_graphs(_: [u64; 2]) {
+    let before = is_made_up().then(|| ON_MEMORY.map(madeup::calls));
+    assert_eq!(invalidate(Some("step")), 0);
+    let entry = enter("of the child").unwrap();
+    free(allocate(BYTES, -1, 0).unwrap()).unwrap();
+    leave(entry).unwrap();
+    assert_eq!(invalidate(Some("of the child")), BYTES as u64);
+    let entry = enter("of the child").unwrap();
+    free(allocate(BYTES, -1, 0).unwrap()).unwrap();
+    leave(entry).unwrap();
+    assert_eq!(invalidate(None), BYTES as u64);
+    pool_release(0, (1, 1)).unwrap();
+    pool_end(0, (2, 2)).unwrap();
+    pool_release(0, (2, 2)).unwrap();
+    pool_release(-1, (3, 3)).unwrap();
+    assert_eq!(is_made_up().then(|| ON_MEMORY.map(madeup::calls)), before);
+}
+
+#[test]
+fn a_forked_child_leaves_the_memory_of_scopes_and_graphs_to_the_parent() {
+    alone(60, || {
+        let Some(_gpu) = gpu() else { return };
+        let entry = enter("step").unwrap();
+        free(allocate(BYTES, 0, 0).unwrap()).unwrap();
+        leave(entry).unwrap();
+        for (device, pool) in [(0, (1, 1)), (-1, (3, 3)), (0, (2, 2))] {
+            pool_begin(device, pool, Box::new(|_| true)).unwrap();
+            free(allocate(BYTES, device, 0).unwrap()).unwrap();
+            if pool != (2, 2) {
+                pool_end(device, pool).unwrap();
+            }
+        }
+        assert!(in_child(child_of_graphs, [0, 0]));
+        pool_end(0, (2, 2)).unwrap();
+        [(0, (1, 1)), (-1, (3, 3)), (0, (2, 2))]
+            .into_iter()
+            .for_each(|(device, pool)| pool_release(device, pool).unwrap());
+        assert!(invalidate(Some("step")) > 0);
     });
 }

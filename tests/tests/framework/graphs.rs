@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{CudaGraph, CudaStream, result};
-use gpucache_capi::{allocate, free, pool_begin, pool_end, pool_release};
+use gpucache_capi::{allocate, free, pool_begin, pool_end, pool_release, record_stream};
 use gpucache_tests::alone::alone;
 use gpucache_tests::gpu::Gpu;
+use gpucache_tests::madeup::begin_capture_unnoticed;
 
 const BYTES: usize = 1 << 20;
 const POOL: (u64, u64) = (0, 1);
@@ -163,6 +164,31 @@ fn the_last_graph_gives_the_memory_back() {
         captured.assert_is(second_result, 7);
         free(second_result).unwrap();
         assert_eq!(captured.reserved(), before);
+    });
+}
+
+/// A library may use a tensor of eager work on a stream of its own, which this crate sees for the first time in the capture.
+#[test]
+fn a_use_is_noted_on_a_stream_that_is_first_seen_in_its_capture() {
+    alone(60, || {
+        let Some(captured) = Captured::get() else { return };
+        let [own, eager] = [&captured.stream, &captured.eager].map(|stream| stream.cu_stream() as usize);
+        let read = allocate(BYTES, 0, eager).unwrap();
+        pool_begin(0, POOL, Box::new(move |stream| stream == own)).unwrap();
+        // SAFETY: the stream is alive, and no capture has begun on it. `begin` would tell this crate of the stream, by `foreign`.
+        unsafe { begin_capture_unnoticed(captured.stream.cu_stream().cast()) };
+        captured.copy(read, captured.input);
+        record_stream(read, own).unwrap();
+        let graph = captured.end();
+        // Also for the calls that follow, which learn the stream's id.
+        record_stream(read, own).unwrap();
+        free(read).unwrap();
+        captured.work_elsewhere();
+        graph.launch().unwrap();
+        captured.stream.synchronize().unwrap();
+        drop(graph);
+        pool_release(0, POOL).unwrap();
+        assert!(record_stream(captured.input, own).is_err());
     });
 }
 

@@ -114,6 +114,11 @@ impl Cache {
         self.shared.devices.contain(device)
     }
 
+    /// Whether the cache has memory of no other device than this one.
+    pub fn serves_only(&self, device: u64) -> bool {
+        self.shared.devices.are_only(device)
+    }
+
     /// Whether a thread is inside the scope.
     pub fn is_entered(&self) -> bool {
         self.local.is_entered()

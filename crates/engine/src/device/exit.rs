@@ -48,7 +48,8 @@ pub(super) fn process_exits_now() {
     EXITS.store(true, Relaxed);
 }
 
-/// Whether this is the thread that runs `main`. Its thread-local values are dropped only when the process exits.
+/// Whether this is the thread that runs `main`. Its thread-local values are dropped only when the process exits: if `main` ends this thread by
+/// `pthread_exit` and other threads go on, glibc does not drop them.
 pub(crate) fn thread_is_main() -> bool {
     #[cfg(target_os = "linux")]
     // SAFETY: both calls have no arguments, touch no memory of the process and cannot fail. They only return a number.

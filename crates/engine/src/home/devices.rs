@@ -39,6 +39,11 @@ impl Devices {
         self.last.store(device, Relaxed);
     }
 
+    /// Whether the cache has served no device but this one.
+    pub(crate) fn are_only(&self, device: u64) -> bool {
+        lock(&self.all).iter().all(|(known, _)| *known == device)
+    }
+
     /// Whether the cache has served this device.
     pub(crate) fn contain(&self, device: u64) -> bool {
         self.last.load(Relaxed) == device || lock(&self.all).iter().any(|(known, _)| *known == device)
