@@ -61,6 +61,23 @@ pub fn device_stats(device: i32) -> Result<DeviceUse> {
     })
 }
 
+/// How often a device gave memory, and how often it got memory back. The sum is [`DeviceUse::device_calls`].
+///
+/// # Errors
+/// If there is no such device.
+///
+/// ```
+/// let (gave, _got_back) = gpucache_capi::device_calls(-1)?; // of the host
+/// let address = gpucache_capi::allocate(64 << 20, -1, 0)?;
+/// assert!(gpucache_capi::device_calls(-1)?.0 > gave);
+/// gpucache_capi::free(address)?;
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn device_calls(device: i32) -> Result<(u64, u64)> {
+    let [allocations, frees, mapped, unmapped] = default_stream(device)?.meter().calls();
+    Ok((allocations + mapped, frees + unmapped))
+}
+
 /// Sets the peaks of a device to the bytes that are in use and reserved now.
 ///
 /// # Errors

@@ -24,6 +24,12 @@ pub(crate) fn record_stream(py: Python<'_>, address: u64, stream: usize) -> PyRe
     apart(py, || gpucache_capi::record_stream(address, stream))
 }
 
+/// Notes that the owner of a stream is about to destroy it.
+#[pyfunction]
+pub(crate) fn stream_ends(py: Python<'_>, device: i32, stream: usize) -> PyResult<()> {
+    apart(py, || gpucache_capi::stream_ends(device, stream))
+}
+
 /// The begin and the bytes of the allocation that contains an address.
 #[pyfunction]
 pub(crate) fn base_address(py: Python<'_>, address: u64) -> Option<(u64, usize)> {
@@ -53,7 +59,8 @@ pub(crate) fn set_limit(py: Python<'_>, device: i32, limit: &str) -> PyResult<()
 /// The memory of a device, as pairs of a name and a number.
 #[pyfunction]
 pub(crate) fn device_stats(py: Python<'_>, device: i32) -> PyResult<Vec<(&'static str, u64)>> {
-    let used = apart(py, || gpucache_capi::device_stats(device))?;
+    let read = || Ok((gpucache_capi::device_stats(device)?, gpucache_capi::device_calls(device)?));
+    let (used, (device_allocations, device_frees)) = apart(py, read)?;
     Ok(vec![
         ("allocated_bytes", used.allocated_bytes),
         ("peak_allocated_bytes", used.peak_allocated_bytes),
@@ -63,7 +70,10 @@ pub(crate) fn device_stats(py: Python<'_>, device: i32) -> PyResult<Vec<(&'stati
         ("frees", used.frees),
         ("live_blocks", used.allocations.saturating_sub(used.frees)),
         ("out_of_memory", used.out_of_memory),
-        ("device_calls", used.device_calls),
+        // Of the same moment as the next two.
+        ("device_calls", device_allocations + device_frees),
+        ("device_allocations", device_allocations),
+        ("device_frees", device_frees),
         ("total_allocated_bytes", used.total_allocated_bytes),
         ("total_freed_bytes", used.total_freed_bytes),
     ])

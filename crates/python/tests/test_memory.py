@@ -3,6 +3,7 @@
 import gc
 import queue
 import threading
+import weakref
 
 import pytest
 
@@ -166,3 +167,26 @@ def test_a_use_on_another_stream_is_noted():
     gpucache.record_stream(buffer.address, 0)
     with pytest.raises(gpucache.Error):
         gpucache.record_stream(12345, 0)
+
+
+def test_an_end_of_a_stream_is_told():
+    gpucache.stream_ends(-1, 0)
+    with pytest.raises(gpucache.Error, match="-7"):
+        gpucache.stream_ends(-7, 0)
+    for device, stream, name in (("0", 0, "device"), (0, "0", "stream"), (0, None, "stream")):
+        with pytest.raises(TypeError, match=name):
+            gpucache.stream_ends(device, stream)
+
+
+def test_an_end_of_a_stream_lets_it_go():
+    kept = type("Stream", (), {})()
+    known, end = weakref.ref(kept), gpucache.stream_ends
+    for handle in (0, 1, 2):
+        gpucache._memory.keep_stream(-1, handle, kept)
+    assert not gpucache._memory._kept_streams
+    gpucache._memory.keep_stream(-1, 4096, kept)
+    del kept
+    end(-1, 8192)
+    assert known() is not None
+    end(-1, 4096)
+    assert known() is None

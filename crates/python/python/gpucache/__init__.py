@@ -34,7 +34,7 @@ from typing import Any as _Any
 
 from ._errors import Error, NotSupportedError, OutOfMemoryError
 from ._gpucache import Owned
-from ._memory import allocate, base_address, invalidate, record_stream, set_limit, trim
+from ._memory import allocate, base_address, invalidate, record_stream, set_limit, stream_ends, trim
 from ._scopes import scope, set_auto_scope, uncached
 from ._stats import Stats, device_stats, diagnose, report, reset_peaks, scopes, stats
 from ._trace import page, snapshot, trace
@@ -60,6 +60,7 @@ __all__ = [
     "set_limit",
     "snapshot",
     "stats",
+    "stream_ends",
     "trace",
     "trim",
     "uncached",

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from . import _arguments, _gpucache
 from ._gpucache import Owned
+
+#: The streams that got memory, by device and handle. Their memory may wait for an event on them later, and the driver ends a process that
+#: passes it the handle of a destroyed stream.
+_kept_streams: dict[tuple[int, int], Any] = {}
+
+#: The highest handle of a default stream.
+_LAST_DEFAULT = 2
 
 _MEMORY = "what gpucache.allocate() returned, or an address as a number"
 
@@ -36,6 +43,30 @@ def record_stream(memory: Owned | int, stream: int) -> None:
     """
     address = memory.address if isinstance(memory, Owned) else _arguments.count(memory, "memory", _MEMORY)
     _gpucache.record_stream(address, _arguments.stream(stream))
+
+
+def stream_ends(device: int, stream: int) -> None:
+    """Tells gpucache that a stream is about to be destroyed. ``stream`` is its handle as a number.
+
+    Call it before the owner of a stream destroys it, if memory was allocated for that stream or recorded on it. Otherwise the driver may end
+    the process: gpucache passes the handle to it when other work needs the memory.
+
+    Streams that CuPy and Warp made need no call: gpucache keeps those that got memory until the process ends. After this call it keeps the
+    stream no longer.
+
+    >>> import gpucache
+    >>> gpucache.stream_ends(-1, 0)  # the host's stream never ends, so this does nothing
+    """
+    number, handle = _arguments.device(device), _arguments.stream(stream)
+    _gpucache.stream_ends(number, handle)
+    _kept_streams.pop((number, handle), None)
+
+
+def keep_stream(device: int, handle: int, stream: Any) -> None:
+    """Keeps a library's object of a stream that gets memory. The library destroys a stream with its last object."""
+    # The handles 0 and 1 are the default stream, and 2 is that of each thread. Nobody destroys these.
+    if handle > _LAST_DEFAULT:
+        _kept_streams.setdefault((device, handle), stream)
 
 
 def base_address(address: int) -> tuple[int, int] | None:

@@ -11,7 +11,8 @@
 
 CuPy and PyTorch then share the idle memory of the device. As with CuPy's own pool, memory is reused in the order of the stream that was
 current when it was allocated. If another stream still uses an array when it is freed, call ``gpucache.record_stream(array.data.ptr,
-stream.ptr)`` before, and keep that stream until the process ends. Streams that got memory are kept by this module.
+stream.ptr)`` before. Keep that stream until the process ends, or call ``gpucache.stream_ends(device, stream.ptr)`` before it is destroyed.
+Streams that got memory are kept by gpucache.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import cupy
 
+from . import _memory
 from ._errors import NotSupportedError, OutOfMemoryError
 from ._gpucache import Owned
 
@@ -27,10 +29,6 @@ __all__ = ["CupyOutOfMemoryError", "allocate", "install", "uninstall"]
 
 #: The handles 0 and 1 are the default stream, and 2 is that of each thread, which a graph can capture.
 _DEFAULT_STREAMS = 1
-
-#: The streams that got memory, by device and handle. CuPy destroys a stream with its last reference. Its memory may wait for an event on it
-#: later, and the driver ends a process that passes it the handle of a destroyed stream.
-_kept_streams: dict[tuple[int, int], Any] = {}
 
 _cupy_error = cupy.cuda.memory.OutOfMemoryError
 
@@ -58,8 +56,7 @@ def allocate(nbytes: int) -> Any:
             "an array is allocated while CuPy captures a CUDA graph: later launches of the graph would use memory that others "
             "have by then. Allocate all arrays before begin_capture(), and write into them by `out=`"
         )
-    if stream.ptr > _DEFAULT_STREAMS:
-        _kept_streams.setdefault((device, stream.ptr), stream)
+    _memory.keep_stream(device, stream.ptr, stream)
     try:
         owner = Owned(nbytes, device, stream.ptr)
     except OutOfMemoryError as error:

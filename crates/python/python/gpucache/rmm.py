@@ -6,6 +6,9 @@
     import gpucache.rmm
 
     rmm.mr.set_current_device_resource(gpucache.rmm.resource())
+
+RMM tells the handle of a stream, and not who owns it. So gpucache cannot keep the stream: if a stream is destroyed before the process ends,
+call ``gpucache.stream_ends(device, handle)`` before. Otherwise the driver may end the process. Default streams need no call.
 """
 
 from __future__ import annotations

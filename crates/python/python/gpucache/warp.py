@@ -9,7 +9,9 @@
     with gpucache.scope("frame"):
         points = warp.zeros(1024, dtype=warp.vec3, device="cuda")
 
-Needs Warp 1.13 or newer. Memory is reused in the order of the device's stream that was current when it was allocated.
+Needs Warp 1.13 or newer. Memory is reused in the order of the device's stream that was current when it was allocated. gpucache keeps the
+streams that got memory until the process ends. If Warp only borrows a stream, call ``gpucache.stream_ends(device, handle)`` before its owner
+destroys it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 
 import warp
 
-from . import _gpucache
+from . import _gpucache, _memory
 from ._errors import NotSupportedError
 
 __all__ = ["Allocator", "install", "uninstall"]
@@ -37,7 +39,10 @@ class Allocator:
                 "an array is allocated while Warp captures a CUDA graph: later launches of the graph would use memory that others "
                 "have by then. Allocate all arrays before warp.ScopedCapture()"
             )
-        return _gpucache.allocate(size_in_bytes, self.device.ordinal, self.device.stream.cuda_stream or 0)
+        device, stream = self.device.ordinal, self.device.stream
+        handle = stream.cuda_stream or 0
+        _memory.keep_stream(device, handle, stream)
+        return _gpucache.allocate(size_in_bytes, device, handle)
 
     def deallocate(self, ptr: int, size_in_bytes: int) -> None:
         """Frees memory."""

@@ -3,6 +3,7 @@
 import gc
 import logging
 import types
+import weakref
 
 import pytest
 
@@ -84,19 +85,25 @@ def test_numba_frees_after_the_work_of_the_device(monkeypatch):
     pytest.importorskip("numba.cuda")
     import gpucache.numba
 
+    # Without a driver.
+    information = types.SimpleNamespace(free=1 << 20, total=1 << 20)
+    monkeypatch.setattr(gpucache.numba.driver.NumbaCUDAMemoryManager, "get_memory_info", lambda _: information)
     context, before = NumbaContext(), live()
     manager = gpucache.numba.MemoryManager(context=context)
     manager.initialize()
     # Numba makes its logger when it finds a driver.
     monkeypatch.setattr(gpucache.numba.driver, "_logger", logging.getLogger("numba"), raising=False)
     assert manager.interface_version == 1
-    # Half of the free memory may wait for its free.
-    manager.deallocations.memory_capacity = 1 << 20
     memory = manager.memalloc(4096)
     assert memory.size == 4096 and gpucache.base_address(memory.device_pointer_value) is not None
     del memory
+    # A fifth of the memory may wait for its free.
+    assert (live(), context.synchronized) == (before + 1, 0)
     manager.deallocations.clear()
     assert (live(), context.synchronized) == (before, 1)
+    manager.deallocations.memory_capacity = 12345
+    manager.initialize()
+    assert manager.deallocations.memory_capacity == 12345
     with pytest.raises(gpucache.NotSupportedError, match="IPC"):
         manager.get_ipc_handle(None)
 
@@ -129,6 +136,24 @@ def test_warp_allocates_for_the_stream_of_the_device(monkeypatch):
     device.is_capturing = True
     with pytest.raises(gpucache.NotSupportedError, match="ScopedCapture"):
         allocator.allocate(4096)
+
+
+def test_warp_streams_that_got_memory_are_kept_until_they_end(monkeypatch):
+    warp = pytest.importorskip("warp")
+    import gpucache.warp
+
+    # The host's memory, for a stream that is named as one of a GPU.
+    monkeypatch.setattr(gpucache.warp._gpucache, "allocate", lambda bytes, device, stream: 256)
+    device = types.SimpleNamespace(ordinal=-1, is_capturing=False, stream=type("Stream", (), {"cuda_stream": 12345})())
+    monkeypatch.setattr(warp, "get_device", lambda _: device)
+    allocator, kept = gpucache.warp.Allocator("cuda:0"), weakref.ref(device.stream)
+    assert allocator.allocate(4096) == 256
+    device.stream = stream(None)
+    gc.collect()
+    assert kept() is not None
+    gpucache.stream_ends(-1, 12345)
+    gc.collect()
+    assert kept() is None
 
 
 def test_warp_gets_an_allocator_for_each_device(monkeypatch):
