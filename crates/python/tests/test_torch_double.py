@@ -1,6 +1,7 @@
 """gpucache.torch with a double of PyTorch: what it installs, replaces and refuses. `frameworks/test_torch.py` has the real PyTorch."""
 
 import ctypes
+import subprocess
 
 import pytest
 
@@ -23,12 +24,40 @@ assert torch.state.allocator is first
 with gpucache.scope("step"):
     assert not torch.state.multithreading
 assert torch.state.multithreading
-gpucache.torch.install()
+gpucache.torch.install(backward="shared")
 with gpucache.scope("step"):
     assert torch.state.multithreading
 """, doubles=True) == (
         "free malloc set_base_alloc_fn set_begin_allocate_to_pool set_end_allocate_to_pool_fn set_init_fn set_memory_fraction_fn "
         "set_record_stream_fn set_release_pool set_reset_fn\n"
+    )
+
+
+def test_an_option_that_is_omitted_keeps_its_value(program):
+    assert program(BEGIN + """
+from gpucache import _gpucache
+calls = []
+for name in ("torch_set_limit", "set_limit", "set_auto_scope", "set_backward_helps"):
+    setattr(_gpucache, name, lambda *arguments, name=name: calls.append((name, *arguments)))
+_gpucache.torch_used_devices = lambda: [1]
+gpucache.torch.install()
+assert calls == [], calls
+gpucache.torch.install(limit="1GiB", backward="caller", auto_scope=False)
+print(*calls)
+calls.clear()
+gpucache.torch.install()
+assert calls == [], calls
+with gpucache.scope("step"):
+    assert not torch.state.multithreading
+gpucache.torch.install(limit=None)
+print(*calls)
+calls.clear()
+gpucache.torch.install(limit="none")
+print(*calls)
+""", doubles=True) == (
+        "('torch_set_limit', '1GiB') ('set_limit', 1, '1GiB') ('set_auto_scope', False) ('set_backward_helps', True)\n"
+        "('torch_set_limit', 'none') ('set_limit', 1, 'none')\n"
+        "('torch_set_limit', 'none') ('set_limit', 1, 'none')\n"
     )
 
 
@@ -94,6 +123,11 @@ assert malloc(0, -1, None) is None
 address, size = malloc(4096, -1, None), ctypes.c_size_t()
 assert base(address + 8, size) == address and size.value == 4096
 record(address, None)
+# Inside of an allocation, as a tensor that was made from an address there.
+record(address + 8, None)
+# Memory of another library.
+record(ctypes.addressof(size), None)
+record(None, None)
 free(address, 4096, -1, None)
 free(None, 0, -1, None)
 reset()
@@ -103,16 +137,64 @@ assert gpucache.device_stats(-1).live_blocks == 0
 """, doubles=True)
 
 
+def test_a_pool_gets_no_memory_instead_of_an_exception(program):
+    program(BEGIN + """
+torch.state.is_initialized = True
+functions = gpucache.torch.pool().allocator.functions
+malloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)(functions["malloc"])
+free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)(functions["free"])
+gpucache.set_limit("8MiB", device=-1)
+assert malloc(64 << 20, -1, None) is None and gpucache.device_stats(-1).out_of_memory == 1
+assert malloc(0, -1, None) is None
+# PyTorch gives segments back, and asks again.
+gpucache.set_limit(None, device=-1)
+address = malloc(64 << 20, -1, None)
+assert gpucache.base_address(address) == (address, 64 << 20)
+free(address, 64 << 20, -1, None)
+assert gpucache.device_stats(-1).live_blocks == 0
+torch.state.is_initialized = False
+gpucache.torch.install()
+assert torch.state.allocator.functions["malloc"] != functions["malloc"]
+""", doubles=True)
+
+
+def test_a_fraction_does_not_depend_on_the_locale(program, tmp_path):
+    made = subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", str(tmp_path / "de_DE.UTF-8")], capture_output=True)
+    if not (tmp_path / "de_DE.UTF-8").exists():
+        pytest.skip(f"there is no locale with a decimal comma: {made.stderr}")
+    program(f"import os, locale; os.environ['LOCPATH'] = {str(tmp_path)!r}\n" + BEGIN + """
+locale.setlocale(locale.LC_NUMERIC, "de_DE.UTF-8")
+assert locale.localeconv()["decimal_point"] == ","
+gpucache.torch.install()
+fraction = ctypes.CFUNCTYPE(None, ctypes.c_double, ctypes.c_int)(torch.state.allocator.functions["set_memory_fraction_fn"])
+fraction(0.123456789, -1)
+[limit] = [device.memory.limit for device in gpucache.stats().devices if device.device == -1]
+gpucache.set_limit("12.3456789%", device=-1)
+assert limit == next(device.memory.limit for device in gpucache.stats().devices if device.device == -1) and limit
+""", doubles=True)
+
+
 def test_statistics_have_the_names_of_torch(program):
     program(BEGIN + """
 from gpucache import _gpucache
 from gpucache._torch import statistics
 gpucache.torch.install()
 assert torch._C._cuda_memoryStats(0)["allocated_bytes"]["all"]["current"] == 0
+for call in (torch._C._cuda_memoryStats, torch._C._cuda_resetPeakMemoryStats, torch._C._cuda_resetAccumulatedMemoryStats,
+             torch._C._cuda_getMemoryFraction, lambda device: torch._C._cuda_setMemoryFraction(0.5, device)):
+    for device in (-1, 2, 10**6):
+        try:
+            call(device)
+        except RuntimeError as error:
+            assert str(error).startswith(f"Invalid device argument {device}: PyTorch finds 2 CUDA devices"), error
+        else:
+            raise AssertionError("this device does not exist")
 # As if PyTorch had allocated on the host.
 _gpucache.torch_used_devices = lambda: [-1]
+statistics._check = lambda _: None
 held = gpucache.allocate(4096, device=-1)
 stats = torch._C._cuda_memoryStats(-1)
+assert stats["num_sync_all_streams"] == stats["num_device_free"] == 0 < stats["num_device_alloc"] == stats["gpucache"]["device_calls"]
 assert stats["allocated_bytes"]["all"]["current"] == stats["allocated_bytes"]["large_pool"]["peak"] == 4096
 assert stats["allocation"]["all"]["allocated"] == 1 and stats["allocated_bytes"]["all"]["allocated"] == 4096
 assert stats["reserved_bytes"]["all"]["current"] >= 4096

@@ -13,6 +13,15 @@ _LIMIT = 'a text such as "20GiB" or "80%", a number of bytes as an int, a share 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
+class _Unset:
+    def __repr__(self) -> str:
+        return "unset"
+
+
+#: The default of an argument that a call may omit to leave something as it is, where ``None`` has a meaning of its own.
+UNSET: Any = _Unset()
+
+
 def _integer(value: Any, name: str, meaning: str) -> int:
     # True is 1 to Python, and a mistake here.
     if not isinstance(value, bool):

@@ -44,43 +44,58 @@ _OLDEST = (2, 6)
 
 def install(
     *,
-    limit: str | SupportsIndex | float | None = None,
-    backward: Literal["shared", "caller", "apart"] = "shared",
-    auto_scope: bool = True,
+    limit: str | SupportsIndex | float | None = _arguments.UNSET,
+    backward: Literal["shared", "caller", "apart"] = _arguments.UNSET,
+    auto_scope: bool = _arguments.UNSET,
 ) -> None:
-    """Has PyTorch allocate all CUDA memory from gpucache. Call it before CUDA is first used; later calls only set the options.
+    """Has PyTorch allocate all CUDA memory from gpucache. Call it before CUDA is first used.
 
-    ``limit``: the most memory on each device, such as ``"20GiB"``, ``"80%"`` or a number of bytes. A later limit of a device
-    by :func:`gpucache.set_limit` or ``torch.cuda.set_per_process_memory_fraction`` replaces it there.
+    Later calls change the options that they name. An option that a call omits keeps its value, also if
+    :func:`gpucache.set_limit` or :func:`gpucache.set_auto_scope` set it before the first call.
 
-    ``backward``: PyTorch runs backward passes on threads of its own. With ``"shared"``, such a thread uses the scope of the
-    thread that waits for it. If several threads are inside scopes at once, use ``"caller"``: a backward pass inside a scope
-    then runs on its calling thread, one device after another. With ``"apart"``, these threads are outside of scopes.
+    ``limit``: the most memory on each device, such as ``"20GiB"``, ``"80%"`` or a number of bytes. ``None`` or ``"none"``
+    removes the limits of all devices. There is none at first. A later limit of a device by :func:`gpucache.set_limit` or
+    ``torch.cuda.set_per_process_memory_fraction`` replaces it there.
 
-    ``auto_scope``: allocations outside of all scopes come from a scope named ``auto``, which finds loops by itself.
+    ``backward``: PyTorch runs backward passes on threads of its own. With ``"shared"``, the value at first, such a thread uses
+    the scope of the thread that waits for it. If several threads are inside scopes at once, use ``"caller"``: a backward pass
+    inside a scope then runs on its calling thread, one device after another. With ``"apart"``, these threads are outside of scopes.
+
+    ``auto_scope``: whether allocations outside of all scopes come from a scope named ``auto``, which finds loops by itself. They do
+    at first.
 
     Raises :class:`gpucache.Error` if CUDA is already initialised; :func:`pool` still works then.
     """
     # All checks come before the first change.
-    if backward not in ("shared", "caller", "apart"):
+    if backward not in ("shared", "caller", "apart", _arguments.UNSET):
         raise ValueError(f'backward is "shared", "caller" or "apart", not {backward!r}')
-    serves_all = _arguments.flag(auto_scope, "auto_scope", "allocations outside of all scopes come from the scope `auto`")
-    text = _arguments.limit(limit)
-    _gpucache.check_limit(text)
-    allocator = None
-    if not is_installed():
-        _check()
-        allocator = _allocator()
-    _gpucache.torch_set_limit(text)
-    if allocator is not None:
-        torch.cuda.memory.change_current_allocator(allocator)
-        _alive.append(allocator)
-        statistics.patch(_patches)
-        refuse.patch(_patches)
-    for device in _gpucache.torch_used_devices():
-        _gpucache.set_limit(device, text)
-    _gpucache.set_auto_scope(serves_all)
-    _set_backward(backward)
+    if auto_scope is not _arguments.UNSET:
+        auto_scope = _arguments.flag(auto_scope, "auto_scope", "allocations outside of all scopes come from the scope `auto`")
+    text = None if limit is _arguments.UNSET else _arguments.limit(limit)
+    if text is not None:
+        _gpucache.check_limit(text)
+    if is_installed():
+        _set_options(text, backward, auto_scope)
+        return
+    _check()
+    allocator = _allocator()
+    _set_options(text, backward, auto_scope)
+    torch.cuda.memory.change_current_allocator(allocator)
+    _alive.append(allocator)
+    statistics.patch(_patches)
+    refuse.patch(_patches)
+
+
+def _set_options(limit: str | None, backward: Any, auto_scope: Any) -> None:
+    """Sets the options of ``install`` that are given. They were checked before."""
+    if limit is not None:
+        _gpucache.torch_set_limit(limit)
+        for device in _gpucache.torch_used_devices():
+            _gpucache.set_limit(device, limit)
+    if auto_scope is not _arguments.UNSET:
+        _gpucache.set_auto_scope(auto_scope)
+    if backward is not _arguments.UNSET:
+        _set_backward(backward)
 
 
 def is_installed() -> bool:
@@ -92,7 +107,8 @@ def pool() -> torch.cuda.MemPool:
     """A ``torch.cuda.MemPool`` whose memory comes from gpucache, for programs that cannot call :func:`install` in time.
 
     PyTorch allocates in the pool inside ``with gpucache.torch.use_pool(pool):``. It takes memory in segments of 2 or 20 MiB, so
-    gpucache plans no single tensors. Backward passes allocate outside of the pool, since they run on other threads.
+    gpucache plans no single tensors. Backward passes allocate outside of the pool, since they run on other threads. If a device
+    or its limit has no memory left, PyTorch gives back the segments that it does not use, and asks again.
     """
     if is_installed():
         raise NotSupportedError(
@@ -100,7 +116,7 @@ def pool() -> torch.cuda.MemPool:
             "Here all tensors come from gpucache already: remove the pool"
         )
     _check_build()
-    allocator = _allocator()
+    allocator = _allocator("pool_malloc")
     made = torch.cuda.MemPool(allocator.allocator())
     _alive.extend((allocator, made))
     return made
@@ -130,10 +146,12 @@ def _set_backward(backward: str) -> None:
         _scopes.around.append(backward_on_caller)
 
 
-def _allocator() -> Any:
-    """PyTorch's object for an allocator, with all functions of gpucache."""
+def _allocator(malloc: Literal["malloc", "pool_malloc"] = "malloc") -> Any:
+    """PyTorch's object for an allocator, with all functions of gpucache. If no memory is left, ``malloc`` raises an exception, and
+    ``pool_malloc`` returns null."""
     functions = dict(_gpucache.torch_functions())
-    made = torch._C._cuda_customAllocator(functions.pop("malloc"), functions.pop("free"))
+    mallocs = {name: functions.pop(name) for name in ("malloc", "pool_malloc")}
+    made = torch._C._cuda_customAllocator(mallocs[malloc], functions.pop("free"))
     missing = [name for name in functions if not hasattr(made, name)]
     if missing:
         raise NotSupportedError(

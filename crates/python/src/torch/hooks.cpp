@@ -3,6 +3,7 @@
 // Signatures: torch/csrc/cuda/CUDAPluggableAllocator.h. A stream is a pointer, cudaStream_t. An id of a pool is a pair of two numbers.
 
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -70,17 +71,40 @@ void check(int32_t status) {
   if (status != GPUCACHE_OK) gpucache::raise_last_error();
 }
 
+int32_t allocate(std::size_t bytes, int device, Stream stream, void** address) {
+  const uint64_t bit = bit_of(device);
+  if ((used_devices.load(std::memory_order_relaxed) & bit) != bit) begin_device(device, bit);
+  return gpucache_allocate(bytes, device, stream, address);
+}
+
+// A share below 1 in percent. The decimal point of floating-point formats depends on the locale, so it is written apart.
+std::string format_percent(double fraction) {
+  constexpr long long PARTS = 10'000'000;
+  const long long parts = std::llround(std::fmax(fraction, 0.0) * 100.0 * static_cast<double>(PARTS));
+  char text[64];
+  std::snprintf(text, sizeof text, "%lld.%07lld%%", parts / PARTS, parts % PARTS);
+  return text;
+}
+
 }  // namespace
 
 extern "C" {
 
 void* gpucache_torch_malloc(std::size_t bytes, int device, Stream stream) {
   if (bytes == 0) return nullptr;
-  const uint64_t bit = bit_of(device);
-  if ((used_devices.load(std::memory_order_relaxed) & bit) != bit) begin_device(device, bit);
   void* address = nullptr;
-  const int32_t status = gpucache_allocate(bytes, device, stream, &address);
+  const int32_t status = allocate(bytes, device, stream, &address);
   if (status != GPUCACHE_OK) gpucache::raise_failed_allocation(status, bytes);
+  return address;
+}
+
+// For the segments of a MemPool. If the result is null, PyTorch gives back the segments that it does not use, and asks again.
+void* gpucache_torch_pool_malloc(std::size_t bytes, int device, Stream stream) {
+  if (bytes == 0) return nullptr;
+  void* address = nullptr;
+  const int32_t status = allocate(bytes, device, stream, &address);
+  if (status == GPUCACHE_OUT_OF_MEMORY) return nullptr;
+  check(status);
   return address;
 }
 
@@ -104,9 +128,8 @@ void gpucache_torch_empty_cache() {
 }
 
 void gpucache_torch_fraction(double fraction, int device) {
-  char text[32] = "none";
-  if (fraction < 1.0) std::snprintf(text, sizeof text, "%.7f%%", fraction * 100.0);
-  check(gpucache_set_limit(device, text));
+  const std::string text = fraction < 1.0 ? format_percent(fraction) : "none";
+  check(gpucache_set_limit(device, text.c_str()));
   gpucache_torch_note_limit(device);
 }
 
@@ -118,8 +141,12 @@ void* gpucache_torch_base_alloc(void* address, std::size_t* bytes) {
   return base;
 }
 
+// The memory may be of another library (from_dlpack, from_blob): that is no error, as with PyTorch's own allocator. A tensor that was made
+// from an address inside of an allocation uses that allocation.
 void gpucache_torch_record_stream(void* address, Stream stream) {
-  if (address != nullptr) check(gpucache_record_stream(address, stream));
+  if (gpucache_record_stream(address, stream) == GPUCACHE_OK) return;
+  void* base = nullptr;
+  if (gpucache_base_address(address, &base, nullptr) == GPUCACHE_OK) check(gpucache_record_stream(base, stream));
 }
 
 void gpucache_torch_begin_allocate_to_pool(int device, PoolId id, Filter filter) {

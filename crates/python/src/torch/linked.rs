@@ -1,4 +1,4 @@
-//! The functions in C++, as Rust sees them. Only their addresses are used, except for the last five.
+//! The functions in C++, as Rust sees them. Only their addresses are used, except for the last four.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_char};
@@ -7,6 +7,7 @@ use gpucache::{Error, Result};
 
 unsafe extern "C" {
     fn gpucache_torch_malloc();
+    fn gpucache_torch_pool_malloc();
     fn gpucache_torch_free();
     fn gpucache_torch_init();
     fn gpucache_torch_empty_cache();
@@ -29,8 +30,9 @@ extern "C" fn gpucache_torch_start_watch() {
 }
 
 pub(super) fn functions() -> Result<Vec<(&'static str, usize)>> {
-    let functions: [(&'static str, unsafe extern "C" fn()); 10] = [
+    let functions: [(&'static str, unsafe extern "C" fn()); 11] = [
         ("malloc", gpucache_torch_malloc),
+        ("pool_malloc", gpucache_torch_pool_malloc),
         ("free", gpucache_torch_free),
         ("set_init_fn", gpucache_torch_init),
         ("set_reset_fn", gpucache_torch_empty_cache),

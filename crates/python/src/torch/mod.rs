@@ -20,7 +20,8 @@ use pyo3::prelude::*;
 
 use crate::errors::{apart, raised};
 
-/// The addresses of the functions, by the names of PyTorch's setters; `malloc` and `free` are passed to its constructor.
+/// The addresses of the functions, by the names of PyTorch's setters. `malloc` and `free` are passed to its constructor, and for a pool
+/// `pool_malloc` and `free`.
 #[pyfunction]
 pub(crate) fn torch_functions() -> PyResult<Vec<(&'static str, usize)>> {
     shim::functions().map_err(raised)

@@ -16,6 +16,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -51,8 +52,10 @@ std::string format_size(std::size_t bytes) {
   double size = static_cast<double>(bytes);
   int unit = 0;
   for (; size >= 1024.0 && unit < 3; unit++) size /= 1024.0;
+  // The decimal point of floating-point formats depends on the locale, so it is written apart.
+  const long long hundredths = std::llround(size * 100.0);
   char text[64];
-  std::snprintf(text, sizeof text, "%.2f %s", size, UNITS[unit]);
+  std::snprintf(text, sizeof text, "%lld.%02lld %s", hundredths / 100, hundredths % 100, UNITS[unit]);
   return text;
 }
 

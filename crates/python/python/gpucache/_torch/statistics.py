@@ -4,9 +4,9 @@ PyTorch's Python functions (``memory_allocated``, ``memory_summary``, ..) ask fu
 that is not PyTorch's own. Those are replaced. So all names work, also where a program imported them before.
 
 gpucache has one pool, which is told as ``large_pool``; ``small_pool`` is 0. It has no segments and no split blocks: these are 0.
-What is not counted is 0 too, as PyTorch does for ``cudaMallocAsync``: the peak of the number of allocations, and all bytes that were ever
-reserved. Each allocation that runs out counts in ``num_ooms``. gpucache retries within one call of malloc, so
-``num_alloc_retries`` is 0.
+What is not counted is 0 too, as PyTorch does for ``cudaMallocAsync``: the peak of the number of allocations, all bytes that were ever
+reserved, and ``num_sync_all_streams``. Each allocation that runs out counts in ``num_ooms``. gpucache retries within one call of malloc, so
+``num_alloc_retries`` is 0. Calls that map pages count in ``num_device_alloc``, and calls that unmap pages in ``num_device_free``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ _accumulated_before: dict[int, dict[str, int]] = {}
 _fractions: dict[int, float] = {}
 
 
+def _check(device: int) -> None:
+    """Refuses a number without a device, as PyTorch does."""
+    count = torch.cuda.device_count()
+    if not 0 <= device < count:
+        raise RuntimeError(f"Invalid device argument {device}: PyTorch finds {count} CUDA devices, which are numbered from 0")
+
+
 def used(device: int) -> dict[str, int]:
     """The memory of a device. All 0 where PyTorch has allocated nothing, without a context there."""
     if device not in _gpucache.torch_used_devices():
@@ -39,6 +46,7 @@ def _figure(current: int, peak: int = 0, allocated: int = 0, freed: int = 0) -> 
 
 def memory_stats(device: int) -> dict[str, Any]:
     """As ``torch._C._cuda_memoryStats``, with what is only gpucache's under ``gpucache``."""
+    _check(device)
     now = used(device)
     before = _accumulated_before.get(device, {})
 
@@ -59,6 +67,9 @@ def memory_stats(device: int) -> dict[str, Any]:
     return {
         "num_alloc_retries": 0,
         "num_ooms": since("out_of_memory"),
+        "num_sync_all_streams": 0,
+        "num_device_alloc": since("device_allocations"),
+        "num_device_free": since("device_frees"),
         "max_split_size": -1,
         "allocation": live,
         "active": live,
@@ -77,23 +88,27 @@ def memory_stats(device: int) -> dict[str, Any]:
 
 def reset_peaks(device: int) -> None:
     """As ``torch._C._cuda_resetPeakMemoryStats``."""
+    _check(device)
     if device in _gpucache.torch_used_devices():
         _gpucache.reset_peaks(device)
 
 
 def reset_accumulated(device: int) -> None:
     """As ``torch._C._cuda_resetAccumulatedMemoryStats``."""
+    _check(device)
     _accumulated_before[device] = used(device)
 
 
 def set_fraction(fraction: float, device: int) -> None:
     """As ``torch._C._cuda_setMemoryFraction``."""
+    _check(device)
     _gpucache.set_limit(device, "none" if fraction >= 1.0 else f"{fraction * 100:.7f}%")
     _fractions[device] = fraction
 
 
 def fraction(device: int) -> float:
     """As ``torch._C._cuda_getMemoryFraction``."""
+    _check(device)
     return _fractions.get(device, 1.0)
 
 

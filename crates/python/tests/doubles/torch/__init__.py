@@ -82,7 +82,11 @@ memory = types.SimpleNamespace(
     change_current_allocator=lambda allocator: setattr(state, "allocator", allocator.allocator()),
 )
 cuda = types.SimpleNamespace(
-    memory=memory, MemPool=MemPool, is_initialized=lambda: state.is_initialized, use_mem_pool=lambda pool, device: (pool, device)
+    memory=memory,
+    MemPool=MemPool,
+    device_count=lambda: 2,
+    is_initialized=lambda: state.is_initialized,
+    use_mem_pool=lambda pool, device: (pool, device),
 )
 
 
