@@ -92,8 +92,9 @@ int32_t gpucache_reset_peaks(int32_t device);
 // `stream` is a handle of the driver, null for the default stream; the host ignores it. The memory comes from the thread's innermost scope.
 // The address is a multiple of 256. It is null for no bytes.
 //
-// Returns `GPUCACHE_OUT_OF_MEMORY` if no memory is left, and `GPUCACHE_UNAVAILABLE` for a device or stream that does not exist, for a stream
-// of another GPU than `device`, and for a GPU in a forked child of a process that used one.
+// Returns `GPUCACHE_OUT_OF_MEMORY` if no memory is left, and `GPUCACHE_UNAVAILABLE` for a device that does not exist, for a stream of another
+// GPU than `device`, and for a GPU in a forked child of a process that used one. The stream must exist: a driver may end a process that passes
+// it the handle of a destroyed stream.
 //
 // # Safety
 // `address` is null or points to room for a pointer.
@@ -107,7 +108,7 @@ int32_t gpucache_allocate(size_t bytes,
 int32_t gpucache_free(void *address);
 
 // Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
-// Null is ignored. Returns `GPUCACHE_UNAVAILABLE` if nothing is allocated at `address`, or for a stream that does not exist.
+// Null is ignored. Returns `GPUCACHE_UNAVAILABLE` if no allocation begins at `address`. The stream must exist, as for `gpucache_allocate`.
 int32_t gpucache_record_stream(void *address, void *stream);
 
 // Tells that the owner of a stream is about to destroy it. Call this before a stream is destroyed, if memory was allocated for it or
@@ -157,6 +158,8 @@ void gpucache_set_auto_scope(bool is_on);
 void gpucache_set_backward_helps(bool helps);
 
 // Frees the memory of the scope `name`, or of all scopes if it is null, on all threads. Writes the number of bytes unless `bytes` is null.
+// A name that no scope has frees 0 bytes. The first call with such a name prints a line on stderr. In a forked child of a process that
+// used a GPU, scopes with memory of a GPU keep it.
 //
 // # Safety
 // `name` is null or a text that ends with a zero. `bytes` is null or points to room for a number.

@@ -217,7 +217,7 @@ fn note_left(caller: &'static SharedCaller, inside: &mut Inside) {
 }
 
 /// Frees the memory of a scope on all threads, or of all scopes, as [`gpucache::invalidate`] does. Returns the bytes that it frees. A name
-/// without a scope frees nothing, and one line on stderr says so.
+/// that no scope has frees nothing, and the first call with it prints a line on stderr.
 ///
 /// ```
 /// # let entry = gpucache_capi::enter("frame")?;

@@ -12,12 +12,15 @@ use crate::streams::KnownStreams;
 use crate::usage::Usage;
 use crate::{captures, forks, helpers, pools};
 
+/// Allocations have addresses of at most so many bits.
+const ADDRESS_BITS: u32 = 48;
+
 /// Allocates `bytes` bytes on a device, for use on a stream: -1 is the host, other numbers are GPUs. `stream` is a handle of the driver, 0
 /// for the default stream; the host ignores it. The memory comes from the thread's innermost scope. Returns its address; 0 for no bytes.
 ///
 /// # Errors
-/// If no memory is left ([`Error::is_out_of_memory`]), if there is no such device or stream, if the stream is of another GPU; a failure of the
-/// device.
+/// If no memory is left ([`Error::is_out_of_memory`]), if there is no such device, if the stream is of another GPU; a failure of the device.
+/// The stream must exist: a driver may end a process that passes it the handle of a destroyed stream.
 ///
 /// ```
 /// let address = gpucache_capi::allocate(1 << 20, -1, 0)?;
@@ -85,12 +88,23 @@ fn noted(block: Block) -> Result<u64> {
     Usage::allocated(&block);
     block.keep_by_address().map_err(|block| {
         Usage::freed(&block);
-        Error::unavailable(
-            "memory of the device",
-            "its address has more than 48 bits, or other memory has it",
-            "use another device",
-        )
+        without_place(block.address())
     })
+}
+
+/// The error for memory whose address the table of allocations does not take.
+#[cold]
+fn without_place(address: u64) -> Error {
+    let (reason, remedy) = match () {
+        () if address >> ADDRESS_BITS != 0 => {
+            ("it has more than 48 bits", "use a device whose addresses have at most 48 bits")
+        }
+        () if base_address(address).is_some() => {
+            ("another allocation of gpucache has it", "please report this as a defect")
+        }
+        () => ("the host has no memory left for the table of allocations", "free memory of the host"),
+    };
+    Error::unavailable(format_args!("the address {address:#x}, which the device gave"), reason, remedy)
 }
 
 #[cold]
@@ -135,7 +149,7 @@ pub fn free(address: u64) -> Result<()> {
 /// Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
 ///
 /// # Errors
-/// If nothing is allocated at this address, or if there is no such stream. Address 0 is ignored.
+/// If no allocation begins at this address. Address 0 is ignored. The stream must exist, as for [`allocate`].
 ///
 /// ```
 /// let address = gpucache_capi::allocate(4096, -1, 0)?;
@@ -148,7 +162,7 @@ pub fn record_stream(address: u64, stream: usize) -> Result<()> {
         return Ok(());
     }
     let of = |block: &Block| (Handle::device_of(block.stream()), forks::is_of_parent(block.stream()));
-    let (device, is_of_parent) = Block::with_at(address, of).ok_or_else(|| unknown(address))?;
+    let (device, is_of_parent) = Block::with_at(address, of).ok_or_else(|| unknown_use(address))?;
     if is_of_parent {
         return Ok(());
     }
@@ -160,7 +174,7 @@ pub fn record_stream(address: u64, stream: usize) -> Result<()> {
                 Handle::keeping_current(|| block.used_by(&stream));
             }
         };
-        Block::with_at(address, note).ok_or_else(|| unknown(address))
+        Block::with_at(address, note).ok_or_else(|| unknown_use(address))
     };
     // As for `free`: the request of another helper may wait for this block.
     let noted =
@@ -185,5 +199,13 @@ fn unknown(address: u64) -> Error {
         format_args!("the address {address:#x}"),
         "nothing is allocated there",
         "pass an address that gpucache returned, and free it once",
+    )
+}
+
+fn unknown_use(address: u64) -> Error {
+    Error::unavailable(
+        format_args!("the address {address:#x}"),
+        "no allocation begins there",
+        "record a use by the address that gpucache returned, before the memory is freed",
     )
 }

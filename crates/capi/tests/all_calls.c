@@ -37,6 +37,8 @@ static void allocations(void) {
   CHECK(gpucache_base_address(second + 5000, &base, &bytes) == GPUCACHE_OK);
   CHECK(base == second && bytes == 1 << 20);
   CHECK(gpucache_record_stream(first, NULL) == GPUCACHE_OK);
+  CHECK(gpucache_record_stream(second + 5000, NULL) == GPUCACHE_UNAVAILABLE);
+  CHECK(strstr(gpucache_last_error(), "no allocation begins there") != NULL);
   CHECK(gpucache_stream_ends(HOST, NULL) == GPUCACHE_OK);
   CHECK(gpucache_stream_ends(12345, NULL) != GPUCACHE_OK);
   CHECK(gpucache_free(first) == GPUCACHE_OK && gpucache_free(second) == GPUCACHE_OK);

@@ -11,8 +11,9 @@ use crate::{allocate, base_address, free, record_stream, stream_ends};
 /// `stream` is a handle of the driver, null for the default stream; the host ignores it. The memory comes from the thread's innermost scope.
 /// The address is a multiple of 256. It is null for no bytes.
 ///
-/// Returns `GPUCACHE_OUT_OF_MEMORY` if no memory is left, and `GPUCACHE_UNAVAILABLE` for a device or stream that does not exist, for a stream
-/// of another GPU than `device`, and for a GPU in a forked child of a process that used one.
+/// Returns `GPUCACHE_OUT_OF_MEMORY` if no memory is left, and `GPUCACHE_UNAVAILABLE` for a device that does not exist, for a stream of another
+/// GPU than `device`, and for a GPU in a forked child of a process that used one. The stream must exist: a driver may end a process that passes
+/// it the handle of a destroyed stream.
 ///
 /// # Safety
 /// `address` is null or points to room for a pointer.
@@ -42,7 +43,7 @@ pub extern "C" fn gpucache_free(address: *mut c_void) -> i32 {
 }
 
 /// Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
-/// Null is ignored. Returns `GPUCACHE_UNAVAILABLE` if nothing is allocated at `address`, or for a stream that does not exist.
+/// Null is ignored. Returns `GPUCACHE_UNAVAILABLE` if no allocation begins at `address`. The stream must exist, as for `gpucache_allocate`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_record_stream(address: *mut c_void, stream: *mut c_void) -> i32 {
     status(|| record_stream(address as u64, stream as usize))

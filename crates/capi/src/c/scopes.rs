@@ -64,6 +64,8 @@ pub extern "C" fn gpucache_set_backward_helps(helps: bool) {
 }
 
 /// Frees the memory of the scope `name`, or of all scopes if it is null, on all threads. Writes the number of bytes unless `bytes` is null.
+/// A name that no scope has frees 0 bytes. The first call with such a name prints a line on stderr. In a forked child of a process that
+/// used a GPU, scopes with memory of a GPU keep it.
 ///
 /// # Safety
 /// `name` is null or a text that ends with a zero. `bytes` is null or points to room for a number.

@@ -39,7 +39,8 @@ def allocate(bytes: int, *, device: int = 0, stream: int = 0) -> Owned:
 def record_stream(memory: Owned | int, stream: int) -> None:
     """Notes that work on another stream uses memory. Its next user waits for the work that is on that stream when it is freed.
 
-    ``memory`` is what :func:`allocate` returned, or the address where an allocation begins.
+    ``memory`` is what :func:`allocate` returned, or the address where an allocation begins. The stream must live until the process ends, or
+    until :func:`stream_ends` is called for it.
     """
     address = memory.address if isinstance(memory, Owned) else _arguments.count(memory, "memory", _MEMORY)
     _gpucache.record_stream(address, _arguments.stream(stream))
@@ -93,7 +94,7 @@ def trim(device: int = 0) -> int:
 def invalidate(name: str | None = None) -> int:
     """Frees the memory of a scope, or of all scopes. What is in use stays valid. Returns the number of bytes.
 
-    A name without a scope frees 0 bytes.
+    A name that no scope has frees 0 bytes. The first call with such a name prints a line on stderr.
 
     Call it between phases, such as before an evaluation with other sizes.
 
