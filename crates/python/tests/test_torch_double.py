@@ -186,7 +186,7 @@ for call in (torch._C._cuda_memoryStats, torch._C._cuda_resetPeakMemoryStats, to
         try:
             call(device)
         except RuntimeError as error:
-            assert str(error).startswith(f"Invalid device argument {device}: PyTorch finds 2 CUDA devices"), error
+            assert str(error) == f"Invalid device argument {device}: devices are numbered from 0, and PyTorch finds 2", error
         else:
             raise AssertionError("this device does not exist")
 # As if PyTorch had allocated on the host.

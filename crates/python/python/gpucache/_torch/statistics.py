@@ -29,7 +29,7 @@ def _check(device: int) -> None:
     """Refuses a number without a device, as PyTorch does."""
     count = torch.cuda.device_count()
     if not 0 <= device < count:
-        raise RuntimeError(f"Invalid device argument {device}: PyTorch finds {count} CUDA devices, which are numbered from 0")
+        raise RuntimeError(f"Invalid device argument {device}: devices are numbered from 0, and PyTorch finds {count}")
 
 
 def used(device: int) -> dict[str, int]:
