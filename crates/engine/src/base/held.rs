@@ -30,7 +30,7 @@ impl Drop for Held {
 
 /// Shows that the calling thread holds a cache for a moment, until this value is dropped. It counts as a lock. A thread may hold several caches at once.
 #[derive(Debug)]
-pub(crate) struct Brief(#[expect(dead_code, reason = "it is dropped with this value")] Held);
+pub(crate) struct Brief(Held);
 
 impl Brief {
     pub(crate) fn begin() -> Brief {
