@@ -146,6 +146,14 @@ fn many_that_fit_add_up_on_a_stream_of_the_host() {
     });
 }
 
+/// A copy to the host fails like any other request.
+#[test]
+fn a_copy_that_the_host_has_no_memory_for_is_an_error() {
+    let array = uninit(&Virtual::new(1 << 48), 1 << 47).unwrap();
+    let error = array.to_vec().unwrap_err();
+    assert!(error.is_out_of_memory() && error.to_string().contains("the host has no 128.00 TiB left"), "{error}");
+}
+
 /// However the device is asked for a request, in pages or pieces, the error is about the request.
 #[test]
 fn errors_name_the_request_on_a_virtual_device() {

@@ -38,7 +38,7 @@ pub use element::Element;
 pub use host::Arguments;
 pub use shape::Shape;
 
-use self::extent::{bytes_of, elements, product, same_len, shortest_period};
+use self::extent::{bytes_of, elements, product, same_len, shortest_period, with_room};
 use crate::device::Device;
 use gpucache_engine::Result;
 use gpucache_engine::cache::Block;
@@ -276,7 +276,8 @@ impl<T: Element, D: Device> Array<T, D> {
     ///
     /// # Errors
     /// A failure of the device, or of earlier work on its stream. If the work that should have written the array panicked, every
-    /// call returns [`is_panic`](crate::Error::is_panic).
+    /// call returns [`is_panic`](crate::Error::is_panic). If the host has too little memory for the copy,
+    /// [`is_out_of_memory`](crate::Error::is_out_of_memory).
     ///
     /// ```
     /// use gpucache::prelude::*;
@@ -287,7 +288,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// ```
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.block.stream().check()?;
-        let (mut values, len) = (Vec::<T>::with_capacity(self.len()), self.len());
+        let (mut values, len) = (with_room::<T>(self.len())?, self.len());
         // SAFETY: the vector has room for `len` elements. As bytes they need not be initialized, and nothing else uses the vector
         // until `set_len`. By then `read` has written all `len` elements, from a block of as many, whose elements were
         // written before (the contract of `uninit`). So the bytes are values of `T`.

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::slice::from_ref;
 use std::sync::Arc;
 
-use super::extent::bytes_of;
+use super::extent::{bytes_of, with_room};
 use super::{Array, Element};
 use crate::device::{Device, Host};
 use gpucache_engine::Result;
@@ -35,7 +35,10 @@ impl<T: Element, D: Device> Array<T, D> {
 
     /// The bytes of all elements.
     pub(crate) fn contents(&self) -> Result<Vec<u8>> {
-        self.to_vec().map(|values| bytes_of(&values).to_vec())
+        let values = self.to_vec()?;
+        let mut bytes = with_room(self.byte_len())?;
+        bytes.extend_from_slice(bytes_of(&values));
+        Ok(bytes)
     }
 }
 

@@ -96,10 +96,14 @@ impl Streams {
         }
     }
 
-    /// Whether other work keeps memory with this tag from a stream for now. Memory of a captured graph is kept for as long as the graph lives.
+    /// Whether memory with this tag is kept for a captured graph, for as long as the graph lives.
+    pub(crate) fn is_reserved(&self, tag: Tag) -> bool {
+        matches!(tag.users(), Users::One(slot, _) if self.slots[slot].is_reserved)
+    }
+
+    /// Whether other work keeps memory with this tag from a stream for now.
     pub(crate) fn is_held(&self, me: usize, tag: Tag) -> bool {
-        let is_reserved = matches!(tag.users(), Users::One(slot, _) if self.slots[slot].is_reserved);
-        !is_reserved && !self.may_use(me, tag)
+        !self.is_reserved(tag) && !self.may_use(me, tag)
     }
 
     /// Whether a stream may get memory with this tag, as far as unknown work is concerned. Streams over one queue are one stream here.

@@ -53,11 +53,6 @@ impl Tag {
         Tag { users: if is && names_one { self.users | RESERVED } else { self.users }, ..self }
     }
 
-    /// Whether the memory is reserved for its stream.
-    pub(crate) fn is_reserved(self) -> bool {
-        self.users & RESERVED > 0 && self.users < SEVERAL
-    }
-
     /// The same tag, for memory that is freed at this moment.
     #[inline]
     pub(super) fn at(self, freed: FreeMoment) -> Tag {

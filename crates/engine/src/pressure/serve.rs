@@ -238,18 +238,21 @@ impl<A: Ask> Reclaim<'_, A> {
     /// then idle memory of scopes, one after the other.
     fn release_elsewhere(&mut self) -> Result<Option<A::Memory>> {
         let Asked { stream, bytes, .. } = self.asked;
-        let mut holders = reclaim::by_age(None, None).into_iter();
+        let (mut holders, mut enough) = (reclaim::by_age(None, None).into_iter().peekable(), bytes.max(LEAST));
         loop {
             if give_back_elsewhere(stream.memory_id(), bytes) > 0
                 && let Some(memory) = self.ask.ask_for_free()?
             {
                 return Ok(Some(memory));
             }
-            let Some(holder) = holders.next() else { return Ok(None) };
-            self.freed(
-                ReclaimStep::OtherScopes,
-                holder.release_some(bytes.max(LEAST), Releaser::Request(self.asked.holder)),
-            );
+            let Some(holder) = holders.peek() else { return Ok(None) };
+            // One holder is asked again and again, since what it frees first may be no whole page.
+            let freed = holder.release_some(enough, Releaser::Request(self.asked.holder));
+            self.freed(ReclaimStep::OtherScopes, freed);
+            match freed {
+                0 => drop(holders.next()),
+                _ => enough = enough.saturating_mul(2),
+            }
         }
     }
 

@@ -22,12 +22,14 @@ impl UnderWay {
 impl DeviceRange {
     /// Whether the range could serve `bytes` bytes if all work were done, as far as its limits allow.
     pub(crate) fn could_serve(&self, bytes: u64) -> bool {
-        self.inner().range.could_gather(bytes, |tag| !tag.is_reserved())
+        let inner = self.inner();
+        inner.range.could_gather(bytes, |tag| !inner.streams.is_reserved(tag))
     }
 
     /// How many bytes the device must add to serve `bytes` bytes, if all work were done. 0 if the range could serve them as it is.
     pub(crate) fn needs(&self, bytes: u64) -> u64 {
-        self.inner().range.needs(bytes, |tag| !tag.is_reserved())
+        let inner = self.inner();
+        inner.range.needs(bytes, |tag| !inner.streams.is_reserved(tag))
     }
 
     /// The work that may use free memory now, without work that somebody waited for in vain.

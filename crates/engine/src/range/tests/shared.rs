@@ -53,6 +53,23 @@ fn pages_move_once_more_is_reserved_than_was_in_use() {
     device.stream_handle().synchronize().unwrap();
 }
 
+/// The memory of a graph counts as free, once its work is done, as soon as the graph is dropped.
+#[test]
+fn released_memory_may_serve_others_in_time() {
+    let device = Virtual::new(8 * GRANULE as usize);
+    let stream = device.stream_handle();
+    let (range, graph) = (DeviceRange::of(stream).unwrap(), stream.reserve().unwrap());
+    let [low, pinned, high] =
+        [3, 1, 3].map(|granules| range.allocate(&graph, granules * GRANULE, false).unwrap().block);
+    [low, high].into_iter().for_each(|block| range.free(&graph, block));
+    assert!(!range.could_serve(6 * GRANULE));
+    range.release(&graph);
+    assert!(range.could_serve(6 * GRANULE));
+    assert_eq!(range.needs(7 * GRANULE), 0);
+    range.free(&graph, pinned);
+    range.trim(0, WaitFor::Nothing).unwrap();
+}
+
 /// As many pages as may be reserved become contiguous, and then blocks lie where their owner says.
 #[test]
 fn blocks_lie_at_given_addresses_within_contiguous_memory() {
