@@ -289,3 +289,29 @@ fn equal_findings_of_many_scopes_are_one_diagnosis() -> Result {
     assert!(text.starts_with("scope `sick layer 0`, `sick layer 1`, `sick layer 10` and 37 more at "), "{text}");
     Ok(())
 }
+
+/// Entries on one stream whose plan serves none of their allocations.
+#[test]
+fn one_stream_is_not_several() -> Result {
+    let _turn = turn();
+    let device = device();
+    for (name, every, odd) in
+        [("sick_one_2", 2, 3), ("sick_one_4", 4, 3), ("sick_one_4_large", 4, 400), ("sick_one_8", 8, 50)]
+    {
+        let scope = Scope::new(name);
+        for entry in 0..80usize {
+            scope.run(|| -> Result {
+                if entry > 16 && entry.is_multiple_of(every) {
+                    let sizes = (0..entry % 7 + 1).map(|number| (number * odd + entry) * KIB);
+                    sizes.map(|bytes| device.zeros::<u8>(bytes)).collect::<gpucache::Result<Vec<_>>>()?;
+                } else {
+                    train_step(&device, 4, 32)?;
+                }
+                Ok(())
+            })?;
+        }
+        let causes = causes(name);
+        assert!(!causes.contains(&Cause::OtherStreams), "{name}: {causes:?}");
+    }
+    Ok(())
+}

@@ -35,7 +35,7 @@ pub enum Fact {
     OtherStream,
     /// Recorded entries with the same allocations as the entry before, of which other arrays outlived the entry: those arrays.
     UnlikeEscapes,
-    /// Allocations of entries for which a plan was there, but served none of them.
+    /// Allocations of entries for which a plan was there, but on another stream, so that it served none of them.
     Unserved,
     /// Drops inside the scope of blocks that other streams may still use.
     UsedElsewhere,

@@ -99,7 +99,8 @@ impl Planner {
     pub(super) fn note_entry(&mut self, shared: &Shared, course: Course) {
         let unplanned = shared.counters.unplanned();
         let more = unplanned.wrapping_sub(std::mem::replace(&mut self.unplanned, unplanned));
-        if course.is_served_through && course.served == 0 && self.hot.cursor.is_at_start() {
+        let is_unserved = course.is_served_through && course.served == 0 && self.hot.cursor.is_at_start();
+        if is_unserved && self.entry.is_elsewhere {
             shared.facts().note(Fact::Unserved, self.clock(), more, 0);
         } else if self.is_noteworthy(course) {
             self.note_told(shared, course);
