@@ -121,6 +121,11 @@ impl Shared {
         self.lease.live().wrapping_add(self.ring.live())
     }
 
+    /// For the owner: the bytes in use in the arena, in the ring and beside them.
+    pub(crate) fn in_use(&self) -> u64 {
+        self.counters.get(Counter::BusyBytes).saturating_add(self.planned_bytes())
+    }
+
     /// For the owner: counts a block that is handed out beside plans.
     #[inline]
     pub(crate) fn note_handed_out(&self, bytes: usize) {

@@ -258,8 +258,7 @@ impl Planner {
 
 /// The bytes of the scope that are alive. Arrays that other threads dropped are not, even if this thread has not taken them back yet.
 pub(super) fn live_bytes(shared: &Shared) -> u64 {
-    let busy = shared.counters.get(Counter::BusyBytes).saturating_add(shared.planned_bytes());
-    busy.saturating_sub(shared.returns.bytes())
+    shared.in_use().saturating_sub(shared.returns.bytes())
 }
 
 #[cfg(test)]

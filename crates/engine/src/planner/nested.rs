@@ -4,7 +4,7 @@ use super::arena::Arena;
 use super::backoff::{Backoff, Pace};
 use super::{NO_STREAM, Planner};
 use crate::device::Stream;
-use crate::home::{Counter, Shared};
+use crate::home::Shared;
 use crate::record::{ArenaId, Door, DropPath, OuterBlock, Record, Request};
 use gpucache_plan::entries::Served;
 
@@ -225,7 +225,7 @@ impl Planner {
 
     /// Notes that the entry begins with memory of its own.
     pub(crate) fn begin_beside(&mut self, shared: &Shared, noted: Option<LoggedInner>) {
-        (self.nested.begun, self.nested.used) = (Begun::Beside(noted), in_use(shared));
+        (self.nested.begun, self.nested.used) = (Begun::Beside(noted), shared.in_use());
     }
 
     /// Whether the entry that begins goes on in a block of the scope around, since something in it is alive.
@@ -237,7 +237,7 @@ impl Planner {
     /// Ends an entry in another scope. Returns how it began, and the bytes that the next one needs there: if these are known, and if the entry left no
     /// more behind.
     pub(crate) fn end_inside(&mut self, shared: &Shared) -> (Begun, Option<u64>) {
-        let left = in_use(shared).saturating_sub(self.nested.used);
+        let left = shared.in_use().saturating_sub(self.nested.used);
         let bytes = self.movable_arena(shared).map(|(bytes, _)| bytes).filter(|bytes| left <= *bytes);
         (std::mem::replace(&mut self.nested.begun, Begun::Left), bytes)
     }
@@ -279,9 +279,4 @@ impl Planner {
         (self.hot.fast_stream, self.hot.fast_path) = (NO_STREAM, DropPath::NOBODYS);
         outer
     }
-}
-
-/// The bytes that a scope has in use.
-fn in_use(shared: &Shared) -> u64 {
-    shared.counters.get(Counter::BusyBytes).saturating_add(shared.planned_bytes())
 }

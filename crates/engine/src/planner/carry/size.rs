@@ -175,8 +175,7 @@ impl Planner {
 
     /// The scope's peak in use, or its current use and `more` bytes, if that is more.
     fn in_use(&self, shared: &Shared, more: u64) -> u64 {
-        let now = total([shared.counters.get(Counter::BusyBytes), shared.planned_bytes(), more]);
-        now.max(shared.counters.get(Counter::Demand))
+        shared.in_use().saturating_add(more).max(shared.counters.get(Counter::Demand))
     }
 
     /// The bytes of arena and ring, and those in use beside them.
