@@ -32,6 +32,11 @@ impl<E> Recorded<E> {
     fn nothing(why: Error) -> Recorded<E> {
         Recorded { captured: Err(why), is_done: false, failed: None }
     }
+
+    /// The work ran, and is not done again.
+    fn failed(failure: E) -> Recorded<E> {
+        Recorded { failed: Some(failure), ..Recorded::nothing(failed_block()) }
+    }
 }
 
 impl<D: Device> Run<'_, D> {
@@ -124,28 +129,37 @@ impl<D: Device> Run<'_, D> {
         let runs_work = capture.runs_work();
         let results = match ScopeGuard::run_block(block) {
             Ok(results) => results,
-            Err(failure) if runs_work => {
-                return Recorded { failed: Some(failure), ..Recorded::nothing(failed_block()) };
-            }
+            Err(failure) if runs_work => return Recorded::failed(failure),
             // Without effect on the device. The block runs again directly, and returns the error if it is its own.
             Err(_) if capture.has_refused() => return Recorded::nothing(unplanned()),
             Err(_) => return Recorded::nothing(failed_block()),
         };
-        let is_like = results.like() == *like;
-        let copied = if is_like { outputs.copy_from(&results) } else { Err(changed_shapes()) };
-        let captured = capture.end();
-        let mut failed = None;
-        if runs_work && !is_like {
-            match self.copied(&results, &results.like()) {
-                Ok(late) => *outputs = late,
-                Err(error) => failed = Some(E::from(error)),
-            }
-        }
-        drop(results);
+        let captured = match self.copy_and_end(capture, results, like, outputs) {
+            Ok(captured) => captured,
+            Err(error) => return Recorded::failed(E::from(error)),
+        };
         let is_planned = serves_all();
-        let captured =
-            copied.and(captured).and_then(|work| if is_planned { Ok((work, place)) } else { Err(unplanned()) });
-        Recorded { captured, is_done: runs_work, failed }
+        let captured = captured.and_then(|work| if is_planned { Ok((work, place)) } else { Err(unplanned()) });
+        Recorded { captured, is_done: runs_work, failed: None }
+    }
+
+    /// Copies the results, and ends the capture. The outer error is that of work that ran, and whose results are lost. The inner one says why
+    /// there is no graph.
+    fn copy_and_end<R: Outputs<D>>(
+        &self,
+        capture: Capture,
+        results: R,
+        like: &R::Like,
+        outputs: &mut R,
+    ) -> Result<Result<Captured>> {
+        let (runs_work, is_like) = (capture.runs_work(), results.like() == *like);
+        let copied = if is_like { outputs.copy_from(&results) } else { Ok(()) };
+        let captured = capture.end();
+        if runs_work && !is_like {
+            *outputs = self.copied(&results, &results.like())?;
+        }
+        let captured = if is_like { captured } else { Err(changed_shapes()) };
+        if runs_work { copied.map(|()| captured) } else { Ok(copied.and(captured)) }
     }
 
     /// Makes a graph of captured work, and keeps it with all that it depends on.
