@@ -20,9 +20,10 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
         block: &mut Block<'b, D, I, R, E>,
     ) -> Result<R, E> {
         let before = self.saved(&mut inputs)?;
-        let Some(mut by_graph) = self.run_graph::<I, R>(key, &mut inputs) else {
+        let Some(by_graph) = self.run_graph::<I, R>(key, &mut inputs) else {
             return self.run_block(key, &mut inputs, block);
         };
+        let mut by_graph = by_graph?;
         let like = by_graph.like();
         let graph = (self.contents(&mut by_graph)?, self.saved(&mut inputs)?);
         drop(by_graph);

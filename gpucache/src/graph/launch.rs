@@ -12,8 +12,13 @@ use crate::scope::ScopeGuard;
 use gpucache_engine::{Error, Result};
 
 impl<D: Device> Run<'_, D> {
-    /// Launches the graph, if the arrays and the memory are as it needs them. A graph that failed is dropped.
-    pub(super) fn launch<I: Inputs<D>, R: Outputs<D>>(&mut self, known: &mut KeyState, inputs: &mut I) -> Option<R> {
+    /// Launches the graph, if the arrays and the memory are as it needs them. A graph that failed is dropped. The error is that of a launch that
+    /// did a part of the work: the block would begin with what that part left.
+    pub(super) fn launch<I: Inputs<D>, R: Outputs<D>>(
+        &mut self,
+        known: &mut KeyState,
+        inputs: &mut I,
+    ) -> Option<Result<R>> {
         let KeyState { launchable: place, like, .. } = &mut *known;
         let launchable = place.as_mut()?;
         let like: &R::Like = like.as_ref()?.downcast_ref()?;
@@ -30,17 +35,17 @@ impl<D: Device> Run<'_, D> {
         let is_moved = !are_same || !launchable.has_outputs(self.seen);
         match self.launch_on(launchable, is_moved) {
             Ok(launched) => self.expect(launched?, inputs, &mut outputs),
-            Err(error) => {
+            Err((error, is_partly_done)) => {
                 *place = None;
                 known.tries.note_loss();
                 self.stats.lost += 1;
                 self.stats.last_refusal = Some(error.to_string());
-                return None;
+                return is_partly_done.then_some(Err(error));
             }
         }
         known.tries.note_launch();
         self.stats.moved += u64::from(is_moved);
-        Some(outputs)
+        Some(Ok(outputs))
     }
 
     /// Lists the inputs, and orders the launch with their other uses. Returns false if that is impossible.
@@ -55,8 +60,12 @@ impl<D: Device> Run<'_, D> {
     /// Launches the graph on these arrays, while the memory of the plans cannot be taken away. `None` if the graph cannot use the arrays, or
     /// if that memory was taken away or moved.
     #[inline]
-    fn launch_on(&self, launchable: &mut Launchable, is_moved: bool) -> Result<Option<Option<Launched>>> {
-        if is_moved && !launchable.follow(&self.seen.arrays)? {
+    fn launch_on(
+        &self,
+        launchable: &mut Launchable,
+        is_moved: bool,
+    ) -> Result<Option<Option<Launched>>, (Error, bool)> {
+        if is_moved && !launchable.follow(&self.seen.arrays).map_err(|error| (error, false))? {
             return Ok(None);
         }
         let launchable = &*launchable;
@@ -67,8 +76,13 @@ impl<D: Device> Run<'_, D> {
         ScopeGuard::launch_captured(self.name, self.site, alone, inside).transpose()
     }
 
-    /// Launches the graph in an entry of the scope, or without one. Only a launch on a stream of the host has an outcome.
-    pub(super) fn launch_in(&self, launchable: &Launchable, has_entry: bool) -> Option<Result<Option<Launched>>> {
+    /// Launches the graph in an entry of the scope, or without one. Only a launch on a stream of the host has an outcome. With an error comes
+    /// whether a part of the work was done.
+    pub(super) fn launch_in(
+        &self,
+        launchable: &Launchable,
+        has_entry: bool,
+    ) -> Option<Result<Option<Launched>, (Error, bool)>> {
         let stream = self.device.stream_handle();
         // Only streams of the host have outcomes of work.
         let launched = if stream.can_capture() { None } else { Some(self.seen.launched()) };

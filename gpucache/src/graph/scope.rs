@@ -13,7 +13,7 @@ use super::run::{Block, Run, too_many_keys};
 use super::stats::GraphStats;
 use super::visitor::RunArrays;
 use crate::device::Device;
-use gpucache_engine::Error;
+use gpucache_engine::{Error, Result};
 
 /// A scope whose block is captured into graphs, one for each key.
 ///
@@ -250,14 +250,14 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
             return self.run_compared(key, inputs, block);
         }
         if let Some(done) = self.run_graph(key, &mut inputs) {
-            return Ok(done);
+            return done.map_err(E::from);
         }
         self.run_block(key, &mut inputs, block)
     }
 
-    /// Does the work by the graph of `key`, if it can.
+    /// Does the work by the graph of `key`, if it can. An error means that a part of the work is done.
     #[inline]
-    pub(super) fn run_graph<I: Inputs<D>, R: Outputs<D>>(&mut self, key: &K, inputs: &mut I) -> Option<R> {
+    pub(super) fn run_graph<I: Inputs<D>, R: Outputs<D>>(&mut self, key: &K, inputs: &mut I) -> Option<Result<R>> {
         let (kept, mut run) = self.parts();
         let done = run.launch(kept.with_graph(key)?, inputs)?;
         self.stats.launches += 1;

@@ -37,7 +37,8 @@ pub struct GraphStats {
     /// [`max_bytes`](super::CapturedScope::max_bytes).
     pub evicted: u64,
     /// Graphs that lost their executables, since an allocation took their memory in a shortage, or that failed at a launch. The block runs
-    /// directly then, and is captured again after one run, or after more if its key loses its graph again and again.
+    /// directly then, unless the launch failed on the host with a part of the work done: then the run returns its error. The block is captured
+    /// again after one run, or after more if its key loses its graph again and again.
     pub lost: u64,
     /// Captures that gave no graph.
     pub refused: u64,

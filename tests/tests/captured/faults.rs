@@ -1,7 +1,7 @@
 //! Captured scopes on a device whose calls fail: a run returns the error, or its work is done once and in full.
 
 use gpucache::graph::CapturedScope;
-use gpucache::{Array, invalidate, stats};
+use gpucache::{Array, Result, invalidate, stats};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::{Faulty, turn};
 
@@ -42,4 +42,41 @@ fn a_result_that_is_not_copied_is_an_error() {
         drop((scope, input));
         end(&device, &name);
     }
+}
+
+/// Exchanges the contents of `a` and `b`.
+fn exchange((a, b, t): (&mut Array<u32, Faulty>, &mut Array<u32, Faulty>, &mut Array<u32, Faulty>)) -> Result<()> {
+    t.copy_from(a)?;
+    a.copy_from(b)?;
+    b.copy_from(t)
+}
+
+/// In each run in turn, one of the copies fails. A launch that did a part of the work returns the error, since the block would begin with what
+/// that part left. If the launch did nothing, the block does the work.
+#[test]
+fn work_that_was_done_in_part_is_not_done_again() {
+    let _turn = turn();
+    let mut done_by_block = 0;
+    for (bad, copy) in (0..RUNS).flat_map(|run| (1..=3).map(move |copy| (run, copy))) {
+        let (device, name) = (Faulty::with_chunks(1 << 26), format!("faults: exchange {bad} {copy}"));
+        let mut scope = CapturedScope::new(&device, &name);
+        let [mut a, mut b, mut t] = [1u32, 2, 3].map(|value| Array::full(&device, LEN, value).unwrap());
+        for run in 0..bad {
+            scope.run((), (&mut a, &mut b, &mut t), exchange).unwrap();
+            let expected = if run % 2 == 0 { [2; LEN] } else { [1; LEN] };
+            assert_eq!(a.to_vec().unwrap(), expected, "run {run}: {}", scope.stats());
+        }
+        let before = [&a, &b].map(|array| array.to_vec().unwrap());
+        device.arm(Fault::once(copy, Failure::Device).only(Call::Copy));
+        if scope.run((), (&mut a, &mut b, &mut t), exchange).is_ok() {
+            assert_eq!(copy, 1, "run {bad}: {}", scope.stats());
+            assert_eq!([&b, &a].map(|array| array.to_vec().unwrap()), before, "run {bad}: {}", scope.stats());
+            done_by_block += 1;
+        }
+        let stats = scope.stats();
+        assert_eq!(stats.launches + stats.captures + stats.direct, u64::from(bad) + 1, "{stats}");
+        drop((scope, a, b, t));
+        end(&device, &name);
+    }
+    assert!(done_by_block > 0, "no launch failed before it had done work");
 }

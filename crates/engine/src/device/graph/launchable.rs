@@ -5,12 +5,9 @@ use std::any::Any;
 #[cfg(feature = "cuda")]
 use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed};
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 #[cfg(feature = "cuda")]
-use crate::base::{
-    error::Error,
-    sync::{Mutex, lock},
-};
+use crate::base::sync::{Mutex, lock};
 use crate::device::stream::{Stream, capture::Listed};
 #[cfg(feature = "cuda")]
 use crate::device::{cuda::graph::Executable, yielding::Yields};
@@ -59,16 +56,19 @@ impl LaunchableGraph {
     /// Puts the work on the stream once more. Functions of the host get `context` too.
     ///
     /// # Errors
-    /// As for [`set`](LaunchableGraph::set). A listed operation that failed ends the launch.
+    /// As for [`set`](LaunchableGraph::set). A listed operation that failed ends the launch. With the error comes whether a part of the work
+    /// was done before, so that it must not be done again.
     ///
     /// # Safety
     /// The memory at all addresses of the work is the caller's, and is used only in the stream's order until the work is done. Written
     /// memory is used by nobody else.
     #[inline]
-    pub unsafe fn launch(&self, context: &dyn Any) -> Result<()> {
+    pub unsafe fn launch(&self, context: &dyn Any) -> Result<(), (Error, bool)> {
         match &self.work {
             #[cfg(feature = "cuda")]
-            Work::Driver(graph) => graph.with(|executable| executable.launch(&self.stream)),
+            Work::Driver(graph) => {
+                graph.with(|executable| executable.launch(&self.stream)).map_err(|error| (error, false))
+            }
             // SAFETY: the caller promises the same about all addresses of the work.
             Work::Listed(work) => unsafe { work.launch(&self.stream, context) },
         }

@@ -5,7 +5,7 @@ use std::any::Any;
 
 use smallvec::SmallVec;
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::device::stream::Stream;
 use crate::device::stream::capture::{Listed, Operation, Word, uncapturable};
 
@@ -29,25 +29,26 @@ impl Listed {
         }
     }
 
-    /// Runs the operations on `stream`.
+    /// Runs the operations on `stream`, up to the first one that fails. With its error comes whether others ran before.
     ///
     /// # Safety
     /// As for [`LaunchableGraph::launch`](super::LaunchableGraph::launch).
-    pub(super) unsafe fn launch(&self, stream: &Stream, context: &dyn Any) -> Result<()> {
-        self.operations.iter().try_for_each(|(words, operation)| {
+    pub(super) unsafe fn launch(&self, stream: &Stream, context: &dyn Any) -> Result<(), (Error, bool)> {
+        self.operations.iter().enumerate().try_for_each(|(number, (words, operation))| {
             // Few operations have more words. A launch takes no memory of the heap for the others.
             let at: SmallVec<[u64; 4]> = words.iter().map(|word| word.value).collect();
             let bytes = words.first().map_or(0, |word| word.bytes as usize);
             // SAFETY: the caller promises the memory at each address, for as many bytes as the listed operation had. A copy has two blocks
             // that do not overlap, as the listed one had.
-            unsafe {
+            let done = unsafe {
                 match (operation, at.as_slice()) {
                     (Operation::Fill(pattern), &[to]) => stream.fill(to, bytes, pattern),
                     (Operation::Copy, &[from, to]) => stream.copy(from, to, bytes),
                     (Operation::Kernel(run), at) => run(at, context),
                     _ => Err(uncapturable("an operation with another number of addresses")),
                 }
-            }
+            };
+            done.map_err(|error| (error, number > 0))
         })
     }
 }
