@@ -70,6 +70,16 @@ impl Offsets {
     }
 }
 
+impl Order {
+    /// Whether a schedule may have [`offsets`](Schedule::offsets) for arrays of these bytes. None has any if too many arrays are used, since each of
+    /// them is on the device for one stretch at least.
+    pub fn may_have_offsets(&self, bytes: &[u64]) -> bool {
+        let mut is_used = vec![false; self.bytes.len()];
+        self.uses.iter().for_each(|each| is_used[each.array as usize] = true);
+        is_used.iter().zip(bytes).filter(|(is_used, bytes)| **is_used && **bytes > 0).count() <= MOST_STRETCHES
+    }
+}
+
 impl Schedule {
     /// Offsets for arrays of these bytes, which may differ from those of the order: an array that may not move has none there. Looks for
     /// lower ones as long as they are higher than `enough`, within bounds. `None` if the entry is too long, or the bytes have no sum.

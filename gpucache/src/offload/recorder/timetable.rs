@@ -79,15 +79,21 @@ impl Timetable {
 
     /// The schedule that spares the fewest shares of the room, of those whose arrays all find places, or else of all.
     fn search(&self, link: Link) -> Option<Found> {
+        self.search_by(|spared| self.spare(spared, link))
+    }
+
+    fn search_by(&self, mut spare: impl FnMut(u64) -> Option<Found>) -> Option<Found> {
+        let may_have_places = self.order.may_have_offsets(&self.needed.0);
         let mut without_places = None;
         for spared in (self.least_spared..=MOST_SPARED).step_by(STEP as usize) {
-            let Some(found) = self.spare(spared, link) else { break };
+            let Some(found) = spare(spared) else { break };
             if found.offsets.is_some() {
                 let half = spared.checked_sub(STEP / 2).filter(|&half| half > self.least_spared);
-                let closer = half.and_then(|half| self.spare(half, link)).filter(|closer| closer.offsets.is_some());
+                let closer = half.and_then(spare).filter(|closer| closer.offsets.is_some());
                 return Some(closer.unwrap_or(found));
             }
-            if found.schedule.moves.is_empty() {
+            // A schedule may take seconds. The others would have no places either.
+            if found.schedule.moves.is_empty() || !may_have_places {
                 return Some(found);
             }
             without_places.get_or_insert(found);
@@ -160,7 +166,7 @@ fn link(measured: Option<f64>) -> Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpucache_plan::offload::{Access, Use};
+    use gpucache_plan::offload::{Access, Use, What};
 
     /// Numbers that are always the same.
     struct Numbers(u64);
@@ -186,6 +192,36 @@ mod tests {
             dies: vec![false; 8],
             rests: Vec::new(),
         }
+    }
+
+    /// The shares that are spared in a search of an order of `count` arrays, if no schedule has places for them.
+    fn tried(count: u32) -> Vec<u64> {
+        let each = |array| Use { array, access: Access::Read, until: array + 1 };
+        let (all, length) = (count as usize, f64::from(count));
+        let order = Order {
+            bytes: vec![1; all],
+            uses: (0..count).map(each).collect(),
+            at: (0..count).map(f64::from).collect(),
+            length,
+            dies: vec![false; all],
+            rests: Vec::new(),
+        };
+        let table = Timetable::new(order, 1 << 20, (vec![1; all], 1 << 20));
+        let moves = vec![Move { before: 0, array: 0, what: What::Evict }];
+        let mut tried = Vec::new();
+        let found = table.search_by(|spared| {
+            tried.push(spared);
+            let schedule = Schedule { moves: moves.clone(), resident_at_begin: vec![true; all], seconds: length };
+            Some(Found { spared, schedule, offsets: None })
+        });
+        assert_eq!(found.map(|found| found.spared), Some(STEP));
+        tried
+    }
+
+    #[test]
+    fn one_schedule_suffices_if_none_has_places() {
+        assert_eq!(tried(4096), [2, 4, 6, 8, 10, 12, 14, 16]);
+        assert_eq!(tried(4097), [2]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::demand::{Farthest, on_demand};
 use super::lru::Lru;
 use super::optimum::{lower_bound, optimum};
 use super::sequences::{Kind, Optimizer, gpt, peak, random};
-use crate::offload::{Link, Order, What};
+use crate::offload::{Access, Link, Order, Schedule, Use, What};
 
 /// A GPU in a PCIe slot of the fifth generation with 16 lanes, as measured with copies of a MiB and more.
 const LINK: Link = Link { bytes_per_second: 55e9, latency: 10e-6 };
@@ -152,4 +152,22 @@ fn offsets_are_lowered_as_long_as_they_are_too_high() {
     }
     println!("heights ÷ bytes of the fullest place: {sum:.3?}");
     assert!(sum[0] > sum[1] + 0.03 && sum[1] < 1.2);
+}
+
+/// An order of too many arrays has no offsets, and says so before there is a schedule.
+#[test]
+fn an_order_of_too_many_arrays_has_no_offsets() {
+    for (count, may_have_offsets) in [(4096, true), (4097, false)] {
+        let order = Order {
+            bytes: vec![1; count],
+            uses: (0..count as u32).map(|array| Use { array, access: Access::Read, until: array + 1 }).collect(),
+            at: vec![0.0; count],
+            length: 1.0,
+            dies: vec![false; count],
+            rests: Vec::new(),
+        };
+        let found = Schedule { moves: Vec::new(), resident_at_begin: vec![true; count], seconds: 1.0 };
+        let offsets = found.offsets(&order, &order.bytes, u64::MAX);
+        assert_eq!((offsets.is_some(), order.may_have_offsets(&order.bytes)), (may_have_offsets, may_have_offsets));
+    }
 }
