@@ -165,10 +165,12 @@ impl<K: Hash + Eq + Clone> Kept<K> {
 
     /// Forgets keys without a graph that were not used lately, if there are too many.
     fn forget_old_keys(&mut self) {
-        if self.keys.len() <= KEYS || self.keys.len() <= KEYS + self.graphs() {
+        let without_graph = || self.keys.values().filter(|known| known.launchable.is_none()).map(|known| known.used);
+        if self.keys.len() <= KEYS || without_graph().count() <= KEYS {
             return;
         }
-        let mut used: Vec<u64> = self.keys.values().map(|known| known.used).collect();
+        // Of the keys without a graph alone: those with one may all be older.
+        let mut used: Vec<u64> = without_graph().collect();
         used.sort_unstable();
         let median = used[used.len() / 2];
         self.keys.retain(|_, known| known.launchable.is_some() || known.used > median);
@@ -228,5 +230,38 @@ impl<K: Hash + Eq + Clone> Kept<K> {
 
     pub(super) fn clear(&mut self) {
         self.keys.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Device, Host};
+    use crate::scope::{Scope, ScopeGuard};
+    use gpucache_engine::device::Capture;
+
+    /// A graph without work.
+    fn launchable(host: &Host) -> Launchable {
+        let graph = Capture::begin(host.stream_handle()).unwrap().end().unwrap().into_graph(None).unwrap();
+        let cache = ScopeGuard::innermost().unwrap().cache;
+        let (slots, operands, lens, changes) = (Slots::unknown(), Vec::new(), Vec::new(), Vec::new());
+        Launchable { graph, slots, place: None, cache, operands, inputs: 0, lens, changes }
+    }
+
+    #[test]
+    fn keys_without_a_graph_are_forgotten_also_if_most_keys_have_one() {
+        let host = Host::new_stream().unwrap();
+        let _inside = Scope::new("kept: forgotten keys").enter();
+        let (mut kept, graphs) = (Kept::new(), 2 * KEYS);
+        for key in 0..graphs {
+            kept.of(&key).launchable = Some(launchable(&host));
+        }
+        for key in graphs..=graphs + KEYS {
+            kept.of(&key);
+        }
+        assert!(!kept.has_forgotten && kept.keys.len() == graphs + KEYS + 1);
+        kept.of(&usize::MAX);
+        assert!(kept.has_forgotten && kept.graphs() == graphs);
+        assert_eq!(kept.keys.len(), graphs + KEYS / 2 + 1);
     }
 }
