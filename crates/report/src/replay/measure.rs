@@ -63,8 +63,8 @@ pub struct Figures {
 /// Replays a history on a device under a policy and a limit in bytes. Returns the figures of all passes.
 ///
 /// The function replays the history twice: once to check the contents of arrays, and once for the time. Reserved memory is that of the
-/// whole process on the device. Without a limit, the limit of the device applies. For a device without memory use
-/// [`dry_run`](super::dry_run).
+/// whole process on the device. The limit holds for the replay alone. Without one, the limits of the device apply. For a device without
+/// memory use [`dry_run`](super::dry_run).
 ///
 /// # Errors
 /// Any failure of the device except a lack of memory, and an array that lost its contents.
@@ -96,10 +96,11 @@ pub fn replay<D: Contents>(
     passes: NonZeroUsize,
 ) -> Result<Figures> {
     let Some(limit) = limit else { return measure(device, device, history, policy, passes) };
-    let before = device.memory().limit.unwrap_or(u64::MAX);
+    let before = device.memory();
     device.set_limit(limit)?;
     let figures = measure(device, device, history, policy, passes);
-    device.set_limit(if limit.is_soft() { Limit::soft(u64::MAX) } else { Limit::hard(before) })?;
+    device.set_limit(Limit::hard(before.limit.unwrap_or(u64::MAX)))?;
+    device.set_limit(Limit::soft(before.soft_limit.unwrap_or(u64::MAX)))?;
     figures
 }
 

@@ -170,3 +170,20 @@ fn medians_of_even_counts_lie_between() {
     assert_eq!(median(&[9.0, 1.0, 3.0]), 3.0);
     assert_eq!(median(&[9.0, 1.0, 3.0, 5.0]), 4.0);
 }
+
+/// A device may have a limit of each kind, and a replay under another limit leaves both as they were.
+#[test]
+fn a_replay_restores_both_limits() {
+    let (device, history) = (Virtual::new(1 << 40), history("limits"));
+    let (hard, soft) = (Limit::hard(1000 * MIB), Limit::soft(900 * MIB));
+    for before in [vec![], vec![hard], vec![soft], vec![hard, soft]] {
+        device.set_limit(Limit::NONE).unwrap();
+        before.iter().for_each(|&limit| device.set_limit(limit).unwrap());
+        let limits = || (device.memory().limit, device.memory().soft_limit);
+        let expected = limits();
+        for limit in [Limit::hard(500 * MIB), Limit::soft(500 * MIB), Limit::NONE] {
+            replay(&device, &history, Policy::Direct, Some(limit), NonZeroUsize::MIN).unwrap();
+            assert_eq!(limits(), expected, "a replay under {limit}");
+        }
+    }
+}
