@@ -107,7 +107,8 @@ impl HostPool {
         }
     }
 
-    /// Counts bytes that came to the device. The peak is likely to be needed again, so that their pages are not given back meanwhile.
+    /// Counts bytes that came to the device. The peak is likely to be needed again, so that their pages are not given back meanwhile. A slot calls
+    /// this while its own lock is held, so nobody may lock a slot under a lock that is taken here.
     pub(super) fn came(&self, bytes: u64) {
         let mut resident = 0;
         self.moves.count(|stats| {

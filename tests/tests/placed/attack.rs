@@ -349,3 +349,26 @@ fn arrays_that_entries_make_come_ahead() {
     let since = device.stats().offload.since(&before);
     assert!(since.prefetched >= 4 && since.mispredictions == 0, "{since}");
 }
+
+/// An array that leaves at the moment when it came does not count as resident behind that.
+#[test]
+fn an_array_that_comes_and_goes_at_once_is_counted_as_gone() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    let array = Placed::<u8, _>::zeros(&device, 1000).unwrap();
+    let end = Instant::now() + Duration::from_secs(2);
+    // More threads than cores, so that some of them stop at any point.
+    std::thread::scope(|threads| {
+        for _ in 0..8 {
+            threads.spawn(|| {
+                while Instant::now() < end {
+                    drop(array.fetch().unwrap());
+                    array.set_placement(Placement::Host).unwrap();
+                    array.choose_placement(Placement::Auto);
+                }
+            });
+        }
+    });
+    array.set_placement(Placement::Host).unwrap();
+    assert_eq!(device.stats().offload.resident_bytes, 0, "{}", device.stats().offload);
+}

@@ -97,8 +97,9 @@ impl<T: Element, D: Device> Slot<T, D> {
         };
         self.put_here(&mut state, array);
         (state.arrival, state.is_clean) = (Some(fence), true);
-        drop(state);
+        // Under the lock: once it is released, the array may leave, and bytes that leave before they are counted stay in the sum for ever.
         self.pool.came(self.tag.bytes);
+        drop(state);
         self.moved(span, |stats| &mut stats.bytes_in);
         self.tell("in");
         Ok(true)
