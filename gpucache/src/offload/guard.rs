@@ -28,6 +28,10 @@ pub struct Fetched<'a, T, D> {
 
 /// An array on its device, to be written: from [`Placed::fetch_mut`](super::Placed::fetch_mut).
 ///
+/// The guard can put another array in its place. Give that the same shape: [`Placed::shape`](super::Placed::shape) and
+/// [`byte_len`](super::Placed::byte_len), the statistics and the room for moves have the sizes of the array that was placed first. For another
+/// shape, drop the value and make another one by [`Placed::new`](super::Placed::new).
+///
 /// ```
 /// use gpucache::{prelude::*, offload::Placed};
 ///

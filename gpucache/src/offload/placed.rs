@@ -255,7 +255,8 @@ impl<T: Element, D: Device> Placed<T, D> {
         }
     }
 
-    /// The shape, slowest dimension first.
+    /// The shape with which the array was placed, slowest dimension first. If [`fetch_mut`](Placed::fetch_mut) put an array of another shape in its
+    /// place, the shape of that one is `fetch()?.shape()`.
     ///
     /// ```
     /// use gpucache::{prelude::*, offload::Placed};
@@ -267,7 +268,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         &self.dims
     }
 
-    /// The bytes of its elements.
+    /// The bytes of its elements, in the [`shape`](Placed::shape) with which it was placed.
     ///
     /// ```
     /// use gpucache::{prelude::*, offload::Placed};

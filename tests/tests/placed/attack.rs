@@ -148,6 +148,8 @@ fn another_array_in_its_place_keeps_its_own_shape() {
         *placed.fetch_mut().unwrap() = Array::from_slice(&host, 3, &[1, 2, 3]).unwrap();
         placed.set_placement(placement).unwrap();
         assert_eq!(placed.to_vec().unwrap(), [1, 2, 3]);
+        let sizes = (placed.shape(), placed.byte_len(), placed.fetch().unwrap().shape().to_vec());
+        assert_eq!(sizes, (&[32, 32][..], 32 * 32, vec![3]), "as `Placed::shape` says");
     }
 }
 
