@@ -5,14 +5,17 @@ use gpucache::{Array, Result, invalidate, stats};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::{Faulty, turn};
 
+type Values = Array<u32, Faulty>;
+
 const LEN: usize = 4;
 const RUNS: u32 = 16;
 
 /// Drops all memory, and checks that the engine kept the device's rules.
 fn end(device: &Faulty, name: &str) {
     let _ = invalidate(name);
-    if stats(&format!("{name}, outputs")).is_some() {
-        let _ = invalidate(&format!("{name}, outputs"));
+    let outputs = format!("{name}, outputs");
+    if stats(&outputs).is_some() {
+        let _ = invalidate(&outputs);
     }
     assert_eq!(device.violations(), [""; 0], "{name}");
     assert_eq!(device.live(), [0; 0], "{name}");
@@ -45,7 +48,7 @@ fn a_result_that_is_not_copied_is_an_error() {
 }
 
 /// Exchanges the contents of `a` and `b`.
-fn exchange((a, b, t): (&mut Array<u32, Faulty>, &mut Array<u32, Faulty>, &mut Array<u32, Faulty>)) -> Result<()> {
+fn exchange((a, b, t): (&mut Values, &mut Values, &mut Values)) -> Result<()> {
     t.copy_from(a)?;
     a.copy_from(b)?;
     b.copy_from(t)
