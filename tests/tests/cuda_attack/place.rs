@@ -31,6 +31,7 @@ pub(crate) enum Use {
     Clone,
     Gemm,
     ReadByCudarcsBuilder,
+    ReadOfViewByCudarcsBuilder,
     WriteByCudarcsBuilder,
     ReadByTheHandlesBuilder,
     WriteByTheHandlesBuilder,
@@ -41,7 +42,7 @@ pub(crate) enum Use {
     WriteAtAddress,
 }
 
-pub(crate) const USES: [Use; 15] = [
+pub(crate) const USES: [Use; 16] = [
     Use::CopyFrom,
     Use::CopyTo,
     Use::CopyToHost,
@@ -49,6 +50,7 @@ pub(crate) const USES: [Use; 15] = [
     Use::Clone,
     Use::Gemm,
     Use::ReadByCudarcsBuilder,
+    Use::ReadOfViewByCudarcsBuilder,
     Use::WriteByCudarcsBuilder,
     Use::ReadByTheHandlesBuilder,
     Use::WriteByTheHandlesBuilder,
@@ -209,6 +211,13 @@ impl Place {
                 let mut launch = foreign.launch_builder(&slow.add);
                 launch.arg(seen).arg(&*array).arg(&zero).arg(&len).arg(&at_once);
                 // SAFETY: the arguments match the kernel's, and both places have `LEN` elements.
+                unsafe { launch.launch(all) }?;
+            }
+            Use::ReadOfViewByCudarcsBuilder => {
+                let view = array.as_view();
+                let mut launch = foreign.launch_builder(&slow.add);
+                launch.arg(seen).arg(&view).arg(&zero).arg(&len).arg(&at_once);
+                // SAFETY: as above.
                 unsafe { launch.launch(all) }?;
             }
             Use::WriteByCudarcsBuilder => {

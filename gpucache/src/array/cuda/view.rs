@@ -179,6 +179,7 @@ impl<'a, T: Element> ArrayView<'a, T> {
         if !is_first {
             array.foreign_uses().read_again(slice);
         }
+        array.let_out();
         view
     }
 }
