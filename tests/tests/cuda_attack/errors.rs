@@ -2,11 +2,12 @@
 //! else.
 
 use cudarc::driver::sys::CUresult::CUDA_ERROR_INVALID_HANDLE;
-use cudarc::driver::{CudaContext, DriverError};
+use cudarc::driver::{CudaContext, CudaSlice, DriverError, result};
 use gpucache::Result;
 use gpucache::prelude::*;
 use gpucache_tests::alone::alone;
-use gpucache_tests::gpu::Gpu;
+use gpucache_tests::gpu::{Gpu, is_made_up};
+use gpucache_tests::madeup::fail;
 
 use crate::{Service, Tally};
 
@@ -91,5 +92,35 @@ fn what_another_context_object_kept_stays_there() {
             assert!(other.check_err().is_err(), "{service:?}: the failure was swallowed");
             let _ = invalidate(name);
         }
+    });
+}
+
+/// If a slice cannot take the memory over, the memory is freed, since no array has it any more.
+#[test]
+fn a_conversion_that_fails_leaks_nothing() {
+    alone(60, || {
+        let Some(gpu) = Gpu::get() else { return };
+        if !is_made_up() {
+            return;
+        }
+        let (stream, mut failed) = (gpu.new_stream(), 0);
+        let free = || {
+            stream.stream().context().synchronize().unwrap();
+            result::mem_get_info().unwrap().0
+        };
+        for (after, is_lent) in (0..4).flat_map(|after| [(after, false), (after, true)]) {
+            let before = free();
+            let array = uninit(&stream).unwrap();
+            if is_lent {
+                let _: &CudaSlice<u8> = &array;
+            }
+            fail(c"cuEventRecord", after, 1, CUDA_ERROR_INVALID_HANDLE as u32);
+            failed += u32::from(CudaSlice::try_from(array).is_err());
+            fail(c"cuEventRecord", 0, 0, 0);
+            assert_eq!(free(), before, "a failure after {after} records, lent: {is_lent}");
+            // The failure may be told once more.
+            let _ = stream.synchronize();
+        }
+        assert!(failed > 0, "no conversion has failed");
     });
 }

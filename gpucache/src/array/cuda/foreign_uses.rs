@@ -160,6 +160,7 @@ impl<T: Element> ForeignUses<T> {
 
     /// Turns the memory into a slice that owns it.
     pub(super) fn into_slice(mut self) -> Result<Option<CudaSlice<T>>> {
+        // If this fails, nobody knows when the uses end, so the memory is never used again.
         self.follow_uses()?;
         let slices = self.slices.take();
         slices.map(|slices| slices.into_slice(&self.home)).transpose()

@@ -9,7 +9,8 @@
 //! The events are waited for and recorded by their handles. cudarc itself looks at them only while its context object has several
 //! streams, and the last of those streams may be gone while its work still runs.
 //!
-//! Invariants: the slices free no memory, unless it was adopted. Handles belong to the slice beside them, which is not replaced.
+//! Invariants: the slices free no memory, unless it was adopted, or detached from its block. Handles belong to the slice beside them, which
+//! is not replaced.
 #![allow(unsafe_code)]
 
 use std::mem::{ManuallyDrop, forget};
@@ -31,9 +32,9 @@ const READERS: usize = 8;
 
 /// A block's memory as `CudaSlice`s.
 pub(super) struct Slices<T: Element> {
-    /// The slice for writes and for the first read. It owns the memory if it was adopted.
+    /// The slice for writes and for the first read. It owns the memory if it was adopted, or if its block was detached.
     pub(super) first: TrackedSlice<T>,
-    adopted: bool,
+    owns: bool,
     others: [OnceLock<TrackedSlice<T>>; READERS - 1],
     loans: Mutex<Loans>,
 }
@@ -57,9 +58,9 @@ struct Loans {
 }
 
 impl<T: Element> Slices<T> {
-    /// Slices over the memory of `first`, which owns the memory if it was `adopted`.
-    pub(super) fn new(first: TrackedSlice<T>, adopted: bool) -> Slices<T> {
-        Slices { first, adopted, others: Default::default(), loans: Mutex::default() }
+    /// Slices over the memory of `first`, which `owns` it or not.
+    pub(super) fn new(first: TrackedSlice<T>, owns: bool) -> Slices<T> {
+        Slices { first, owns, others: Default::default(), loans: Mutex::default() }
     }
 
     /// A slice of the block for one read, on any stream, behind home's work.
@@ -117,9 +118,13 @@ impl<T: Element> Slices<T> {
         *self.loans_mut() = Loans::default();
     }
 
-    /// Returns the slice with the memory. Its events are recorded behind all work that is on `home` now.
-    pub(super) fn into_slice(self, home: &Cuda) -> Result<CudaSlice<T>> {
+    /// Returns the slice with the memory, which no block has any more. Its events are recorded behind all work that is on `home` now. If
+    /// that fails, the memory is freed.
+    pub(super) fn into_slice(mut self, home: &Cuda) -> Result<CudaSlice<T>> {
+        self.owns = true;
         if let Err(error) = self.first.announce(home) {
+            // cudarc frees in the current context.
+            home.0.make_current();
             self.release();
             return Err(error);
         }
@@ -127,12 +132,12 @@ impl<T: Element> Slices<T> {
         Ok(ManuallyDrop::into_inner(self.first.slice))
     }
 
-    /// Destroys the slices, and frees the memory if it was adopted.
+    /// Destroys the slices, and frees the memory if they own it.
     ///
     /// Without this call the slices leak: their drop does nothing, so that none can free memory by mistake.
     pub(super) fn release(self) {
         self.others.into_iter().filter_map(OnceLock::into_inner).for_each(TrackedSlice::release);
-        match self.adopted {
+        match self.owns {
             true => drop(ManuallyDrop::into_inner(self.first.slice)),
             false => self.first.release(),
         }
@@ -225,7 +230,7 @@ pub(super) fn upgrade<T>(home: &Cuda, address: u64, len: usize) -> CudaSlice<T> 
     home.0.take_kept(context);
     let lost = context.is_event_tracking().then(|| context.new_event(None).err()).flatten();
     // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice. The owner drops the slice
-    // only to free memory that it adopted (`Slices`) or just allocated (`copied`). If events cannot be created, the context is
+    // only to free memory that it owns (`Slices`) or just allocated (`copied`). If events cannot be created, the context is
     // lost. Its streams then run nothing any more that could be out of order with this slice, or with one that another thread creates
     // while events are off. Events are on again before anybody learns of the failure.
     let slice = unsafe {
