@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL;
 use cudarc::driver::sys::{self, CUgraphInstantiate_flags, CUgraphNodeType};
-use cudarc::driver::{CudaGraph, DriverError};
+use cudarc::driver::{CudaGraph, DriverError, result};
 use gpucache::prelude::*;
 use gpucache::{Element, Result, graph::Graph, uncached};
 use gpucache_tests::alike::are_all;
 use gpucache_tests::alone::alone;
 use gpucache_tests::conformance::pattern;
-use gpucache_tests::gpu::Gpu;
+use gpucache_tests::gpu::{Gpu, is_made_up};
 use gpucache_tests::meanwhile::End;
 use gpucache_tests::process::number;
 
@@ -297,5 +297,77 @@ fn a_replay_overwrites_nothing() {
             }
         }
         assert!(found.is_empty(), "{found:#?}");
+    });
+}
+
+/// The free memory of the device once all work is done.
+fn free_bytes(stream: &Cuda) -> usize {
+    stream.stream().context().synchronize().unwrap();
+    result::mem_get_info().unwrap().0
+}
+
+/// A captured stream cannot free memory. What the capture drops is freed once it has ended, behind the work from before it.
+#[test]
+fn memory_of_no_scope_that_a_capture_drops_is_freed_behind_it() {
+    alone(60, || {
+        let Some(gpu) = Gpu::get() else { return };
+        let Some(kernels) = gpu.kernels() else { return };
+        if !is_made_up() {
+            return;
+        }
+        let (stream, values) = (gpu.new_stream(), pattern(1, LEN));
+        let input = Array::from_slice(&stream, LEN, &values).unwrap();
+        let mut seen = Array::<u32, _>::zeros(&stream, LEN).unwrap();
+        // A graph that drops nothing takes memory too.
+        let plain = stream.capture(|| input.try_clone()).unwrap();
+        let (free, held) = (free_bytes(&stream), stream.memory().bytes);
+        drop(plain);
+        for _ in 0..3 {
+            let old = input.try_clone().unwrap();
+            kernels.hold(stream.stream(), 3000);
+            stream.stream().memcpy_dtod(&old, &mut seen).unwrap();
+            let (graph, copy) = stream
+                .capture(|| {
+                    drop(old);
+                    input.try_clone()
+                })
+                .unwrap();
+            assert_eq!((free_bytes(&stream), stream.memory().bytes), (free, held), "once the capture has ended");
+            assert_eq!(seen.to_vec().unwrap(), values, "what earlier work read");
+            graph.launch().unwrap();
+            assert_eq!(copy.to_vec().unwrap(), values);
+        }
+    });
+}
+
+/// A device without pages takes chunks back, also while the stream that it served last is captured.
+#[test]
+fn chunks_go_back_during_a_capture() {
+    alone(60, || {
+        // SAFETY: the process has one thread so far, and the driver reads the variable later.
+        unsafe { std::env::set_var("MADEUP_PAGES", "0") };
+        let Some(gpu) = Gpu::get() else { return };
+        if !is_made_up() {
+            return;
+        }
+        let ([stream, other], name) = ([(); 2].map(|()| gpu.new_stream()), "chunks that go back");
+        let free = free_bytes(&stream);
+        let chunk = Service::Ranged.enter(name, || Array::<u8, _>::zeros(&other, 9 << 20).unwrap());
+        let (graph, array) = stream
+            .capture(|| {
+                let array = Array::<u8, _>::zeros(&stream, 20 << 20)?;
+                drop(chunk);
+                let _ = invalidate(name);
+                other.synchronize()?;
+                other.trim();
+                Array::<u8, _>::zeros(&stream, LEN).map(|second| (array, second))
+            })
+            .unwrap();
+        graph.launch().unwrap();
+        assert!(are_all(&array.0.to_vec().unwrap(), 0));
+        drop((graph, array));
+        stream.synchronize().unwrap();
+        stream.trim();
+        assert_eq!(free_bytes(&stream), free);
     });
 }

@@ -60,7 +60,8 @@ impl GraphMemory {
         Ok(GraphMemory { own: Some(Reservation(stream.reserve()?)), apart: Mutex::default(), kept: Mutex::default() })
     }
 
-    /// Ends the reserving: memory that is reserved by now stays reserved, and no more is added.
+    /// Ends the reserving: memory that is reserved by now stays reserved, and no more is added. Memory that the stream could not free in the
+    /// capture is freed now, so the driver must have ended the capture.
     pub fn close(&self) {
         self.own.iter().for_each(|own| own.0.end_reserving());
     }

@@ -52,8 +52,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// As for [`allocate`](Backend::allocate).
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// let address = Plain.allocate_for_all(64)?; // true for all memory of this device
     /// // SAFETY: it was allocated just now with this size, and nothing uses it.
     /// unsafe { Plain.free(address, 64)? };
@@ -73,14 +72,19 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// is freed once, and later work does not use it.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// let address = Plain.allocate(64)?;
     /// // SAFETY: it was allocated just now with this size, and nothing uses it.
     /// unsafe { Plain.free(address, 64)? };
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     unsafe fn free(&self, address: u64, bytes: usize) -> Result<()>;
+
+    /// The same memory in the order of a queue that nobody captures, if the stream is captured; for calls that a capture cannot contain.
+    #[doc(hidden)]
+    fn beside_capture(&self) -> Result<Option<Arc<dyn Backend>>> {
+        Ok(None)
+    }
 
     /// Writes `bytes` bytes by repeating `pattern`. `bytes` is a multiple of the length of `pattern`.
     ///
@@ -91,8 +95,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// `bytes` at `address` are allocated, and nothing else touches them before this is done.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// let address = Plain.allocate(8)?;
     /// let mut bytes = [0; 8];
     /// // SAFETY: eight bytes are allocated, and nothing else uses them.
@@ -115,8 +118,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// `bytes` at `from` are readable, `bytes` at `to` are allocated, and nothing else touches them before this is done.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// let (values, mut bytes) = ([7u8; 4], [0; 4]);
     /// let address = Plain.allocate(4)?;
     /// // SAFETY: four bytes are readable, writable and allocated, and nothing else uses them.
@@ -139,8 +141,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// `bytes` at `from` are allocated, `bytes` at `to` are writable.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// let address = Plain.allocate(4)?;
     /// let mut bytes = [0; 4];
     /// // SAFETY: four bytes are writable and allocated, and nothing else uses them.
@@ -163,8 +164,7 @@ pub unsafe trait Backend: Any + fmt::Debug + Send + Sync {
     /// `bytes` at both addresses are allocated and do not overlap; nothing else writes them before this is done.
     ///
     /// ```
-    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); }
-    /// use {gpucache::device::backend::Backend, plain::Plain}; // as in the example of the trait
+    /// # mod plain { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plain.rs")); } use {gpucache::device::backend::Backend, plain::Plain};
     /// let (first, second) = (Plain.allocate(4)?, Plain.allocate(4)?);
     /// let mut bytes = [0; 4];
     /// // SAFETY: four bytes are writable, and allocated at both addresses, and nothing else uses them.

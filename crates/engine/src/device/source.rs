@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::backend::Backend;
 use super::meter::Meter;
-use super::stream::Stream;
+use super::stream::{Stream, capture::relaxed};
 use super::virtual_memory::{Unfinished, VirtualMemory};
 use crate::base::error::{Error, Result};
 
@@ -176,12 +176,18 @@ impl Pages for Source {
     fn unmap(&mut self, offset: u64, pieces: &[u64]) -> Result<(), Unfinished> {
         // SAFETY: only the device's range uses this source. The range returns the same pieces that `map` or `chunk` provided, each once,
         // and a chunk as one piece. It does so only if no block lies in them and their tags say that no work uses them any more.
-        // `unmap_pieces` and `free` require exactly this.
+        // `unmap_pieces` and `free` require exactly this, on whatever queue of the same memory.
         let done = unsafe {
             match &self.provider {
                 Provider::Span { pages, base, .. } => pages.unmap_pieces(base + offset, pieces),
                 Provider::Chunks { stream } => {
-                    let freed = stream.free(offset, pieces.iter().sum::<u64>() as usize);
+                    let bytes = pieces.iter().sum::<u64>() as usize;
+                    let freed = match stream.beside_capture() {
+                        Ok(None) => stream.free(offset, bytes),
+                        // A captured stream frees no chunk. All work on the chunk is done, so another queue needs to wait for nothing.
+                        Ok(Some(beside)) => relaxed(|| beside.free(offset, bytes)),
+                        Err(error) => Err(error),
+                    };
                     // The memory counts as returned even if the call failed.
                     freed.unwrap_or_else(|error| _ = self.failure.get_or_insert(error));
                     Ok(())

@@ -77,7 +77,7 @@ struct Notice {
     reservation: Option<Stream>,
     /// How the stream's work is captured for a scope now.
     capture: Option<CaptureBy>,
-    /// Values that are dropped once the capture has ended.
+    /// Values that are dropped once the capture has ended. Its stream can free no memory before.
     kept: Kept,
     /// Whether an array was refused because the plan of the captured scope does not have it.
     has_refused: bool,

@@ -45,11 +45,15 @@ impl Record {
     /// A record for a plan's allocations in this arena, without memory yet.
     #[cold]
     pub(crate) fn of_arena(stream: &Stream, door: Option<&'static Door>, arena: ArenaId) -> Box<Record> {
-        let nothing = Request { dtype: TypeId::of::<()>(), type_name: "", dims: &[0], bytes: 0, site: None };
-        let mut record = Box::new(Record::new(stream, &nothing, 0, Origin::Nowhere));
+        let mut record = Box::new(Record::of_nothing(stream));
         record.door = door;
         record.join(arena);
         record
+    }
+
+    fn of_nothing(stream: &Stream) -> Record {
+        let nothing = Request { dtype: TypeId::of::<()>(), type_name: "", dims: &[0], bytes: 0, site: None };
+        Record::new(stream, &nothing, 0, Origin::Nowhere)
     }
 
     /// Gives new memory to a record without memory, for another request.
@@ -126,6 +130,10 @@ impl Record {
             std::mem::forget((self.view.take(), origin));
             return None;
         }
+        if matches!(origin, Origin::Device) && self.stream.is_captured_here() {
+            self.wait_for_capture();
+            return None;
+        }
         if let Err(error) = self.end_uses().or_else(|error| self.outwait_users(error)) {
             // The users of the memory cannot be waited for, so it is never used again.
             std::mem::forget((self.view.take(), origin));
@@ -146,6 +154,18 @@ impl Record {
             Origin::Arena(_) | Origin::Nowhere => {}
         }
         None
+    }
+
+    /// Leaves memory of the device to another record, which frees it once the capture of its stream has ended. A captured stream frees
+    /// nothing and waits for nobody, and its work from before the capture may still use the memory.
+    #[cold]
+    fn wait_for_capture(&mut self) {
+        let mut waiting = Box::new(Record::of_nothing(&self.stream));
+        (waiting.address, waiting.bytes, waiting.origin) = (self.address, self.bytes, Origin::Device);
+        std::mem::swap(&mut waiting.view, &mut self.view);
+        std::mem::swap(&mut waiting.uses, &mut self.uses);
+        // If the capture has just ended, this drop frees the memory.
+        drop(self.stream.keep_behind_capture(waiting));
     }
 
     /// Notes that a drop only has to return the memory, unless a device watches it or the cache's planner does.

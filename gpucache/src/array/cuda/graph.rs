@@ -81,8 +81,8 @@ impl Cuda {
         let capture = Capture(self);
         assert_nothing_held();
         let done = work();
-        memory.close();
         let graph = capture.end();
+        memory.close();
         let done = done?;
         match graph.map_err(failure("ending a capture"))? {
             Some(graph) => Ok((Graph { graph, gpu: self.clone(), _memory: memory }, done)),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
-use self::pinned::Pinned;
+use self::pinned::{Pinned, is_pinned};
 use super::driver::OwnEvent;
 use super::errors::{describe, failure};
 use super::known::Known;
@@ -105,15 +105,22 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn allocate_for_all(&self, bytes: usize) -> Result<u64> {
-        if self.is_capturing() {
-            // Memory in the order of a captured stream would be the graph's, and a wait would end the capture.
-            let queue = || self.queue.beside().map_err(|error| self.failure("an allocation", error));
-            return relaxed(|| CudaMemory::new(queue()?, self.known.clone()).allocate_for_all(bytes));
+        // Memory in the order of a captured stream would be the graph's, and a wait would end the capture.
+        if let Some(beside) = self.beside_capture()? {
+            return relaxed(|| beside.allocate_for_all(bytes));
         }
         let address = self.allocate(bytes)?;
         // The driver makes the memory usable in the order of this stream only. After a failed wait the context is lost, with the memory.
         self.queue.synchronize().map_err(|error| self.failure("an allocation", error))?;
         Ok(address)
+    }
+
+    fn beside_capture(&self) -> Result<Option<Arc<dyn Backend>>> {
+        if !self.is_capturing() {
+            return Ok(None);
+        }
+        let queue = relaxed(|| self.queue.beside()).map_err(|error| self.failure("a call beside a capture", error))?;
+        Ok(Some(Arc::new(CudaMemory::new(queue, self.known.clone()))))
     }
 
     unsafe fn free(&self, address: u64, _bytes: usize) -> Result<()> {
@@ -384,16 +391,4 @@ impl CudaMemory {
         }
         Ok(())
     }
-}
-
-/// Whether host memory is pinned. If so, the driver copies it after the call has returned.
-fn is_pinned(memory: *const u8) -> bool {
-    let mut kind: u32 = 0;
-    let mut attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-    let mut place = (&raw mut kind).cast();
-    // SAFETY: the driver reads one attribute and one address, both variables here, and writes one `unsigned int` to that address, for which
-    // there is room. It looks `memory` up among the addresses that it knows and does not dereference it. For an unknown address it writes
-    // zero.
-    let answer = unsafe { sys::cuPointerGetAttributes(1, &mut attribute, &mut place, memory as u64) };
-    answer == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }

@@ -79,6 +79,13 @@ impl Listing {
     }
 }
 
+impl Notice {
+    /// Whether this crate makes the driver capture the stream: for a captured scope, or for a graph with memory of its own.
+    fn is_of_driver(&self) -> bool {
+        self.reservation.is_some() || matches!(self.capture, Some(CaptureBy::Driver(_)))
+    }
+}
+
 /// How many streams of the process are captured, as far as is known.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
@@ -161,6 +168,22 @@ impl Stream {
             Some(CaptureBy::Other) | None => false,
         };
         if !keeps {
+            return Err(what);
+        }
+        notice.kept.push(what);
+        Ok(())
+    }
+
+    /// Whether this crate makes the driver capture the stream.
+    #[inline]
+    pub(crate) fn is_captured_here(&self) -> bool {
+        self.has_notice() && self.notice().is_of_driver()
+    }
+
+    /// Keeps a value until the driver ends the capture. Returns the value if this crate makes the driver capture nothing on the stream.
+    pub(crate) fn keep_behind_capture<T: Any + Send>(&self, what: Box<T>) -> Result<(), Box<T>> {
+        let mut notice = self.notice();
+        if !notice.is_of_driver() {
             return Err(what);
         }
         notice.kept.push(what);

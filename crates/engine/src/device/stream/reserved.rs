@@ -51,13 +51,16 @@ impl Stream {
         Stream::made(memory.clone(), backend.clone(), Some(queue), wanted.clone(), Some(reserved))
     }
 
-    /// Later allocations on this reservation's home are no longer reserved for it. Another reservation of the home stays open.
+    /// Later allocations on this reservation's home are no longer reserved for it. Another reservation of the home stays open. Values that
+    /// were kept behind the capture are dropped now, so the driver must have ended it.
     pub(crate) fn end_reserving(&self) {
         let Some(Reserved { home, .. }) = &self.0.reserved else { return };
         let mut notice = home.notice();
-        if notice.reservation.as_ref().is_some_and(|open| open.id() == self.id()) {
-            notice.reservation = None;
+        if notice.reservation.take_if(|open| open.id() == self.id()).is_some() {
             home.tell(&notice);
+            let kept = std::mem::take(&mut notice.kept);
+            drop(notice);
+            drop(kept);
         }
     }
 
