@@ -6,6 +6,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use cudarc::driver::sys::{self, CUgraphInstantiate_flags, CUstreamCaptureMode as Mode};
 use cudarc::driver::{CudaContext, CudaGraph, CudaSlice, CudaStream, DevicePtr};
@@ -330,5 +331,62 @@ fn captures_take_memory_in_chunks() {
         let (graph, array) = own.capture(|| Array::<u8, Cuda>::full(&own, 9 * LEN, 5)).unwrap();
         graph.launch().unwrap();
         assert!(array.to_vec().unwrap().iter().all(|&byte| byte == 5));
+    });
+}
+
+/// The loan of a slice ends with a wait for all work of the context, which would end every capture there.
+#[test]
+fn arrays_that_were_lent_end_no_capture() {
+    alone(120, || {
+        let Some((gpu, kernels, _, stream)) = gpu() else { return };
+        // An object of its own for the same context, with events.
+        let home = Cuda::with_stream(CudaContext::new(0).unwrap().new_stream().unwrap()).unwrap();
+        let input = filled(&kernels, &stream, 7);
+        for mode in MODES {
+            let mut lent = scope!(name = "lent", recycle = "keyed", { Array::<u32, Cuda>::zeros(&home, LEN).unwrap() });
+            home.stream().memset_zeros(&mut lent.as_view_mut()).unwrap();
+            let (graph, output) = scope!(name = "beside a loan", {
+                captured(&stream, mode, || {
+                    drop(lent);
+                    step(&stream, &input)
+                })
+            });
+            graph.launch().unwrap();
+            assert_all(&output, 7);
+        }
+        home.synchronize().unwrap();
+        drop(gpu);
+    });
+}
+
+/// Only a wait for the context orders work behind the default stream of another thread. Within a capture there is none, so the memory is
+/// never used again.
+#[test]
+fn memory_that_another_thread_uses_ends_no_capture() {
+    alone(120, || {
+        let Some((gpu, kernels, context, stream)) = gpu() else { return };
+        let (home, input) = (gpu.new_stream(), filled(&kernels, &stream, 7));
+        let array = Array::<u32, Cuda>::zeros(&home, LEN).unwrap();
+        let (own, (tell, used), (end, ends)) = (context.per_thread_stream(), channel(), channel::<()>());
+        let other = std::thread::spawn(move || {
+            array.announce_read(&Cuda::with_stream(own).unwrap()).unwrap();
+            tell.send(array).unwrap();
+            // The stream ends with its thread.
+            let _ = ends.recv();
+        });
+        let array = used.recv().unwrap();
+        let (graph, output) = scope!(name = "beside a thread", {
+            captured(&stream, MODES[2], || {
+                drop(array);
+                step(&stream, &input)
+            })
+        });
+        assert!(!allocates(&graph));
+        graph.launch().unwrap();
+        assert_all(&output, 7);
+        assert!(home.synchronize().is_err(), "the failure is told");
+        drop(end);
+        other.join().unwrap();
+        drop(gpu);
     });
 }

@@ -18,6 +18,7 @@ use super::current::note_change;
 use crate::base::error::Error;
 use crate::base::sync::OnceLock;
 use crate::device::process_exits;
+use crate::device::stream::Stream;
 
 /// Makes a context current on the calling thread.
 pub(super) fn bind(context: &CudaContext) -> Result<(), DriverError> {
@@ -67,9 +68,13 @@ impl EventRef<'_> {
     }
 
     /// Records the event behind all work that its own context has got so far on any stream. `None` if the driver cannot do this (before
-    /// CUDA 12.5).
+    /// CUDA 12.5). The driver refuses while a stream of the context is captured, and ends the capture. So it is not asked while other code
+    /// is known to capture a stream.
     pub(super) fn record_context(self, context: &CudaContext) -> Option<Result<(), DriverError>> {
         let record = calls()?.record_context;
+        if Stream::is_other_in_capture() {
+            return Some(Err(DriverError(sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)));
+        }
         // SAFETY: this is the driver's own function, of the type that its header declares. The context is alive, since its object holds a
         // reference to it and is borrowed. The event is alive by this type's invariant.
         Some(bind(context).and_then(|()| unsafe { record(context.cu_ctx(), self.event) }.result()))

@@ -268,8 +268,9 @@ unsafe impl Backend for CudaMemory {
     }
 
     fn is_capturing(&self) -> bool {
-        // If the stream cannot be asked, it counts as not captured. The stream's next call reports the failure.
-        self.queue.is_captured() == Ok(true)
+        // If the stream cannot be asked, it counts as not captured. The stream's next call reports the failure. Only an event of the context
+        // stands for a stream of another thread, and that event would end the captures of other code.
+        self.queue.is_captured() == Ok(true) || Stream::is_other_in_capture() && self.queue.is_elsewhere()
     }
 
     fn kept_failure(&self) -> Result<()> {

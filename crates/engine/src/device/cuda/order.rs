@@ -109,7 +109,7 @@ impl GpuStream {
         let whole = if others.iter().any(GpuStream::is_captured) { None } else { event.record_context() };
         let is_whole = match whole {
             Some(Ok(())) => true,
-            // A stream without a handle is being captured.
+            // A stream without a handle is being captured. While that is known, the driver was not asked.
             Some(Err(DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED))) | None => false,
             Some(Err(error)) => return Err(self.failure("recording an event for a context", error)),
         };

@@ -160,6 +160,12 @@ impl CudaQueue {
         self.with(is_captured, || Ok(false))
     }
 
+    /// Whether the stream belongs to another thread, and has not ended.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        let owner = self.lent.as_ref().and_then(|lent| lent.thread);
+        owner.is_some_and(|thread| thread != std::thread::current().id()) && !self.has_ended()
+    }
+
     /// Whether the stream has ended. Any thread may then record events on its heir.
     pub(super) fn has_ended(&self) -> bool {
         let has_heir = |lent: &Lent| lent.heir.read().unwrap_or_else(PoisonError::into_inner).is_some();

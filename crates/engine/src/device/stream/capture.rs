@@ -89,6 +89,9 @@ impl Notice {
 /// How many streams of the process are captured, as far as is known.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
+/// How many of them other code has begun.
+static OTHER_CAPTURES: AtomicUsize = AtomicUsize::new(0);
+
 impl Stream {
     /// Whether any stream is captured, as far as is known. A thread that captures sees its own capture here.
     #[inline]
@@ -96,9 +99,16 @@ impl Stream {
         CAPTURES.load(Relaxed) > 0
     }
 
+    /// Whether other code captures any stream, which may have no handle, as far as is known.
+    #[cfg(feature = "cuda")]
+    pub(in crate::device) fn is_other_in_capture() -> bool {
+        OTHER_CAPTURES.load(Relaxed) > 0
+    }
+
     /// Notes that other code captures some stream until [`end_other_capture`](Stream::end_other_capture). This crate may not know that stream.
     #[doc(hidden)]
     pub fn begin_other_capture() {
+        OTHER_CAPTURES.fetch_add(1, Relaxed);
         CAPTURES.fetch_add(1, Relaxed);
     }
 
@@ -106,6 +116,7 @@ impl Stream {
     #[doc(hidden)]
     pub fn end_other_capture() {
         CAPTURES.fetch_sub(1, Relaxed);
+        OTHER_CAPTURES.fetch_sub(1, Relaxed);
     }
 
     /// Notes that other code captures this stream, and gets memory for the capture, until [`end_served_capture`](Stream::end_served_capture).
