@@ -1,6 +1,7 @@
 //! The memory of a GPU in the order of one stream: allocations from the driver's pool, fills and copies.
 #![allow(unsafe_code)]
 
+mod fills;
 mod pinned;
 
 use std::any::Any;
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
-use self::pinned::{Pinned, is_pinned};
+use self::fills::Target;
+use self::pinned::Pinned;
 use super::driver::OwnEvent;
 use super::errors::{describe, failure};
 use super::known::Known;
@@ -309,16 +311,6 @@ fn own(event: &dyn Event) -> Result<&OwnEvent> {
 /// usually takes, and short compared with the failure of a request.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// Bytes of a block that a fill writes.
-///
-/// Invariant: these are the bytes that [`Backend::fill`] got. Its caller promises that they are allocated and that nothing else touches
-/// them before the fill is done. They begin at a multiple of 256, and their number is a multiple of the pattern's length. Only `fill` makes
-/// a `Target`.
-struct Target {
-    address: u64,
-    bytes: usize,
-}
-
 impl CudaMemory {
     /// Waits, for a limited time, until the present work of other streams is done. The pool gets memory that they freed only once a thread
     /// has waited for them. A query or an event of the context does not tell the driver that they are done. A wait for the whole context
@@ -351,45 +343,16 @@ impl CudaMemory {
             false => Ok(()),
         }
     }
+}
 
-    /// Writes each word (or byte) of `pattern` as a column of a matrix whose rows are the pattern. A graph records these fills with their
-    /// values.
-    fn fill_by_rows(&self, target: &Target, pattern: &[u8]) -> Result<()> {
-        let (pitch, rows) = (pattern.len(), target.bytes / pattern.len());
-        let width = if pitch.is_multiple_of(4) { 4 } else { 1 };
-        let columns = || (target.address..).step_by(width).zip(pattern.chunks_exact(width));
-        self.call("a fill", |stream| {
-            columns().try_for_each(|(column, element)| {
-                // SAFETY: the target is `rows` rows of `pitch` bytes. The column is one element of each row, a byte or an aligned word, and
-                // begins before the first row ends. The queue lends the handle of a live stream.
-                unsafe {
-                    match *element {
-                        [a, b, c, d] => {
-                            sys::cuMemsetD2D32Async(column, pitch, u32::from_ne_bytes([a, b, c, d]), 1, rows, stream)
-                        }
-                        _ => sys::cuMemsetD2D8Async(column, pitch, element[0], 1, rows, stream),
-                    }
-                }
-                .result()
-            })
-        })
-    }
-
-    /// Writes `pattern` once, then doubles the written part repeatedly, because the driver fills only with patterns of up to 4 bytes.
-    fn fill_by_doubling(&self, target: &Target, pattern: &[u8]) -> Result<()> {
-        let &Target { address, bytes } = target;
-        let mut done = pattern.len().min(bytes);
-        // SAFETY: `pattern` has `done` readable bytes, and the target has at least `done` bytes. After the write, `[0, done)` of the target
-        // is written. `[done, done + more)` lies behind it and within the target, so the two parts of the allocation do not overlap. One
-        // stream does its copies in order, so each copy reads bytes that earlier ones wrote.
-        unsafe {
-            self.write(pattern.as_ptr(), address, done)?;
-            while done < bytes {
-                let more = done.min(bytes - done);
-                self.copy(address, address + done as u64, more)?;
-                done += more;
-            }
-        }
-        Ok(())
-    }
+/// Whether host memory is pinned. If so, the driver copies it after the call has returned.
+fn is_pinned(memory: *const u8) -> bool {
+    let mut kind: u32 = 0;
+    let mut attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    let mut place = (&raw mut kind).cast();
+    // SAFETY: the driver reads one attribute and one address, both variables here, and writes one `unsigned int` to that address, for which
+    // there is room. It looks `memory` up among the addresses that it knows and does not dereference it. For an unknown address it writes
+    // zero.
+    let answer = unsafe { sys::cuPointerGetAttributes(1, &mut attribute, &mut place, memory as u64) };
+    answer == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }

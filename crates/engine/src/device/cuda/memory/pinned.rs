@@ -129,15 +129,3 @@ unsafe impl Backend for Pinned {
         self.0.kept_failure()
     }
 }
-
-/// Whether host memory is pinned. If so, the driver copies it after the call has returned.
-pub(super) fn is_pinned(memory: *const u8) -> bool {
-    let mut kind: u32 = 0;
-    let mut attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-    let mut place = (&raw mut kind).cast();
-    // SAFETY: the driver reads one attribute and one address, both variables here, and writes one `unsigned int` to that address, for which
-    // there is room. It looks `memory` up among the addresses that it knows and does not dereference it. For an unknown address it writes
-    // zero.
-    let answer = unsafe { sys::cuPointerGetAttributes(1, &mut attribute, &mut place, memory as u64) };
-    answer == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
-}
