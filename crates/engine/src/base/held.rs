@@ -28,7 +28,7 @@ impl Drop for Held {
     }
 }
 
-/// Shows that the calling thread holds a cache for a moment, until this value is dropped. It counts as a lock. A thread may hold several caches at once.
+/// Shows that the calling thread holds a cache for a moment, until this value is dropped. It counts as a lock. A thread may hold several of them.
 #[derive(Debug)]
 pub(crate) struct Brief(Held);
 
