@@ -238,7 +238,10 @@ impl<A: Ask> Reclaim<'_, A> {
     /// then idle memory of scopes, one after the other.
     fn release_elsewhere(&mut self) -> Result<Option<A::Memory>> {
         let Asked { stream, bytes, .. } = self.asked;
-        let (mut holders, mut enough) = (reclaim::by_age(None, None).into_iter().peekable(), bytes.max(LEAST));
+        let mut enough = bytes.max(LEAST);
+        let devices: Vec<u64> = devices_but(stream.memory_id()).collect();
+        let is_elsewhere = |holder: &&dyn Holder| devices.iter().any(|&device| holder.serves(device));
+        let mut holders = reclaim::by_age(None, None).into_iter().filter(is_elsewhere).peekable();
         loop {
             if give_back_elsewhere(stream.memory_id(), bytes) > 0
                 && let Some(memory) = self.ask.ask_for_free()?

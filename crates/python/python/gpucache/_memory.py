@@ -52,8 +52,8 @@ def stream_ends(device: int, stream: int) -> None:
     Call it before the owner of a stream destroys it, if memory was allocated for that stream or recorded on it. Otherwise the driver may end
     the process: gpucache passes the handle to it when other work needs the memory.
 
-    Streams that CuPy and Warp made need no call: gpucache keeps those that got memory until the process ends. After this call it keeps the
-    stream no longer.
+    Streams of CuPy and Warp that got memory need no call, since gpucache keeps them until the process ends. Those that were only recorded do. After
+    this call gpucache keeps the stream no longer.
 
     >>> import gpucache
     >>> gpucache.stream_ends(-1, 0)  # the host's stream never ends, so this does nothing

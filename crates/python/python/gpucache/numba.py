@@ -24,7 +24,7 @@ from numba import cuda
 from numba.cuda.cudadrv import driver
 
 from . import _gpucache
-from ._errors import NotSupportedError
+from ._errors import NotSupportedError, OutOfMemoryError
 
 __all__ = ["MemoryManager", "install"]
 
@@ -41,7 +41,13 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
 
     def memalloc(self, size: int) -> Any:
         """Allocates memory for the default stream."""
-        address = _gpucache.allocate(size, int(self.context.device.id))
+        device = int(self.context.device.id)
+        try:
+            address = _gpucache.allocate(size, device)
+        except OutOfMemoryError:
+            # The arrays that wait for their free may be enough.
+            self.deallocations.clear()
+            address = _gpucache.allocate(size, device)
         deallocations, context = self.deallocations, weakref.proxy(self.context)
 
         def free(address: int) -> None:

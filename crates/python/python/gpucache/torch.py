@@ -54,7 +54,7 @@ def install(
     :func:`gpucache.set_limit` or :func:`gpucache.set_auto_scope` set it before the first call.
 
     ``limit``: the most memory on each device, such as ``"20GiB"``, ``"80%"`` or a number of bytes. ``None`` or ``"none"``
-    removes the limits of all devices. There is none at first. A later limit of a device by :func:`gpucache.set_limit` or
+    removes the limits of the devices that PyTorch has used. A later limit of a device by :func:`gpucache.set_limit` or
     ``torch.cuda.set_per_process_memory_fraction`` replaces it there.
 
     ``backward``: PyTorch runs backward passes on threads of its own. With ``"shared"``, the value at first, such a thread uses

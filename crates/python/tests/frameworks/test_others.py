@@ -101,6 +101,22 @@ def test_numba_frees_after_the_work_of_the_device(monkeypatch):
     assert (live(), context.synchronized) == (before + 1, 0)
     manager.deallocations.clear()
     assert (live(), context.synchronized) == (before, 1)
+    # If memory is short, those that wait are freed first.
+    waiting = manager.memalloc(4096)
+    del waiting
+    real, calls = gpucache.numba._gpucache.allocate, []
+
+    def short_once(size, device):
+        calls.append(live())
+        if len(calls) == 1:
+            raise gpucache.OutOfMemoryError("short")
+        return real(size, device)
+
+    monkeypatch.setattr(gpucache.numba._gpucache, "allocate", short_once)
+    memory = manager.memalloc(4096)
+    assert calls == [before + 1, before]
+    del memory
+    manager.deallocations.clear()
     manager.deallocations.memory_capacity = 12345
     manager.initialize()
     assert manager.deallocations.memory_capacity == 12345

@@ -225,7 +225,7 @@ impl Planner {
         self.publish(shared);
         let (bytes, live_bytes) = (self.carry.ring.bytes(), shared.ring.live());
         let live = self.carry.ring.evict();
-        let lent = shared.lent.bytes().saturating_sub(shared.planned_bytes());
+        let lent = shared.lent.bytes().saturating_sub(shared.lease.live());
         shared.counters.ring_given_up(bytes, (live.len() as u64, live_bytes), lent);
         let transit = Transit::begin();
         if let Some(leased) = shared.ring.end() {
