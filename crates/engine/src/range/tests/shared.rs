@@ -63,6 +63,7 @@ fn released_memory_may_serve_others_in_time() {
         [3, 1, 3].map(|granules| range.allocate(&graph, granules * GRANULE, false).unwrap().block);
     [low, high].into_iter().for_each(|block| range.free(&graph, block));
     assert!(!range.could_serve(6 * GRANULE));
+    graph.end_reserving();
     range.release(&graph);
     assert!(range.could_serve(6 * GRANULE));
     assert_eq!(range.needs(7 * GRANULE), 0);
