@@ -301,12 +301,12 @@ fn a_replay_overwrites_nothing() {
 }
 
 /// The free memory of the device once all work is done.
-fn free_bytes(stream: &Cuda) -> usize {
+pub(crate) fn free_bytes(stream: &Cuda) -> usize {
     stream.stream().context().synchronize().unwrap();
     result::mem_get_info().unwrap().0
 }
 
-/// A captured stream cannot free memory. What the capture drops is freed once it has ended, behind the work from before it.
+/// A captured stream cannot free memory. Memory that the capture drops is freed once it has ended, behind the work from before it.
 #[test]
 fn memory_of_no_scope_that_a_capture_drops_is_freed_behind_it() {
     alone(60, || {

@@ -2,13 +2,14 @@
 //! else.
 
 use cudarc::driver::sys::CUresult::CUDA_ERROR_INVALID_HANDLE;
-use cudarc::driver::{CudaContext, CudaSlice, DriverError, result};
+use cudarc::driver::{CudaContext, CudaSlice, DriverError};
 use gpucache::Result;
 use gpucache::prelude::*;
 use gpucache_tests::alone::alone;
 use gpucache_tests::gpu::{Gpu, is_made_up};
 use gpucache_tests::madeup::fail;
 
+use crate::capture::free_bytes;
 use crate::{Service, Tally};
 
 const LEN: usize = 1 << 20;
@@ -104,12 +105,8 @@ fn a_conversion_that_fails_leaks_nothing() {
             return;
         }
         let (stream, mut failed) = (gpu.new_stream(), 0);
-        let free = || {
-            stream.stream().context().synchronize().unwrap();
-            result::mem_get_info().unwrap().0
-        };
         for (after, is_lent) in (0..4).flat_map(|after| [(after, false), (after, true)]) {
-            let before = free();
+            let before = free_bytes(&stream);
             let array = uninit(&stream).unwrap();
             if is_lent {
                 let _: &CudaSlice<u8> = &array;
@@ -117,7 +114,7 @@ fn a_conversion_that_fails_leaks_nothing() {
             fail(c"cuEventRecord", after, 1, CUDA_ERROR_INVALID_HANDLE as u32);
             failed += u32::from(CudaSlice::try_from(array).is_err());
             fail(c"cuEventRecord", 0, 0, 0);
-            assert_eq!(free(), before, "a failure after {after} records, lent: {is_lent}");
+            assert_eq!(free_bytes(&stream), before, "a failure after {after} records, lent: {is_lent}");
             // The failure may be told once more.
             let _ = stream.synchronize();
         }

@@ -168,7 +168,7 @@ impl Owner {
             if let Some(whole) = block.detach() {
                 self.keep_parts(stream, whole, arena, live.iter());
             } else if !live.is_empty() {
-                // Another thread took the scope around since the look at it.
+                // Another thread has the scope around now.
                 let block: Arc<dyn Any + Send + Sync> = Arc::new(block);
                 let places = live.iter().map(|live| (live.position, Origin::Part(block.clone()))).collect();
                 return self.with(|local, shared| local.planner.note_escaped(shared, arena, places));
