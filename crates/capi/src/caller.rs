@@ -113,12 +113,13 @@ fn pass_on(caller: &'static SharedCaller, inside: &mut Inside) {
     }
 }
 
+/// Why the thread has no caller now.
 fn ending() -> Error {
-    Error::unavailable(
-        "a scope",
-        "the thread is about to end, or runs a handler of a shortage",
-        "enter and leave scopes before the thread's locals are dropped, and outside of handlers",
-    )
+    let (why, remedy) = match is_busy() {
+        true => ("this thread runs a pressure handler", "enter and leave scopes outside of handlers"),
+        false => ("this thread is about to end", "enter and leave scopes before the thread's locals are dropped"),
+    };
+    Error::unavailable("a scope", why, remedy)
 }
 
 /// Enters the scope `name`: until [`leave`], what this thread allocates comes from its cache. Returns the number of the entry.

@@ -264,7 +264,7 @@ impl<T: Element> TryFrom<Array<T, Cuda>> for CudaSlice<T> {
 
 fn copied<T: Element>(array: &Array<T, Cuda>) -> Result<CudaSlice<T>> {
     let (stream, bytes) = (array.device().stream(), array.byte_len());
-    let failure = |error| Error::device_failure(format_args!("{:?}", array.device()), "a copy for a CudaSlice", error);
+    let failure = |error| array.device().0.failure("a copy for a CudaSlice", error);
     // A slice without elements also has an allocation, for its drop to free.
     // SAFETY: nobody reads the memory before it is written: the copy below writes `bytes` bytes, which are all that the slice
     // covers.

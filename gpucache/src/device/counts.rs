@@ -92,9 +92,9 @@ impl fmt::Display for MemoryUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let MemoryUse { allocations, frees, mapped_pieces, unmapped_pieces, bytes, peak_bytes, limit, soft_limit } =
             self;
-        write!(f, "{} held, {} at most", Bytes(*bytes), Bytes(*peak_bytes))?;
-        limit.map_or(Ok(()), |limit| write!(f, " of {} allowed", Bytes(limit)))?;
-        soft_limit.map_or(Ok(()), |limit| write!(f, ", softly {}", Bytes(limit)))?;
+        write!(f, "{} reserved, peak {}", Bytes(*bytes), Bytes(*peak_bytes))?;
+        limit.map_or(Ok(()), |limit| write!(f, ", limit {}", Bytes(limit)))?;
+        soft_limit.map_or(Ok(()), |limit| write!(f, ", soft limit {}", Bytes(limit)))?;
         f.write_str("; ")?;
         let (allocations, frees) = (Count(*allocations, "allocation", "allocations"), Count(*frees, "free", "frees"));
         let mapped = Count(*mapped_pieces, "piece", "pieces");

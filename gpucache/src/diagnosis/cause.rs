@@ -43,8 +43,8 @@ pub enum Cause {
     Escapes:
         "arrays outlive their entry",
         "a plan reuses the addresses of an array once its entry ends; an array that is alive then needs memory of its own",
-        "drop these arrays within the entry, put the scope around the code that drops them as well, or allocate long-lived arrays outside the \
-         scope, by `uncached!` or in a scope of their own";
+        "drop these arrays within the entry, put the scope around the code that drops them as well, or allocate long-lived arrays outside all \
+         scopes (`uncached`) or in a scope of their own";
     /// The order of allocations changes from entry to entry: some entries have allocations that others lack.
     ChangingOrder:
         "the order of allocations changes from entry to entry",

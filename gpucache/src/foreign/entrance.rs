@@ -33,7 +33,7 @@ const AUTO_SCOPE: &str = "GPUCACHE_AUTO_SCOPE";
 /// }
 /// ```
 pub fn status() -> Result<Entrance> {
-    let refused = |why: &str, remedy| Error::unavailable("serving allocations of other crates", why, remedy);
+    let refused = |why: &str, remedy| Error::unavailable("the feature `foreign`", why, remedy);
     if Driver::get().is_none() {
         return Err(refused(
             "the driver library libcuda.so.1 was not found, or is older than CUDA 11.2",

@@ -151,7 +151,7 @@ impl HostPool {
         }
         let copy_stream = || {
             CopyStream::new(&self.stream, &self.host)?.ok_or_else(|| {
-                let what = "moving an array to the host";
+                let what = "the host as a place for arrays";
                 Error::unavailable(what, "this device has no copy streams", "place the array on the device")
             })
         };

@@ -245,7 +245,7 @@ impl<T: Element, D: Device> Placed<T, D> {
         if placement == Placement::Host && self.slot.is_pinned() {
             let detail = "its memory is registered with NCCL, which uses it at its address";
             let remedy = "leave it on the device, or place an array of `Array::zeros` instead";
-            return Err(Error::unavailable("moving an array to the host", detail, remedy));
+            return Err(Error::unavailable("the host as a place for this array", detail, remedy));
         }
         self.choose_placement(placement);
         match placement {

@@ -112,7 +112,7 @@ combine! {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Unplanned {
-    /// No order of allocations and drops came twice yet. Entries are recorded.
+    /// No order of allocations and drops came twice yet. Entries are recorded, unless the scope has another `recycle` than `"auto"`.
     Learning,
     /// Many entries were recorded, and no two had the same order. Recording pauses, and starts again later.
     Irregular,

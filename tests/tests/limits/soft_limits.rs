@@ -145,11 +145,8 @@ fn the_process_has_one_limit_over_all_devices() {
     assert_eq!((shortage.bound, shortage.most_bytes.map(pages)), (Bound::Process, Some(10)));
     assert_eq!((pages(shortage.process_bytes), pages(shortage.held_bytes)), (10, 3));
     let text = error.to_string();
-    assert!(
-        text.contains("the process's limit is 20.00 MiB; this process reserves 20.00 MiB of all devices"),
-        "{text}"
-    );
-    assert!(text.contains("this process reserves 6.00 MiB of the device"), "{text}");
+    assert!(text.contains("the process's limit is 20.00 MiB; gpucache reserves 20.00 MiB of all devices"), "{text}");
+    assert!(text.contains("gpucache reserves 6.00 MiB of the device"), "{text}");
     drop((array, more));
     assert!(other.zeros::<u8>(10 * PAGE).is_ok());
     assert!(other.zeros::<u8>(11 * PAGE).is_err());

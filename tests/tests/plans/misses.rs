@@ -112,7 +112,7 @@ fn the_numbers_can_be_read() {
         1 => "1 piece".to_string(),
         pieces => format!("{pieces} pieces"),
     };
-    let expected = format!("4.00 MiB held, 4.00 MiB at most; 0 allocations, 0 frees; {pieces} mapped, 0 unmapped");
+    let expected = format!("4.00 MiB reserved, peak 4.00 MiB; 0 allocations, 0 frees; {pieces} mapped, 0 unmapped");
     assert_eq!(memory, expected);
     assert_eq!(device.ordering().to_string(), "1 event, 1 query, 0 waits");
 }

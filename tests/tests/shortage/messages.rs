@@ -22,7 +22,7 @@ fn the_error_of_a_scope_tells_what_the_scope_reserves() {
     let (text, shortage) = (error.to_string(), error.shortage().unwrap());
     assert_eq!((shortage.scope_bytes, shortage.held_bytes), (Some(0), 300 << 20));
     assert!(text.contains("the scope's limit is 1.00 MiB; the scope reserves 0 bytes on this thread"), "{text}");
-    assert!(text.contains("this process reserves 300.00 MiB of the device"), "{text}");
+    assert!(text.contains("gpucache reserves 300.00 MiB of the device"), "{text}");
     assert!(text.contains("raise the limit of the scope"), "{text}");
     drop(weights);
     // The scope reserves most of what it may.
@@ -44,7 +44,7 @@ fn arrays_outside_of_scopes_are_named_as_owners() {
     let error = Scope::new("messages: inside").run(|| device.zeros::<u8>(2 * PAGE).unwrap_err());
     let (text, shortage) = (error.to_string(), error.shortage().unwrap());
     assert_eq!((shortage.outside_bytes, shortage.reserved_bytes), (6 * PAGE as u64, PAGE as u64));
-    assert!(text.contains("\narrays outside of scopes have 12.00 MiB\n"), "{text}");
+    assert!(text.contains("\narrays of no scope or with `recycle = \"off\"`, and graphs, have 12.00 MiB\n"), "{text}");
     drop(outside);
     let text = Scope::new("messages: inside").run(|| device.zeros::<u8>(8 * PAGE).unwrap_err()).to_string();
     assert!(!text.contains("outside of scopes"), "{text}");

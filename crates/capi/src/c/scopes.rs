@@ -27,7 +27,8 @@ pub unsafe extern "C" fn gpucache_enter(name: *const c_char, entry: *mut u64) ->
     let (name, entry) = unsafe { (text(name), entry.as_mut()) };
     match (name, entry) {
         (Some(name), Some(entry)) => status(|| enter(name).map(|number| *entry = number)),
-        _ => wrong("gpucache_enter: `name` is no UTF-8 text, or `entry` is null"),
+        (None, _) => wrong("gpucache_enter: `name` is null or no UTF-8 text: pass a name that ends with a zero"),
+        (_, None) => wrong("gpucache_enter: `entry` is null: pass room for the result"),
     }
 }
 
@@ -74,7 +75,7 @@ pub unsafe extern "C" fn gpucache_invalidate(name: *const c_char, bytes: *mut u6
     // SAFETY: by the contract above, `name` is null or a text, and `bytes` is null or has room.
     let (found, bytes) = unsafe { (text(name), bytes.as_mut()) };
     if found.is_none() && !name.is_null() {
-        return wrong("gpucache_invalidate: `name` is no UTF-8 text");
+        return wrong("gpucache_invalidate: `name` is no UTF-8 text: pass the name of a scope, or null for all scopes");
     }
     status(|| {
         let freed = invalidate(found);
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn gpucache_report(name: *const c_char, report: *mut *mut 
     // SAFETY: by the contract above, `name` is null or a text, and `report` is null or has room.
     let (found, report) = unsafe { (text(name), report.as_mut()) };
     if found.is_none() && !name.is_null() {
-        return wrong("gpucache_report: `name` is no UTF-8 text");
+        return wrong("gpucache_report: `name` is no UTF-8 text: pass the name of a scope, or null for the process");
     }
     match report {
         Some(report) => status(|| Handle::keeping_current(|| told(found)).map(|told| *report = told.into_raw())),

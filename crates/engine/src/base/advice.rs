@@ -67,7 +67,7 @@ fn of_other_threads(shortage: &Shortage) -> Option<String> {
 fn of_others(shortage: &Shortage) -> Option<String> {
     let others = shortage.elsewhere_bytes?;
     let is_enough = shortage.bound == Bound::Capacity && others >= shortage.bytes;
-    is_enough.then(|| format!("free memory of the device that others reserve ({})", Bytes(others)))
+    is_enough.then(|| format!("free memory of the device outside of gpucache ({})", Bytes(others)))
 }
 
 /// `a`, `a or b`, `a, b or c`. If a part has a comma itself: `a, or b`.

@@ -83,7 +83,7 @@ enum Kind {
     },
     #[cfg(feature = "cuda")]
     #[error("{what} found too little memory left ({detail}): {DROP_SOMETHING}")]
-    Exhausted { what: &'static str, detail: String },
+    Exhausted { what: String, detail: String },
     #[error("{what} cannot be used here ({detail}): {remedy}")]
     Unavailable { what: String, detail: String, remedy: &'static str },
     #[error("{0}")]
@@ -140,7 +140,7 @@ impl Error {
 
     /// `what` found too little memory, and did not say how much it needed.
     #[cfg(feature = "cuda")]
-    pub(crate) fn exhausted(what: &'static str, detail: String) -> Error {
+    pub(crate) fn exhausted(what: String, detail: String) -> Error {
         Error(Box::new(Kind::Exhausted { what, detail }))
     }
 

@@ -50,8 +50,8 @@ pub struct Shortage {
     pub held_bytes: u64,
     /// Bytes of all devices that this process reserves through this crate.
     pub process_bytes: u64,
-    /// Bytes of the device that others reserve: other processes, other libraries of this one, and the driver itself. `None` if the device
-    /// does not report them, and while a graph is captured on the stream.
+    /// Bytes of the device that others reserve: other processes, other libraries of this process, its CUDA context, and the driver's pool.
+    /// `None` if the device does not report them, and while a graph is captured on the stream.
     pub elsewhere_bytes: Option<u64>,
     /// Bytes of the device that scopes and placed arrays share: those of the device's range.
     pub reserved_bytes: u64,
@@ -61,7 +61,8 @@ pub struct Shortage {
     pub idle_bytes: u64,
     /// The longest free stretch of the range.
     pub longest_free_bytes: u64,
-    /// Bytes of the device that this process reserves outside of the range: arrays of no scope, and of scopes with `recycle = "off"`.
+    /// Bytes of the device that this crate reserves outside of the range: arrays of no scope or with `recycle = "off"`, arrays registered with
+    /// NCCL, and executables of graphs.
     pub outside_bytes: u64,
     /// Bytes of arrays that could leave for the host, if they were not fetched: guards keep them on the device.
     pub fetched_bytes: u64,
@@ -157,7 +158,7 @@ impl fmt::Display for Shortage {
             write!(f, "{} idle, at most {} side by side", Bytes(idle_bytes), Bytes(longest_free_bytes))?;
         }
         for ScopeMemory { scope, busy_bytes, idle_bytes, is_entered_elsewhere } in &self.scopes {
-            let inside = if *is_entered_elsewhere { ", on another thread" } else { "" };
+            let inside = if *is_entered_elsewhere { "; another thread is inside" } else { "" };
             write!(f, "\n  `{}`: {} in use, {} idle{inside}", Short(scope), Bytes(*busy_bytes), Bytes(*idle_bytes))?;
         }
         self.write_arrays(f)?;
@@ -170,7 +171,7 @@ impl Shortage {
     /// The arrays that have memory outside of scopes, and those that stay on the device, by the reason.
     fn write_arrays(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let owners = [
-            ("arrays outside of scopes have", self.outside_bytes, ""),
+            ("arrays of no scope or with `recycle = \"off\"`, and graphs, have", self.outside_bytes, ""),
             ("guards of fetched arrays keep", self.fetched_bytes, " on the device"),
             ("the limit of host memory keeps", self.host_limited_bytes, " of placed arrays on the device"),
             ("placed arrays with the placement `Device` have", self.device_placed_bytes, ""),
@@ -186,9 +187,7 @@ impl Shortage {
             write!(f, "{bound} is {}", Bytes(most))?;
             match (bound, self.scope_bytes) {
                 (Bound::Scope, Some(own)) => write!(f, "; the scope reserves {} on this thread", Bytes(own))?,
-                (Bound::Process, _) => {
-                    write!(f, "; this process reserves {} of all devices", Bytes(self.process_bytes))?
-                }
+                (Bound::Process, _) => write!(f, "; gpucache reserves {} of all devices", Bytes(self.process_bytes))?,
                 _ => {}
             }
             f.write_str("\n")?;
@@ -196,8 +195,9 @@ impl Shortage {
         if bound == Bound::Host {
             return write!(f, "placed arrays of the device have {held} of host memory");
         }
-        write!(f, "this process reserves {held} of the device")?;
-        self.elsewhere_bytes.map_or(Ok(()), |bytes| write!(f, ", others reserve {}", Bytes(bytes)))
+        write!(f, "gpucache reserves {held} of the device in this process")?;
+        let others = "are in use outside of gpucache, in this process and in others";
+        self.elsewhere_bytes.map_or(Ok(()), |bytes| write!(f, "; {} {others}", Bytes(bytes)))
     }
 }
 

@@ -74,7 +74,7 @@ impl Block {
         let copy = copy_of(other, self)?;
         if self.stream().memory_id() != other.stream().memory_id() {
             return Err(Error::unavailable(
-                "a copy between two devices",
+                "an array of another device",
                 "neither reads the other's memory",
                 "copy by way of the host",
             ));

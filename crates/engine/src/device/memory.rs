@@ -159,8 +159,12 @@ impl Memory {
             Some(limit) => memory.apply(limit).map_err(|_| quota::of_unknown_size(limit)),
             None => Ok(()),
         };
-        let refusal = Mutex::new(set().err());
-        Memory { refusal, ..memory }
+        let refused = set().err();
+        if refused.is_some() {
+            // Who asked for a limit should not run without one, also if the program goes on after the error.
+            memory.meter.set_limit(0);
+        }
+        Memory { refusal: Mutex::new(refused), ..memory }
     }
 
     fn unlimited(range_memory: RangeMemory) -> Memory {

@@ -132,7 +132,7 @@ impl<'a> Launch<'a> {
     fn refusal(&mut self) -> Error {
         let again = || {
             let why = "an array among its arguments could not be ordered, as the first launch said";
-            Error::unavailable("this launch", why, "make another one by `launch_builder`")
+            Error::unavailable("this launch builder", why, "make another one by `launch_builder`")
         };
         self.failure.take().unwrap_or_else(again)
     }
@@ -165,7 +165,7 @@ impl<'a> Launch<'a> {
             return Err(self.refusal());
         }
         self.device.stream_handle().check_thread()?;
-        let failed = |error| Error::device_failure(format_args!("{:?}", self.device), "a launch", error);
+        let failed = |error| self.device.0.failure("a launch", error);
         // SAFETY: the caller promises what cudarc's `launch` requires: the arguments are the kernel's, and the kernel stays
         // within its arrays. Each argument is a reference, borrowed for `'a`, to the pointer of an array that is
         // borrowed as long.

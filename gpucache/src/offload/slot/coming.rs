@@ -33,7 +33,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         let Some(dims) = self.find_away()? else { return Ok(()) };
         if self.coming.is_mine() {
             let detail = "a pressure handler fetches the array that is already being fetched";
-            return Err(Error::unavailable("a fetch", detail, "have the handler use other arrays"));
+            return Err(Error::unavailable("an array on the host", detail, "have the handler use other arrays"));
         }
         let Some(turn) = self.coming.begin() else { return Ok(()) };
         recorder::count(&self.pool, |stats| {

@@ -1,20 +1,25 @@
 //! Converts errors of CUDA and its libraries to errors of this crate, so `?` converts them in functions that return this crate's errors.
 
+use std::fmt::Display;
+
 use cudarc::driver::{CudaContext, DriverError, sys::CUresult};
 
 use super::driver;
 use crate::base::error::Error;
 
 /// Errors for things that a GPU or a driver cannot do: the code, the thing, and the remedy.
-const UNAVAILABLE: [(CUresult, &str, &str); 12] = {
+const UNAVAILABLE: [(CUresult, &str, &str); 13] = {
     use CUresult::*;
     const CHOOSE: &str = "choose one that `nvidia-smi` lists, counted from 0, or work on `Host::new()`";
     const COMPILE: &str = "compile it for this GPU, by a toolkit that is no newer than the driver";
     const NAME: &str = "check the name; declare a kernel with `extern \"C\"`, so that its name stays as it is written";
     const UPDATE: &str = "check whether the GPU and the driver support it; a newer driver may";
+    const STUB: &str =
+        "this libcuda serves only the linker: let the loader find the driver's own, or work on `Host::new()`";
     [
         (CUDA_ERROR_NO_DEVICE, "a GPU", CHOOSE),
         (CUDA_ERROR_INVALID_DEVICE, "the GPU", CHOOSE),
+        (CUDA_ERROR_STUB_LIBRARY, "CUDA", STUB),
         (CUDA_ERROR_INVALID_IMAGE, "a module", COMPILE),
         (CUDA_ERROR_INVALID_PTX, "a module", COMPILE),
         (CUDA_ERROR_INVALID_SOURCE, "a module", COMPILE),
@@ -28,13 +33,26 @@ const UNAVAILABLE: [(CUresult, &str, &str); 12] = {
     ]
 };
 
-/// Errors of refused calls that leave the context usable, with the remedy. Other errors may have destroyed the context.
-const REFUSED: [(CUresult, &str); 4] = [
-    (CUresult::CUDA_ERROR_INVALID_VALUE, "check the arguments of the call, and the sizes of a launch"),
-    (CUresult::CUDA_ERROR_INVALID_HANDLE, "check that all objects in the call belong to one context, and are alive"),
-    (CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "launch with fewer threads in a block, or less shared memory"),
-    (CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "launch with fewer blocks"),
-];
+/// The remedies for errors whose cause is known: calls that were refused, and kernels that failed. A failed kernel destroys the context.
+const REMEDIES: [(CUresult, &str); 12] = {
+    use CUresult::*;
+    const LOST: &str = "the CUDA context is lost, so every later call fails too: end this process, and look for the kernel with `compute-sanitizer`";
+    const BROKEN: &str = "the CUDA context is lost, so every later call fails too: end this process, and see whether `nvidia-smi` shows faults of the GPU";
+    [
+        (CUDA_ERROR_INVALID_VALUE, "check the arguments of the call, and the sizes of a launch"),
+        (CUDA_ERROR_INVALID_HANDLE, "check that all objects in the call belong to one context, and are alive"),
+        (CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "launch with fewer threads in a block, or less shared memory"),
+        (CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "launch with fewer blocks"),
+        (CUDA_ERROR_ILLEGAL_ADDRESS, LOST),
+        (CUDA_ERROR_MISALIGNED_ADDRESS, LOST),
+        (CUDA_ERROR_INVALID_ADDRESS_SPACE, LOST),
+        (CUDA_ERROR_INVALID_PC, LOST),
+        (CUDA_ERROR_LAUNCH_FAILED, LOST),
+        (CUDA_ERROR_ASSERT, LOST),
+        (CUDA_ERROR_ECC_UNCORRECTABLE, BROKEN),
+        (CUDA_ERROR_HARDWARE_STACK_ERROR, LOST),
+    ]
+};
 
 /// Converts the driver's error of a cudarc call, so `?` accepts it.
 ///
@@ -52,16 +70,9 @@ const REFUSED: [(CUresult, &str); 4] = [
 /// ```
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Error {
-        let detail = describe(error);
-        if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            return Error::exhausted("a CUDA call", detail);
-        }
-        if let Some((_, what, remedy)) = UNAVAILABLE.into_iter().find(|(code, ..)| *code == error.0) {
-            return Error::unavailable(what, detail, remedy);
-        }
-        match REFUSED.into_iter().find(|(code, _)| *code == error.0) {
-            Some((_, remedy)) => Error::refused("CUDA", "a call", detail, remedy),
-            None => Error::device_failure("CUDA", "a call", detail),
+        match UNAVAILABLE.into_iter().find(|(code, ..)| *code == error.0) {
+            Some((_, what, remedy)) => Error::unavailable(what, describe(error), remedy),
+            None => failed("CUDA", "a call", error),
         }
     }
 }
@@ -92,7 +103,7 @@ impl From<cudarc::nvrtc::CompileError> for Error {
             | CompileError::DestroyError(nvrtc) => (nvrtc.0, "no log".to_string()),
         };
         match code {
-            nvrtcResult::NVRTC_ERROR_OUT_OF_MEMORY => Error::exhausted("NVRTC", log),
+            nvrtcResult::NVRTC_ERROR_OUT_OF_MEMORY => Error::exhausted("NVRTC".into(), log),
             code => Error::unavailable(
                 "a kernel's source",
                 format_args!("{code:?}: {log}"),
@@ -121,7 +132,7 @@ impl From<cudarc::cublas::result::CublasError> for Error {
 
         let detail = format!("{:?}", error.0);
         match error.0 {
-            CUBLAS_STATUS_ALLOC_FAILED => Error::exhausted("cuBLAS", detail),
+            CUBLAS_STATUS_ALLOC_FAILED => Error::exhausted("cuBLAS".into(), detail),
             CUBLAS_STATUS_NOT_INITIALIZED
             | CUBLAS_STATUS_ARCH_MISMATCH
             | CUBLAS_STATUS_NOT_SUPPORTED
@@ -168,7 +179,29 @@ impl From<cudarc::nccl::result::NcclError> for Error {
 
 /// The error for the driver's answer to an operation on the GPU of a context.
 pub(super) fn failure(context: &CudaContext, operation: &'static str, error: DriverError) -> Error {
-    Error::device_failure(format_args!("cuda:{}", context.ordinal()), operation, describe(error))
+    failed(format_args!("cuda:{}", context.ordinal()), operation, error)
+}
+
+/// The error if GPU number `ordinal` has no context.
+pub(super) fn without_context(ordinal: usize, error: DriverError) -> Error {
+    const LOOK: &str = "see whether `nvidia-smi` works, and whether another process has the GPU to itself";
+    let gpu = format_args!("cuda:{ordinal}");
+    match UNAVAILABLE.into_iter().find(|(code, ..)| *code == error.0) {
+        Some((.., remedy)) => Error::unavailable(gpu, describe(error), remedy),
+        None if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => failed(gpu, "making a context", error),
+        None => Error::refused(gpu, "making a context", describe(error), LOOK),
+    }
+}
+
+fn failed(device: impl Display, operation: &'static str, error: DriverError) -> Error {
+    let detail = describe(error);
+    if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        return Error::exhausted(format!("{operation} on {device}"), detail);
+    }
+    match REMEDIES.into_iter().find(|(code, _)| *code == error.0) {
+        Some((_, remedy)) => Error::refused(device, operation, detail, remedy),
+        None => Error::device_failure(device, operation, detail),
+    }
 }
 
 /// The driver's name of an error, and its text.

@@ -33,7 +33,7 @@ use std::sync::{Arc, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUresult};
 
-use self::errors::{describe, failure};
+use self::errors::{failure, without_context};
 pub(crate) use self::graph_end::GraphEnd;
 use self::known::Known;
 pub use self::known::Peer;
@@ -83,12 +83,12 @@ impl GpuStream {
             ));
         }
         if i32::try_from(ordinal).is_err() {
-            return Err(missing(ordinal, DriverError(CUresult::CUDA_ERROR_INVALID_DEVICE)));
+            return Err(without_context(ordinal, DriverError(CUresult::CUDA_ERROR_INVALID_DEVICE)));
         }
         let context = with_gpu(ordinal, |gpu| match gpu.context.upgrade() {
             Some(context) => Ok::<_, Error>(context),
             None => {
-                let context = driver::primary_context(ordinal).map_err(|error| missing(ordinal, error))?;
+                let context = driver::primary_context(ordinal).map_err(|error| without_context(ordinal, error))?;
                 gpu.context = Arc::downgrade(&context);
                 Ok(context)
             }
@@ -176,15 +176,4 @@ fn gpu_of(queue: CudaQueue) -> Result<(Arc<Known>, impl FnOnce() -> Stream)> {
 /// The deferred error for a failure that cudarc kept in the stream's context object.
 fn kept(stream: &CudaStream, error: DriverError) -> Error {
     failure(stream.context(), "an earlier call of cudarc", error).deferred()
-}
-
-/// The error if there is no context: the machine has no such GPU, or its driver does not work.
-fn missing(ordinal: usize, error: DriverError) -> Error {
-    let remedy = match error.0 {
-        CUresult::CUDA_ERROR_INVALID_DEVICE | CUresult::CUDA_ERROR_NO_DEVICE => {
-            "choose one that `nvidia-smi` lists, counted from 0, or work on `Host::new()`"
-        }
-        _ => "see whether `nvidia-smi` works and the driver is as new as the CUDA libraries, or work on `Host::new()`",
-    };
-    Error::unavailable(format_args!("cuda:{ordinal}"), describe(error), remedy)
 }

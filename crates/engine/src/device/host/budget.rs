@@ -32,7 +32,7 @@ pub(super) fn take(bytes: u64) -> Result<()> {
         Some(Room { total, available }) if held > total || bytes > available => {
             give_back(bytes);
             let [available, all, own] = [available, total, held - bytes].map(Bytes);
-            let detail = format!("{available} of its {all} are available, this process reserves {own}");
+            let detail = format!("{available} of its {all} are available, and gpucache reserves {own}");
             let error = Error::out_of_memory("the host", usize::try_from(bytes).unwrap_or(usize::MAX), detail);
             Err(error.of_capacity(total))
         }

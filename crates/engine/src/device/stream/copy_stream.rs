@@ -67,7 +67,7 @@ impl CopyStream {
     pub(crate) fn side_of(&self, stream: &Stream) -> Result<&Stream> {
         let has = |side: &&Stream| side.memory_id() == stream.memory_id();
         [&self.device, &self.host].into_iter().find(has).ok_or_else(|| {
-            Error::unavailable("a copy to the host", "the memory is another device's", "copy by `Array::to_device`")
+            Error::unavailable("this stream for copies", "the memory is another device's", "copy by `Array::to_device`")
         })
     }
 }
