@@ -26,7 +26,7 @@ fn a_shortage_names_the_request_and_not_the_pages_that_were_missing() {
     let expected = "an array of u8 of shape [2, 2097152], 4194304 bytes (4.00 MiB) in the scope `message: full` could not be \
                     allocated: the virtual device has no 4.00 MiB left (6.00 MiB of 8.00 MiB are taken): ";
     let figures = "\nthe device's memory is 8.00 MiB\ngpucache reserves 6.00 MiB of the device in this process; \
-                   0 bytes are in use outside of gpucache, in this process and in others\n\
+                   0 bytes are in use outside of gpucache\n\
                    scopes and placed arrays share 6.00 MiB: 6.00 MiB in arrays and plans, 0 bytes idle, at most 0 bytes side by side\n  \
                    `message: full`: 6.00 MiB in use, 0 bytes idle\nrequested on stream ";
     let shortage = error.shortage().unwrap();

@@ -196,7 +196,7 @@ impl Shortage {
             return write!(f, "placed arrays of the device have {held} of host memory");
         }
         write!(f, "gpucache reserves {held} of the device in this process")?;
-        let others = "are in use outside of gpucache, in this process and in others";
+        let others = "are in use outside of gpucache";
         self.elsewhere_bytes.map_or(Ok(()), |bytes| write!(f, "; {} {others}", Bytes(bytes)))
     }
 }

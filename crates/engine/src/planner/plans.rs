@@ -6,7 +6,7 @@
 //! - The caller has the cursor of the active plan, and passes it to each method that needs it. Every other plan has its cursor in
 //!   its own field `cursor`.
 //! - Nothing is alive in a plan that is not active.
-//! - A plan that is not active has a cursor only together with its draft, since only then the arena is large enough for it.
+//! - A plan has a cursor only together with its draft, since only then the arena is large enough for it.
 
 mod branches;
 mod firsts;
@@ -275,7 +275,7 @@ impl Plans {
         let changed = again.into_iter().filter(|&position| seen.carry(position)).count();
         // If no ring suits them, the positions keep their places, since their arrays may have outlived their entry by chance.
         if changed > 0 && seen.suits_a_ring() {
-            (plan.seen, plan.draft) = (seen, None);
+            plan.hold(seen);
         }
     }
 
@@ -369,9 +369,10 @@ impl Plans {
 }
 
 impl Plan {
-    /// Makes the plan hold more. Its layout is made later.
+    /// Makes the plan hold more. Its layout is made once nothing is alive. Until then entries may follow the one before, so the arena stays as
+    /// large as that needs.
     fn hold(&mut self, envelope: Envelope) {
-        (self.seen, self.scaled, self.draft, self.cursor) = (envelope, None, None, None);
+        (self.seen, self.scaled, self.widened) = (envelope, None, self.envelope.len() as u64);
     }
 
     /// The envelope of this plan alone, without what it has in common with others.

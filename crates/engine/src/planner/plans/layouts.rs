@@ -176,3 +176,40 @@ fn affordable([one, other]: [&Envelope; 2], count: usize, most: u64) -> Option<u
     let fitting = counts.partition_point(|&count| fits(count));
     counts.get(fitting.checked_sub(1)?).copied()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpucache_plan::entries::Log;
+
+    /// Entries with this many arrays of this size, all of them alive until the end.
+    fn log(arrays: u32, bytes: u64) -> Log {
+        let mut log = Log::default();
+        (0..arrays).for_each(|_| assert!(log.allocated(0, bytes).is_some()));
+        (0..arrays).for_each(|number| log.dropped(number));
+        log
+    }
+
+    fn plan(arrays: u32, bytes: u64) -> Plan {
+        let log = log(arrays, bytes);
+        Plan { seen: Envelope::of(&log, &log).unwrap(), ..Plan::default() }
+    }
+
+    #[test]
+    fn the_arena_is_large_enough_for_a_plan_that_waits_for_its_layout() {
+        let waits: [fn(&mut Plans); 3] = [
+            |plans| plans.plans[0].hold(Envelope::of(&log(200, 4096), &log(200, 8192)).unwrap()),
+            |plans| (0..2).for_each(|_| plans.carry_escaped([0].into_iter())),
+            |plans| plans.widen_soon(0, 8192),
+        ];
+        for wait in waits {
+            let mut plans = Plans { plans: vec![plan(200, 4096), plan(20, 4096)], ..Plans::default() };
+            let mut cursor = Cursor::default();
+            assert!(plans.relayout(&mut cursor, 0));
+            let bytes = plans.bytes();
+            wait(&mut plans);
+            assert!(plans.is_outgrown());
+            assert_eq!(plans.bytes(), bytes, "an entry may follow the layout before");
+        }
+    }
+}
