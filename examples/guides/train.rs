@@ -33,7 +33,7 @@ fn train<C: Compute>(compute: &C, device: &C::Device) -> Result<()> {
     }
     println!("weights: {:.3?}", &weights.to_vec()?[..4]);
     println!("{:#}", gpucache::stats("train_step").unwrap_or_default());
-    invalidate("train_step"); // returns the memory of the scope
+    invalidate("train_step"); // the scope gives up its plan and its idle memory
     Ok(())
 }
 
@@ -81,7 +81,10 @@ fn main() -> Result<()> {
             let gpu = Gpu { kernel: module.load_function("multiply_add")?, device: device.clone() };
             train(&gpu, &device)
         }
-        Err(error) if error.is_unavailable() => train(&Host::new(), &Host::new()), // no GPU, or no driver
+        Err(error) if error.is_unavailable() => {
+            eprintln!("{error}; using the host"); // no GPU, or no driver
+            train(&Host::new(), &Host::new())
+        }
         Err(error) => Err(error),
     }
 }
