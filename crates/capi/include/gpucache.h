@@ -1,6 +1,7 @@
 /* gpucache for C: memory of a scope as an address, with a stream as a raw handle.
  *
  * Each function that can fail returns a status: GPUCACHE_OK, or the reason of a failure, for which gpucache_last_error has a message.
+ * A device is the number of a GPU, or -1 for the host.
  * Functions may be called from any thread. Do not cancel a thread (pthread_cancel) while it is inside a call: that ends the process.
  * Compare gpucache_abi_version with GPUCACHE_ABI_VERSION before the first call.
  *
@@ -67,13 +68,18 @@ typedef void (*gpucache_drop)(void *context);
 extern "C" {
 #endif // __cplusplus
 
-// Gives idle memory of all scopes back to a device. Writes the number of bytes unless `bytes` is null.
+// Gives idle memory back to a device, except memory of scopes that another thread is inside. Each thread that allocated outside of scopes is
+// inside the scope `auto` until it ends. `gpucache_invalidate(NULL, ..)` frees that memory too: each of these threads gives it back at its
+// next allocation or free, or when it ends. Writes the number of bytes unless `bytes` is null.
 //
 // # Safety
 // `bytes` is null or points to room for a number.
-int32_t gpucache_trim(int32_t device, uint64_t *bytes);
+int32_t gpucache_trim(int32_t device,
+                      uint64_t *bytes);
 
-// Limits how many bytes of a device the process reserves: `"20GiB"`, `"80%"`, or `"none"`.
+// Limits how many bytes of a device the process reserves: `"20GiB"`, a share of the device as `"80%"`, or a soft limit as `"soft 20GiB"` or
+// `"soft 80%"`. A soft limit refuses nothing: idle memory goes back first, and then the process reserves more. A device may have one hard
+// and one soft limit. `"none"` removes both, also those of `GPUCACHE_LIMIT`.
 //
 // # Safety
 // `limit` is null or a text that ends with a zero.

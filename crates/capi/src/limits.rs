@@ -7,7 +7,8 @@ use crate::caller::in_scopes;
 use crate::devices::default_stream;
 use crate::usage::{DeviceUse, Usage};
 
-/// Limits how many bytes of a device the process reserves: `"20GiB"`, `"80%"`, or `"none"`. See [`gpucache::Limit`] for all forms.
+/// Limits how many bytes of a device the process reserves: `"20GiB"`, `"80%"`, `"soft 20GiB"` or `"soft 80%"`. `"none"` removes the hard and
+/// the soft limit of the device, also those of `GPUCACHE_LIMIT`. See [`gpucache::Limit`] for all forms.
 ///
 /// # Errors
 /// For a text that is no limit, and if there is no such device.
@@ -23,7 +24,9 @@ pub fn set_limit(device: i32, limit: &str) -> Result<()> {
     Handle::keeping_current(|| stream.memory().set_limit(limit.parse()?))
 }
 
-/// Gives idle memory of all scopes back to the device. Returns the number of bytes.
+/// Gives idle memory back to the device, except memory of scopes that another thread is inside. Each thread that allocated outside of scopes
+/// is inside the scope `auto` until it ends. [`invalidate(None)`](crate::invalidate) frees that memory too: each of these threads gives it
+/// back at its next allocation or free, or when it ends. Returns the number of bytes.
 ///
 /// # Errors
 /// A failure of the device, and if there is no such device.

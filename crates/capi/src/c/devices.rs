@@ -8,7 +8,9 @@ use super::scopes::text;
 use super::status::{status, wrong};
 use crate::{DeviceUse, device_stats, reset_peaks, set_limit, trim};
 
-/// Gives idle memory of all scopes back to a device. Writes the number of bytes unless `bytes` is null.
+/// Gives idle memory back to a device, except memory of scopes that another thread is inside. Each thread that allocated outside of scopes is
+/// inside the scope `auto` until it ends. `gpucache_invalidate(NULL, ..)` frees that memory too: each of these threads gives it back at its
+/// next allocation or free, or when it ends. Writes the number of bytes unless `bytes` is null.
 ///
 /// # Safety
 /// `bytes` is null or points to room for a number.
@@ -23,7 +25,9 @@ pub unsafe extern "C" fn gpucache_trim(device: i32, bytes: *mut u64) -> i32 {
     })
 }
 
-/// Limits how many bytes of a device the process reserves: `"20GiB"`, `"80%"`, or `"none"`.
+/// Limits how many bytes of a device the process reserves: `"20GiB"`, a share of the device as `"80%"`, or a soft limit as `"soft 20GiB"` or
+/// `"soft 80%"`. A soft limit refuses nothing: idle memory goes back first, and then the process reserves more. A device may have one hard
+/// and one soft limit. `"none"` removes both, also those of `GPUCACHE_LIMIT`.
 ///
 /// # Safety
 /// `limit` is null or a text that ends with a zero.

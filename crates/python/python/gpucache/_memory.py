@@ -84,6 +84,9 @@ def base_address(address: int) -> tuple[int, int] | None:
 def trim(device: int = 0) -> int:
     """Gives idle memory back to a device, for other processes. Returns the number of bytes.
 
+    Memory of scopes that another thread is inside stays. Each thread that allocated outside of scopes is inside the scope ``auto`` until it
+    ends. ``gpucache.invalidate()`` frees that memory too: each of these threads gives it back at its next allocation or free, or when it ends.
+
     >>> import gpucache
     >>> gpucache.trim(-1) >= 0
     True
@@ -109,7 +112,10 @@ def invalidate(name: str | None = None) -> int:
 
 
 def set_limit(limit: str | SupportsIndex | float | None, *, device: int = 0) -> None:
-    """Limits how much memory the process reserves on a device: ``"20GiB"``, ``"80%"``, bytes, a share as a float, or ``None``.
+    """Limits how much memory the process reserves on a device: ``"20GiB"``, bytes as an int, ``"80%"``, or a share as a float.
+
+    ``"soft 20GiB"`` and ``"soft 80%"`` are soft limits, which refuse nothing: idle memory goes back first, and then the process reserves
+    more. A device may have one hard and one soft limit. ``None`` or ``"none"`` removes both, also those of ``GPUCACHE_LIMIT``.
 
     >>> import gpucache
     >>> gpucache.set_limit("1GiB", device=-1)

@@ -12,7 +12,8 @@ Call :func:`install` before the first use of CUDA. All tensors of all threads th
             loss.backward()
             optimizer.step()
 
-``torch.cuda.memory_allocated``, ``memory_stats``, ``empty_cache`` and their like then tell about gpucache. What cannot work
+``torch.cuda.memory_allocated``, ``memory_stats``, ``empty_cache`` and their like then tell about gpucache. ``empty_cache`` is
+:func:`gpucache.trim` of each device that PyTorch has used, so memory of scopes that other threads are inside stays. What cannot work
 raises :class:`gpucache.NotSupportedError`, which names the remedy.
 """
 
@@ -53,8 +54,9 @@ def install(
     Later calls change the options that they name. An option that a call omits keeps its value, also if
     :func:`gpucache.set_limit` or :func:`gpucache.set_auto_scope` set it before the first call.
 
-    ``limit``: the most memory on each device, such as ``"20GiB"``, ``"80%"`` or a number of bytes. ``None`` or ``"none"``
-    removes the limits of the devices that PyTorch has used. A later limit of a device by :func:`gpucache.set_limit` or
+    ``limit``: the most memory on each device: ``"20GiB"``, a number of bytes, ``"80%"``, a share as a float, or a soft limit as
+    ``"soft 20GiB"`` or ``"soft 80%"``. ``None`` or ``"none"`` removes the hard and the soft limit of each device that PyTorch has
+    used, also those of ``GPUCACHE_LIMIT``. A later limit of a device by :func:`gpucache.set_limit` or
     ``torch.cuda.set_per_process_memory_fraction`` replaces it there.
 
     ``backward``: PyTorch runs backward passes on threads of its own. With ``"shared"``, the value at first, such a thread uses
