@@ -3,7 +3,7 @@
 
 #[cfg(feature = "cuda")]
 mod gpu {
-    use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
+    use cudarc::driver::{CudaFunction, LaunchConfig};
     use cudarc::nvrtc::{compile_ptx, sys::is_culib_present};
     use gpucache::{cudarc, prelude::*};
 
@@ -19,7 +19,7 @@ extern "C" __global__ void square(float *y, const float *x, size_t n) {
         unsafe {
             let mut y = Array::uninit(x.device(), x.shape())?;
             let (n, launch) = (x.len(), LaunchConfig::for_num_elems(x.len() as u32));
-            x.device().stream().launch_builder(square).arg(&mut y).arg(x).arg(&n).launch(launch)?;
+            x.device().launch_builder(square).arg(&mut y).arg(x).arg(&n).launch(launch)?;
             Ok(y)
         }
     }

@@ -38,7 +38,7 @@ use proc_macro2::TokenStream as TokenStream2;
 /// - `#[cache_scope("train step")]`: a string literal.
 /// - `#[cache_scope(self::train_step)]`: the path of the current module, as `module_path!()` returns it, followed by
 ///   `"::"` and the identifier: `"mycrate::model::train_step"`.
-/// - `#[cache_scope(name = format!("layer{index}"))]`: any expression that is `AsRef<str>`. It is evaluated at every
+/// - `#[cache_scope(name = format!("model{index}"))]`: any expression that is `AsRef<str>`. It is evaluated at every
 ///   call and may use the function's parameters.
 ///
 /// Options follow the name. `recycle = ".."` says how freed memory is reused:
