@@ -1,7 +1,7 @@
 //! The time of one allocation and its drop, in nanoseconds: warm scopes beside mimalloc, and beside themselves while a trace is on,
 //! in turn in one run.
 //!
-//! `cargo bench --bench pair -- --json`. Each figure is the median over rounds that alternate between the subjects, so that a
+//! `cargo bench -p gpucache-tests --bench pair -- --json`. Each figure is the median over rounds that alternate between the subjects, so that a
 //! machine whose speed drifts treats them alike.
 #![allow(unsafe_code)]
 
