@@ -68,14 +68,13 @@ typedef void (*gpucache_drop)(void *context);
 extern "C" {
 #endif // __cplusplus
 
-// Gives idle memory back to a device, except memory of scopes that another thread is inside. Each thread that allocated outside of scopes is
-// inside the scope `auto` until it ends. `gpucache_invalidate(NULL, ..)` frees that memory too: each of these threads gives it back at its
-// next allocation or free, or when it ends. Writes the number of bytes unless `bytes` is null.
+// Gives idle memory back to a device, except memory of scopes that another thread is inside. Each thread that allocated outside of scopes
+// is inside the scope `auto` until it ends. `gpucache_invalidate(NULL, ..)` frees that memory too: each of these threads gives it back at
+// its next allocation or free, or when it ends. Writes the number of bytes unless `bytes` is null.
 //
 // # Safety
 // `bytes` is null or points to room for a number.
-int32_t gpucache_trim(int32_t device,
-                      uint64_t *bytes);
+int32_t gpucache_trim(int32_t device, uint64_t *bytes);
 
 // Limits how many bytes of a device the process reserves: `"20GiB"`, a share of the device as `"80%"`, or a soft limit as `"soft 20GiB"` or
 // `"soft 80%"`. A soft limit refuses nothing: idle memory goes back first, and then the process reserves more. A device may have one hard

@@ -8,9 +8,9 @@ use super::scopes::text;
 use super::status::{status, wrong};
 use crate::{DeviceUse, device_stats, reset_peaks, set_limit, trim};
 
-/// Gives idle memory back to a device, except memory of scopes that another thread is inside. Each thread that allocated outside of scopes is
-/// inside the scope `auto` until it ends. `gpucache_invalidate(NULL, ..)` frees that memory too: each of these threads gives it back at its
-/// next allocation or free, or when it ends. Writes the number of bytes unless `bytes` is null.
+/// Gives idle memory back to a device, except memory of scopes that another thread is inside. Each thread that allocated outside of scopes
+/// is inside the scope `auto` until it ends. `gpucache_invalidate(NULL, ..)` frees that memory too: each of these threads gives it back at
+/// its next allocation or free, or when it ends. Writes the number of bytes unless `bytes` is null.
 ///
 /// # Safety
 /// `bytes` is null or points to room for a number.
