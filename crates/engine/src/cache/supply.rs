@@ -175,6 +175,9 @@ fn reuse_or_release(range: &DeviceRange, asked: &Asked<'_>) -> Result<Result<Car
     let reused = range.reuse(stream, bytes)?;
     let Err(seen) = &reused else { return Ok(reused) };
     refuse_unannounced(stream)?;
+    if bytes > stream.memory().most() {
+        return Ok(reused); // Nothing can serve it, so nobody should give memory up.
+    }
     match reclaim::release_idle(idle_for(seen, stream, bytes), stream.memory_id(), bytes, Releaser::Request(holder)) {
         0 => Ok(reused),
         _ => range.reuse(stream, bytes),

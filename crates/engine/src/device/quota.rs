@@ -36,7 +36,8 @@ impl Meter {
     pub(super) fn undo(&self, bytes: u64, error: &Error) {
         self.leave(bytes);
         if error.is_out_of_memory() {
-            self.ceiling.store(self.held(), Relaxed);
+            // It refused so many bytes together. Fewer may fit.
+            self.ceiling.store(self.held().saturating_add(bytes.saturating_sub(1)), Relaxed);
         }
         self.part.undone.fetch_add(1, Relaxed);
     }

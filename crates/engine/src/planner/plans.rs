@@ -21,6 +21,7 @@ use crate::device::Stream;
 use crate::home::{Counter, Counters};
 use gpucache_plan::entries::{Cursor, Envelope, Growth, Log};
 use gpucache_plan::loops::Known;
+use hashbrown::HashMap;
 
 use firsts::Firsts;
 
@@ -59,7 +60,7 @@ struct Plan {
     widened: u64,
     carry: CarryPlan,
     /// Positions whose array was found once to have outlived its entry, and the entry.
-    escaped: Vec<(usize, u64)>,
+    escaped: HashMap<usize, u64>,
     /// The bound of the envelope when it was laid out.
     need: u64,
     /// The last entry that followed this plan.
@@ -263,10 +264,8 @@ impl Plans {
         let Some(plan) = self.plans.get_mut(self.active) else { return };
         let Plan { escaped, seen, used, .. } = plan;
         let recently = |position: usize, entry: u64| !seen.has_room(position) || entry + OFTEN >= *used;
-        let is_again =
-            |&position: &usize| escaped.iter().any(|&(one, entry)| one == position && recently(position, entry));
+        let is_again = |position: &usize| escaped.get(position).is_some_and(|&entry| recently(*position, entry));
         let (again, once): (Vec<usize>, Vec<usize>) = positions.partition(is_again);
-        escaped.retain(|(position, _)| !once.contains(position));
         escaped.extend(once.into_iter().map(|position| (position, *used)));
         if again.is_empty() {
             return;

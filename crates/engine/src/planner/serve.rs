@@ -164,9 +164,10 @@ impl Planner {
         }
         match self.hot.cursor.serve_off_order(bytes, envelope) {
             Answer::Carried(position) => {
+                let most = envelope.sizes_at(position).map_or(0, |(_, most)| most);
                 self.plans.widen(position, bytes);
                 if let Some(envelope) = self.plans.envelope() {
-                    self.hot.cursor.widen_carried(position, envelope);
+                    self.hot.cursor.widen_carried(position, most, envelope);
                 }
                 self.carry(shared, request, stream)
             }

@@ -39,6 +39,8 @@ pub(super) const ANY_LENGTH: u64 = u64::MAX;
 const APART: u64 = 8;
 /// For a search that looks at all free spans that fit.
 pub(super) const EVERY_SPAN: usize = usize::MAX;
+/// A search for the lowest or the highest place looks at so many free spans that are large enough. The number was chosen: recorded programs have fewer.
+const LOOKED_AT: usize = 1024;
 
 pub(super) struct Fit {
     pub(super) spans: Spans,
@@ -110,7 +112,7 @@ impl Fit {
         accepts: impl Fn(&Node) -> bool,
     ) -> Option<RangeBlock> {
         let mut best = None;
-        for id in self.free_spans(bytes) {
+        for id in self.free_spans(bytes).take(LOOKED_AT) {
             let node = self.spans.at(id);
             let is_better = |(_, other): &(u32, u64)| (node.offset > *other) == is_high;
             if best.as_ref().is_none_or(is_better) && accepts(node) {

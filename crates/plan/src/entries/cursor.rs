@@ -124,10 +124,11 @@ impl Cursor {
         self.rooms.as_ref().map_or(self.places, |rooms| (number + rooms.served, bytes.saturating_add(rooms.bytes)))
     }
 
-    /// Updates a carried position from the envelope.
-    pub fn widen_carried(&mut self, position: usize, envelope: &Envelope) {
+    /// Updates a carried position from the envelope, in which its largest request had `most` bytes before.
+    pub fn widen_carried(&mut self, position: usize, most: u64, envelope: &Envelope) {
         self.fit_carried(position, envelope);
-        self.places = envelope.places();
+        let more = envelope.at(position).map_or(0, |expected| expected.most.saturating_sub(most));
+        self.places.1 = self.places.1.saturating_add(more);
     }
 
     fn fit_carried(&mut self, position: usize, envelope: &Envelope) {
@@ -292,7 +293,7 @@ impl Cursor {
 
     /// How many positions the entry has not reached.
     pub fn left(&self) -> u64 {
-        (self.positions.len() - self.next) as u64
+        self.positions.len().saturating_sub(self.next) as u64
     }
 
     /// Takes every live position out of the plan. Returns their numbers and offsets in order of address. Each has the bytes of its

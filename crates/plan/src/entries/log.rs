@@ -111,7 +111,7 @@ impl Log {
 
     /// Gives the last allocation as many bytes, and notes its drop. Without bytes, it never was. Returns false if it is not the last one.
     pub fn end_last(&mut self, number: u32, bytes: Option<u64>) -> bool {
-        if number + 1 != self.len() {
+        if number.checked_add(1) != Some(self.len()) {
             return false;
         }
         self.dropped(number);
@@ -207,9 +207,10 @@ impl Log {
         outliving.fold((0, 0), |(count, bytes), logged| (count + 1, bytes.saturating_add(logged.bytes)))
     }
 
-    /// A stretch of this entry as an entry of its own, of `length` allocations from number `from` on.
+    /// A stretch of this entry as an entry of its own, of `length` allocations from number `from` on, or as many as there are.
     pub fn part(&self, from: u32, length: u32) -> Log {
-        let end = from + length;
+        let end = from.saturating_add(length).min(self.len());
+        let from = from.min(end);
         let inside = |logged: &Logged| {
             let upper = if logged.upper <= end { logged.upper - from } else { OUTLIVES };
             Logged { upper, ..*logged }
@@ -220,7 +221,8 @@ impl Log {
 
     /// As [`part`](Log::part), for the stretch right behind one that is as long. It knows when the arrays of that one were dropped.
     pub fn part_after(&self, from: u32, length: u32) -> Log {
-        let end = from + length;
+        let from = from.min(self.len());
+        let (end, length) = (from.saturating_add(length), length.min(from));
         let end_of = |logged: &Logged| match logged.upper {
             upper if upper <= from || upper > end => OUTLIVES,
             upper => upper - from,

@@ -298,9 +298,9 @@ impl Ring {
 
     /// Adds bytes at the end of a region. The next array is served from there.
     pub fn lengthen(&mut self, region: usize, more: u64) {
-        let Region { border, address, bytes } = self.regions[region];
-        self.circle.lengthen(border, address + bytes, more);
-        self.regions[region].bytes += more;
+        let Some(Region { border, address, bytes }) = self.regions.get_mut(region) else { return };
+        self.circle.lengthen(*border, *address + *bytes, more);
+        *bytes += more;
         self.note_growth();
     }
 

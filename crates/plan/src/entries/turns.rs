@@ -20,8 +20,14 @@ impl Ring {
     /// births, by the position at which it begins. There are none if turns had better end where the ring's memory ends.
     pub fn turns(sizes: &[u64], reach: u64) -> (Vec<u32>, u64) {
         let largest = sizes.iter().copied().max().unwrap_or(0);
-        let natural = reach + largest;
-        if sizes.len() > MOST_BIRTHS || largest * FINE <= reach || largest == 0 {
+        let natural = reach.saturating_add(largest);
+        // A few turns are added up in 64 bits.
+        let whole = sizes.iter().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes));
+        if sizes.len() > MOST_BIRTHS
+            || whole.max(reach) > u64::MAX / 8
+            || largest.saturating_mul(FINE) <= reach
+            || largest == 0
+        {
             return (Vec::new(), natural);
         }
         let turns = possible(sizes, reach, natural);

@@ -167,6 +167,8 @@ impl Search {
         for value in seen.into_iter().filter(|&value| value > 0) {
             match known_place(value) {
                 Some((place, position)) => known = Some(Found::Known { place, position: position + 1 }),
+                // The hash by sizes and that by drops may be alike. Then both are of this window.
+                None if value > number => {}
                 None => self.propose(log, number, number + 1 - value),
             }
         }

@@ -11,7 +11,7 @@ impl Token {
     /// Adds the drop of an array of this age.
     #[inline]
     pub(super) fn add(&mut self, age: u32) {
-        let hash = (age + 1).wrapping_mul(0x9E37_79B9) ^ age >> 7;
+        let hash = age.wrapping_add(1).wrapping_mul(0x9E37_79B9) ^ age >> 7;
         self.0 = self.0.wrapping_add(hash);
     }
 }

@@ -345,7 +345,7 @@ impl CudaMemory {
     }
 }
 
-/// Whether host memory is pinned. If so, the driver copies it after the call has returned.
+/// Whether host memory is pinned, or managed by the driver. If so, the driver copies it after the call has returned.
 fn is_pinned(memory: *const u8) -> bool {
     let mut kind: u32 = 0;
     let mut attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
@@ -354,5 +354,5 @@ fn is_pinned(memory: *const u8) -> bool {
     // there is room. It looks `memory` up among the addresses that it knows and does not dereference it. For an unknown address it writes
     // zero.
     let answer = unsafe { sys::cuPointerGetAttributes(1, &mut attribute, &mut place, memory as u64) };
-    answer == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+    answer == sys::CUresult::CUDA_SUCCESS && kind != 0
 }

@@ -23,12 +23,12 @@ impl Stream {
         if bytes == 0 || process_exits() {
             return;
         }
-        self.meter().freed(bytes as u64);
         // SAFETY: `bytes` is not zero here, so the caller promises what `free` requires: this backend allocated the memory, or another
         // backend of the same memory did whose work on it is done, and the memory is freed once.
-        if let Err(error) = unsafe { self.0.backend.free(address, bytes) } {
-            self.keep(error);
-        }
+        let freed = unsafe { self.0.backend.free(address, bytes) };
+        // Counted last, when others can have the memory: who lacked it then tries again.
+        self.meter().freed(bytes as u64);
+        freed.unwrap_or_else(|error| self.keep(error));
     }
 
     /// Calls [`Backend::fill`](crate::device::Backend::fill). For zero bytes it does nothing.

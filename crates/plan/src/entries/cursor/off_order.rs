@@ -21,6 +21,8 @@
 //!
 //! All functions here keep the cursor's invariant. They may look at every position, until `effort` is used up.
 
+use std::collections::BTreeMap;
+
 use hashbrown::HashMap;
 
 use super::{Cursor, Position, Served};
@@ -136,7 +138,8 @@ impl Cursor {
 
     /// Answers a request that belongs to the next position.
     fn serve_next(&mut self, bytes: u64, envelope: &Envelope) -> Option<Answer> {
-        let (position, expected) = (self.next, envelope.at(self.next)?);
+        let position = self.next;
+        let expected = envelope.at(position).filter(|_| position < self.positions.len())?;
         if !expected.is_planned() {
             return self.may_be_placeless(bytes, expected).then(|| self.step_over());
         }
@@ -192,18 +195,25 @@ impl Cursor {
         Some(Answer::Carried(self.next - 1))
     }
 
-    /// Whether nothing live lies in this place.
-    pub(super) fn is_free(&self, wanted: &Position) -> bool {
-        !(0..self.positions.len()).any(|other| self.is_live(other) && self.positions[other].overlaps(wanted))
+    /// The first live position that lies in this place.
+    fn first_in(&self, wanted: &Position) -> Option<usize> {
+        (0..self.positions.len()).find(|&other| self.is_live(other) && self.positions[other].overlaps(wanted))
     }
 
     /// Serves a position that was passed over before.
     fn serve_passed(&mut self, bytes: u64) -> Option<Answer> {
+        let mut looks = 0;
         let place = self.off_order.passed.iter().rposition(|&position| {
             let passed = &self.positions[position as usize];
-            passed.is_planned() && passed.fits(bytes) && self.is_free(passed)
-        })?;
-        self.spend(self.positions.len());
+            if !passed.is_planned() || !passed.fits(bytes) {
+                return false;
+            }
+            let in_the_way = self.first_in(passed);
+            looks += in_the_way.unwrap_or(self.positions.len());
+            in_the_way.is_none()
+        });
+        self.spend(looks);
+        let place = place?;
         let position = self.off_order.passed.remove(place);
         let served = self.positions[position as usize].serve(position as usize, bytes);
         self.begin_life(served, bytes);
@@ -301,7 +311,12 @@ impl Cursor {
             // It finds itself in the next entry at the latest.
             None => before.iter().position(overlaps).unwrap_or(live),
         };
-        self.spend(reuser.abs_diff(self.next));
+        let looks = if reuser < before.len() { from.len() + reuser } else { reuser - before.len() };
+        self.spend(looks);
+        self.displace(live, reuser);
+    }
+
+    fn displace(&mut self, live: usize, reuser: usize) {
         self.lives[live] = self.lives[live].displaced();
         self.off_order.reusers.insert(live as u32, reuser as u32);
         self.set_blockers(reuser, self.positions[reuser].blockers + 1);
@@ -321,14 +336,27 @@ impl Cursor {
         }
     }
 
-    /// Finds new reusers for all live positions, when an entry begins after one that was cut short.
+    /// Finds new reusers for all live positions, when an entry begins after one that was cut short. Live positions do not overlap, so those that
+    /// lie in a place are neighbours in order of address, and all of them are found in one round.
     pub(super) fn rebase(&mut self) {
         self.forget_displaced();
-        for live in 0..self.positions.len() {
-            if self.is_live(live) {
-                self.block(live);
+        let start = |live: usize| (self.positions[live].start(), live);
+        let mut waiting: BTreeMap<u64, usize> = self.live_positions().map(start).collect();
+        let next = self.next.min(self.positions.len());
+        for place in (next..self.positions.len()).chain(0..next) {
+            while let Some(live) = self.last_in(place, &waiting) {
+                waiting.remove(&self.positions[live].start());
+                self.displace(live, place);
             }
         }
+    }
+
+    /// The last of these positions in order of address that lies in the place of this one.
+    fn last_in(&self, place: usize, starts: &BTreeMap<u64, usize>) -> Option<usize> {
+        let wanted = &self.positions[place];
+        let end = wanted.start().saturating_add(wanted.size());
+        let (_, &live) = starts.range(..end).next_back().filter(|_| wanted.is_planned())?;
+        self.positions[live].overlaps(wanted).then_some(live)
     }
 
     /// Forgets which positions displaced positions block.
