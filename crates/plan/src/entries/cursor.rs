@@ -272,7 +272,8 @@ impl Cursor {
     /// How many positions are live.
     pub fn live(&self) -> u64 {
         let (rooms, parts) = self.rooms.as_ref().map_or((0, 0), |rooms| rooms.live());
-        self.live_positions().count() as u64 - rooms + parts
+        let positions = self.lives[..self.positions.len()].iter().filter(|&&life| life != Life::IDLE).count();
+        positions as u64 - rooms + parts
     }
 
     /// The numbers of the live positions.

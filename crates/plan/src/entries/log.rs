@@ -19,6 +19,8 @@ pub struct Log {
     before: Option<u32>,
     /// For each allocation of the entry before: when this entry dropped it, or [`OUTLIVES`].
     ends: Vec<u32>,
+    /// No drop came behind more allocations than these.
+    latest_drop: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub(super) const OUTLIVES: u32 = u32::MAX;
 impl Log {
     /// The log of an entry whose allocations are known.
     pub(super) fn of(stream: u64, allocations: Vec<Logged>) -> Log {
-        Log { stream, allocations, ..Log::default() }
+        Log { stream, latest_drop: allocations.len() as u32, allocations, ..Log::default() }
     }
 
     /// Begins anew and keeps the allocated memory. `before` is the length of the entry before, if that entry was recorded.
@@ -67,6 +69,7 @@ impl Log {
     pub fn resume(&mut self, tail: &Log) {
         self.stream = tail.stream;
         self.allocations.extend_from_slice(&tail.allocations);
+        self.latest_drop = self.len();
         let alive = tail.allocations.iter().filter(|logged| logged.upper == OUTLIVES);
         self.alive = alive.fold(self.alive, |sum, logged| sum.saturating_add(logged.bytes));
     }
@@ -98,6 +101,7 @@ impl Log {
         let now = self.allocations.len() as u32;
         if let Some(logged) = self.allocations.get_mut(number as usize) {
             logged.upper = now;
+            self.latest_drop = now;
             self.alive = self.alive.saturating_sub(logged.bytes);
         }
     }
@@ -114,12 +118,17 @@ impl Log {
         if number.checked_add(1) != Some(self.len()) {
             return false;
         }
+        let was_quiet = self.latest_drop <= number;
         self.dropped(number);
         if let Some(bytes) = bytes {
             self.allocations[number as usize].bytes = bytes;
             return true;
         }
         self.allocations.pop();
+        self.latest_drop = number;
+        if was_quiet {
+            return true; // Nothing was dropped behind it, so no drop has to come earlier.
+        }
         let uppers = self.allocations.iter_mut().map(|logged| &mut logged.upper).chain(&mut self.ends);
         uppers.filter(|upper| **upper != OUTLIVES).for_each(|upper| *upper = number.min(*upper));
         true
@@ -150,7 +159,8 @@ impl Log {
             return self.dropped(number - before);
         }
         self.ends.resize(before as usize, OUTLIVES);
-        self.ends[number as usize] = self.allocations.len() as u32;
+        self.latest_drop = self.len();
+        self.ends[number as usize] = self.latest_drop;
     }
 
     /// When this entry dropped the allocation of this number of the entry before: [`OUTLIVES`] if it did not. `None`
@@ -216,7 +226,7 @@ impl Log {
             Logged { upper, ..*logged }
         };
         let allocations = self.allocations[from as usize..end as usize].iter().map(inside).collect();
-        Log { stream: self.stream, allocations, ..Log::default() }
+        Log::of(self.stream, allocations)
     }
 
     /// As [`part`](Log::part), for the stretch right behind one that is as long. It knows when the arrays of that one were dropped.
