@@ -53,7 +53,10 @@ impl<D: Device> Run<'_, D> {
             return None;
         }
         self.seen.inputs = self.seen.arrays.len();
-        let (like, mut outputs): (R::Like, R) = self.expected(known)?;
+        let (like, mut outputs): (R::Like, R) = match self.expected(known) {
+            Ok(expected) => expected?,
+            Err(error) => return Some(Err(error.into())),
+        };
         outputs.visit(&mut Visitor::new(self.device, Act::Note(&mut self.seen.arrays)));
         let (_inside, cache) = self.enter(Visit::Uncaptured);
         let cache = cache?;
@@ -124,6 +127,7 @@ impl<D: Device> Run<'_, D> {
         let (place, serves_all) = (cache.idle_place(stream), cache.watch_served());
         let capture = match Capture::begin(stream) {
             Ok(capture) => capture,
+            Err(error) if error.is_deferred() => return Recorded::failed(error.into()),
             Err(error) => return Recorded::nothing(error),
         };
         let runs_work = capture.runs_work();

@@ -196,7 +196,7 @@ impl<K: Hash + Eq + Clone> Kept<K> {
         let (mut graphs, mut bytes, mut dropped) = (self.graphs() + usize::from(!self.has_graph(key)), self.bytes(), 0);
         while graphs > self.most_graphs || bytes > self.most_bytes {
             let Some(freed) = self.drop_oldest(key) else { break };
-            (graphs, bytes, dropped) = (graphs - 1, bytes.saturating_sub(freed), dropped + 1);
+            (graphs, bytes, dropped) = (graphs.saturating_sub(1), bytes.saturating_sub(freed), dropped + 1);
         }
         dropped
     }

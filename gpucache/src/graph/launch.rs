@@ -12,8 +12,8 @@ use crate::scope::ScopeGuard;
 use gpucache_engine::{Error, Result};
 
 impl<D: Device> Run<'_, D> {
-    /// Launches the graph, if the arrays and the memory are as it needs them. A graph that failed is dropped. The error is that of a launch that
-    /// did a part of the work: the block would begin with what that part left.
+    /// Launches the graph, if the arrays and the memory are as it needs them. A graph that failed is dropped. The error is a deferred one, or that
+    /// of a launch that did a part of the work: the block would begin with what that part left.
     pub(super) fn launch<I: Inputs<D>, R: Outputs<D>>(
         &mut self,
         known: &mut KeyState,
@@ -30,7 +30,10 @@ impl<D: Device> Run<'_, D> {
             self.stats.last_refusal = Some(other_inputs().to_string());
             return None;
         }
-        let mut outputs: R = self.allocate(like).ok()?;
+        let mut outputs: R = match self.allocate(like) {
+            Ok(outputs) => outputs,
+            Err(error) => return error.is_deferred().then_some(Err(error)),
+        };
         outputs.visit(&mut Visitor::new(self.device, Act::Note(&mut self.seen.arrays)));
         let is_moved = !are_same || !launchable.has_outputs(self.seen);
         match self.launch_on(launchable, is_moved) {

@@ -70,7 +70,7 @@ impl<'r, D: Device> Run<'r, D> {
     ) -> Result<R, E> {
         self.stats.direct += 1;
         // As a graph does: the scope then leaves room for the outputs when it finds memory for its plans.
-        let expected = self.expected::<R>(known);
+        let expected = self.expected::<R>(known)?;
         let visit = if known.tries.is_planned { Visit::Uncaptured } else { Visit::Learning };
         let (_inside, cache) = self.enter(visit);
         let serves_all = cache.map(Cache::watch_served);
@@ -96,10 +96,17 @@ impl<'r, D: Device> Run<'r, D> {
     }
 
     /// Arrays for the outputs, if the shapes of the last run are known and there is memory for them.
-    pub(super) fn expected<R: Outputs<D>>(&self, known: &KeyState) -> Option<(R::Like, R)> {
-        let like: R::Like = known.like.as_ref()?.downcast_ref::<R::Like>()?.clone();
-        let outputs = self.allocate(&like).ok()?;
-        Some((like, outputs))
+    ///
+    /// # Errors
+    /// A deferred failure of earlier work, which the program has to learn.
+    pub(super) fn expected<R: Outputs<D>>(&self, known: &KeyState) -> Result<Option<(R::Like, R)>> {
+        let like = known.like.as_ref().and_then(|like| like.downcast_ref::<R::Like>());
+        let Some(like) = like.cloned() else { return Ok(None) };
+        match self.allocate(&like) {
+            Ok(outputs) => Ok(Some((like, outputs))),
+            Err(error) if error.is_deferred() => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Copies of results. For a thread inside the captured scope.

@@ -135,6 +135,8 @@ impl Communicator {
 
     /// Queues operations whose arrays are ordered. The uses end once the work is on the stream.
     pub(super) fn launch<'a>(&self, operations: &[Operation], uses: impl IntoIterator<Item = Uses<'a>>) -> Result<()> {
+        // In a capture of another thread, the collective would become a part of that graph.
+        self.stream.0.stream_handle().check_thread()?;
         let launched = {
             let _turn = self.turn();
             // SAFETY: the handle is that of a live stream of this GPU, which `self` keeps alive. `prepared` gave the operations their addresses,
@@ -142,7 +144,8 @@ impl Communicator {
             unsafe { self.link.launch(operations, self.stream.stream().cu_stream().cast()) }
         };
         uses.into_iter().for_each(|uses| uses.end(launched.is_ok()));
-        launched
+        launched?;
+        self.stream.0.stream_handle().check_thread()
     }
 
     /// Waits until NCCL has taken the calls of other threads, and makes the GPU's context current.

@@ -7,7 +7,8 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use super::library::{Code, Config, Id, Library, RawComm};
@@ -41,6 +42,8 @@ pub(super) struct Link {
     name: String,
     /// How long a call waits for the other ranks.
     timeout: Duration,
+    /// Whether the object is gone, and puts no more work on any stream.
+    is_over: Arc<AtomicBool>,
 }
 
 impl Link {
@@ -60,7 +63,7 @@ impl Link {
         // configuration says how many bytes it has.
         let code = unsafe { (library.functions.init_rank)(&mut comm, ranks, *id, rank, &mut config) };
         let comm = Mutex::new((!comm.is_null()).then_some(Comm(comm)));
-        let link = Link { library, comm, lost: OnceLock::new(), name, timeout };
+        let link = Link { library, comm, lost: OnceLock::new(), name, timeout, is_over: Arc::default() };
         match link.settle(Code(code), "connecting") {
             Ok(()) => Ok(link),
             Err(error) => {
@@ -111,9 +114,18 @@ impl Link {
                 std::thread::sleep(pause);
                 pause = (2 * pause).min(LONGEST_PAUSE);
             }
-            code = self.state(operation)?;
+            code = self.state(operation).inspect_err(|_| self.await_end())?;
         }
         if code.is_error() { Err(code.error(&self.name, operation)) } else { Ok(()) }
+    }
+
+    /// Waits until an abort of another thread is over, but not forever. Before, NCCL may still put the work of a call on the stream, and the
+    /// memory of that work must not be used for anything else.
+    fn await_end(&self) {
+        let start = Instant::now();
+        while !self.is_over.load(Acquire) && start.elapsed() < LONGEST_END {
+            std::thread::sleep(LONGEST_PAUSE);
+        }
     }
 
     /// Queues operations on a stream, all in one launch, and waits until they are there.
@@ -245,10 +257,11 @@ impl Link {
         // Not in the `let` below, which would hold the lock.
         let taken = lock(&self.comm).take();
         let Some(comm) = taken else { return };
-        let library = self.library;
+        let (library, is_over) = (self.library, self.is_over.clone());
         let (done, is_done) = mpsc::channel();
         let work = move || {
             end(library, comm, finishes);
+            is_over.store(true, Release);
             let _ = done.send(());
         };
         // Without a thread the object stays, with its memory: a wait here could last forever.

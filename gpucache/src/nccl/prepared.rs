@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 
-use cudarc::driver::{CudaContext, CudaStream, DeviceSlice};
+use cudarc::driver::{CudaContext, CudaStream, DeviceSlice, sys};
 
 use super::buffer::{Readable, Uses, Writable};
 use super::communicator::Communicator;
@@ -93,7 +93,16 @@ pub(super) fn written<'a, T>(
 /// Refuses an array of another GPU than the communicator's.
 fn on_its_gpu<T>(ranks: &Communicator, data: &impl DeviceSlice<T>) -> Result<()> {
     let remedy = "copy it by `Array::to_device`, or use the communicator of its GPU";
-    ranks.check_gpu("an array in a collective", data.stream().context(), remedy)
+    ranks.check_gpu("an array in a collective", data.stream().context(), remedy)?;
+    // The collective would run now, and in no launch of the graph.
+    match data.stream().capture_status() {
+        Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE) | Err(_) => Ok(()),
+        Ok(_) => Err(Error::unavailable(
+            "an array in a collective",
+            "its stream is captured into a graph, which cannot contain the collective",
+            "call collectives outside of captured work",
+        )),
+    }
 }
 
 /// Refuses lengths of which the first is not `times` the second.

@@ -67,7 +67,11 @@ impl LaunchableGraph {
         match &self.work {
             #[cfg(feature = "cuda")]
             Work::Driver(graph) => {
-                graph.with(|executable| executable.launch(&self.stream)).map_err(|error| (error, false))
+                let stream = &self.stream;
+                // In the capture of another thread, the launch would become a part of that graph.
+                stream.check_thread().map_err(|error| (error, false))?;
+                graph.with(|executable| executable.launch(stream)).map_err(|error| (error, false))?;
+                stream.check_thread().map_err(|error| (error, true))
             }
             // SAFETY: the caller promises the same about all addresses of the work.
             Work::Listed(work) => unsafe { work.launch(&self.stream, context) },
