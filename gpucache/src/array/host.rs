@@ -7,6 +7,7 @@
 mod kernel;
 mod launch;
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::with_exposed_provenance_mut;
@@ -18,6 +19,7 @@ pub use launch::Arguments;
 use super::{Array, Element};
 use crate::device::Host;
 use gpucache_engine::Result;
+use gpucache_engine::device::Word;
 use gpucache_engine::record::Outcome;
 
 /// The elements of an array, as a slice `S`: they may be read, or read and written, during its lifetime.
@@ -38,6 +40,12 @@ impl<S> Elements<S> {
     #[inline]
     fn of<T: Element>(array: &Array<T, Host>) -> Elements<S> {
         Elements { address: array.block.address(), len: array.len(), before: None, slice: PhantomData }
+    }
+
+    /// Their memory, which work reads or writes.
+    fn word<T: Element>(&self, is_written: bool) -> Word {
+        let bytes = (self.len * size_of::<T>()) as u64;
+        Word { value: self.address, is_address: true, is_written, bytes, element: Some(TypeId::of::<T>()) }
     }
 }
 
@@ -84,13 +92,13 @@ impl<T: Element> Array<T, Host> {
     fn finish_queued_work(&self) {
         self.block.stream().note_gap("a look at the elements of an array");
         // The elements are not what the caller expects, and this function cannot return an error.
-        self.wait_for_work().unwrap_or_else(|error| panic!("{error}"));
+        self.wait_for_work(false).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Waits for all work that is queued on the array, including announced writes by other streams.
-    fn wait_for_work(&self) -> Result<()> {
+    /// Waits for all work that is queued on the array, including announced writes by other streams. The caller then reads or writes it.
+    fn wait_for_work(&self, is_written: bool) -> Result<()> {
         self.block.read_on(self.block.stream())?;
-        self.device().0.finish()?;
+        self.device().0.finish_for(Elements::<&[T]>::of(self).word::<T>(is_written))?;
         self.block.check_outcome()
     }
 
@@ -106,7 +114,7 @@ impl<T: Element> Array<T, Host> {
     fn wait_for_uses(&mut self) -> Result<()> {
         self.block.stream().note_gap("a look at the elements of an array");
         self.block.end_uses()?;
-        self.wait_for_work()
+        self.wait_for_work(true)
     }
 }
 
@@ -119,8 +127,9 @@ impl<T: Element> Array<T, Host> {
 /// [`copy_from_slice`](Array::copy_from_slice) makes the array usable again. Other arrays are not affected, and drops do not
 /// panic.
 ///
-/// Also if work of the array's own stream derefs it while more work is queued behind, since that work cannot wait for its own stream. The
-/// stream catches this panic, which becomes its error. [`Host::launch`] lends arrays to work without waiting.
+/// Also if work of the array's own stream derefs it while more work is queued behind, since that work cannot wait for its own stream; or if
+/// this work was lent the array, and it writes the array by one of the two. The stream catches this panic, which becomes its error.
+/// [`Host::launch`] lends arrays to work without waiting.
 ///
 /// ```
 /// use gpucache::prelude::*;

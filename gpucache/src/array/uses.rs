@@ -62,7 +62,7 @@ impl Launched {
             && let Some(host) = device.downcast_ref::<Host>()
         {
             let launched = self.clone();
-            host.0.push(move || launched.settle(|| ()));
+            host.0.push(move |_| launched.settle(|| ()));
         }
     }
 

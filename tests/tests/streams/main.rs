@@ -3,6 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `host` | which memory late work may touch, and who waits |
+//! | `lent` | slices that work was lent, and other ways to their memory |
 //! | `lives` | late work of one life of memory, and the next life |
 //! | `between` | copies between streams |
 //! | `ended` | destructors of streams |
@@ -16,6 +17,7 @@ mod crowd;
 mod ended;
 mod failed_work;
 mod host;
+mod lent;
 mod lives;
 mod overlap;
 

@@ -51,7 +51,12 @@ impl Host {
                     let elements = A::at(&lengths, &mut addresses.iter().copied());
                     let again = again.clone();
                     // The launch of the graph gives the work these elements at its turn, as `LaunchableGraph::launch` requires of its caller.
-                    stream.0.push(move || launched.settle(|| again(A::slices(elements))));
+                    stream.0.push(move |lent| {
+                        launched.settle(|| {
+                            lent.note(|arrays| A::addresses(&elements, arrays));
+                            again(A::slices(elements));
+                        });
+                    });
                     Ok(())
                 };
                 self.stream_handle().list_kernel(|| (arrays, run));

@@ -4,7 +4,6 @@
 //! while no other work on the array is queued.
 #![allow(unsafe_code)]
 
-use std::any::TypeId;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -43,13 +42,13 @@ pub trait Arguments: sealed::Lend {}
 impl<A: sealed::Lend> Arguments for A {}
 
 /// Whether the streams alone order the array with the work of `stream`. Otherwise this waits for the work that uses the array.
-fn is_late<T: Element>(array: &Array<T, Host>, stream: &Host) -> Result<bool> {
+fn is_late<T: Element>(array: &Array<T, Host>, stream: &Host, is_written: bool) -> Result<bool> {
     match (array.device().0.is_synchronous(), stream.0.is_synchronous()) {
         (true, true) => Ok(false),
         (false, false) => Ok(true),
         (false, true) => {
             array.block.read_on(array.block.stream())?;
-            array.device().0.finish().map(|()| false)
+            array.device().0.finish_for(Elements::<&[T]>::of(array).word::<T>(is_written)).map(|()| false)
         }
         (true, false) => Err(Error::unavailable(
             "an array of the host's default stream",
@@ -95,11 +94,6 @@ pub(super) mod sealed {
     }
 }
 
-fn addresses<T: Element, S>(lent: &Elements<S>, is_written: bool, into: &mut Vec<Word>) {
-    let bytes = (lent.len * size_of::<T>()) as u64;
-    into.push(Word { value: lent.address, is_address: true, is_written, bytes, element: Some(TypeId::of::<T>()) });
-}
-
 fn at<S>(lent: &Elements<S>, addresses: &mut dyn Iterator<Item = u64>) -> Elements<S> {
     let address = addresses.next().unwrap_or(lent.address);
     Elements { address, len: lent.len, before: None, slice: PhantomData }
@@ -115,7 +109,7 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
     type Elements = Elements<&'static [T]>;
 
     unsafe fn elements(&mut self, stream: &Host) -> Result<Self::Elements> {
-        if is_late(self, stream)? {
+        if is_late(self, stream, false)? {
             self.block.read_on(stream.stream_handle())?;
         }
         // The lifetime lasts as long as the work, which is the only time in which the elements are used.
@@ -133,7 +127,7 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
     }
 
     fn addresses(lent: &Self::Elements, into: &mut Vec<Word>) {
-        addresses::<T, _>(lent, false, into);
+        into.push(lent.word::<T>(false));
     }
 
     fn at(lent: &Self::Elements, next: &mut dyn Iterator<Item = u64>) -> Self::Elements {
@@ -150,7 +144,7 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
         if stream.0.is_synchronous() {
             self.block.end_uses()?;
         }
-        if is_late(self, stream)? {
+        if is_late(self, stream, true)? {
             self.block.write_on(stream.stream_handle())?;
         }
         // The lifetime lasts as long as the work, which is the only time in which the elements are used.
@@ -170,7 +164,7 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
     }
 
     fn addresses(lent: &Self::Elements, into: &mut Vec<Word>) {
-        addresses::<T, _>(lent, true, into);
+        into.push(lent.word::<T>(true));
     }
 
     fn at(lent: &Self::Elements, next: &mut dyn Iterator<Item = u64>) -> Self::Elements {
@@ -315,7 +309,8 @@ impl Host {
         // them for any lifetime. The arrays were borrowed when the work was queued, shared or exclusively. The work
         // runs behind earlier uses (`elements`) and before later ones: the array knows this
         // stream until it is dropped. It orders behind the stream everyone who writes the array, or reads what the work wrote: a
-        // caller, who waits, other work, or the next array in the memory.
+        // caller, who waits, other work, or the next array in the memory. The work itself, which is such a caller if it owns the array, gets no
+        // other slice of what it was lent (`LentSlices`).
         let elements = unsafe { arguments.elements(self) }?;
         list(&elements);
         if self.0.is_synchronous() {
@@ -326,9 +321,10 @@ impl Host {
         }
         let outcome = Arc::<Outcome>::default();
         arguments.expect(&outcome);
-        self.0.push(move || {
+        self.0.push(move |lent| {
             outcome.settle(|| {
                 A::check(&elements)?;
+                lent.note(|arrays| A::addresses(&elements, arrays));
                 work(A::slices(elements));
                 Ok(())
             });

@@ -16,9 +16,10 @@ use std::sync::Arc;
 
 pub(super) use self::memory::HostMemory;
 use self::memory::memory;
-use self::queue::HostQueue;
+use self::queue::{HostQueue, LentSlices};
 use super::memory::Memory;
 use super::stream::Stream;
+use super::stream::capture::Word;
 use crate::base::error::Result;
 use crate::base::sync::OnceLock;
 
@@ -61,7 +62,7 @@ impl HostStream {
         self.0.note_gap_between(&other.0);
         match (self.queued(), other.queued()) {
             (Some(this), Some(other)) => this.follow(other),
-            (None, Some(other)) => other.progress().finish()?,
+            (None, Some(other)) => other.progress().finish(None)?,
             (_, None) => {}
         }
         Ok(())
@@ -79,20 +80,21 @@ impl HostStream {
         !self.0.runs_closures()
     }
 
-    /// Does `work` after all work that is on the stream: on the default stream at once.
-    pub fn push(&self, work: impl FnOnce() + Send + 'static) {
+    /// Does `work` after all work that is on the stream: on the default stream at once. The work notes what it is lent.
+    pub fn push(&self, work: impl FnOnce(&LentSlices) + Send + 'static) {
         match self.queued() {
             Some(queued) => queued.push(work),
-            None => work(),
+            None => work(&LentSlices::default()),
         }
     }
 
-    /// Waits until all work that is on the stream now is done.
+    /// Waits until all work that is on the stream now is done, before the caller uses the memory of `wanted`.
     ///
     /// # Errors
-    /// [`is_unavailable`](crate::Error::is_unavailable) if work of this stream calls it while more work is queued behind.
-    pub fn finish(&self) -> Result<()> {
-        self.queued().map_or(Ok(()), |queued| queued.progress().finish())
+    /// [`is_unavailable`](crate::Error::is_unavailable) if work of this stream calls it while more work is queued behind, or was lent the
+    /// memory already.
+    pub fn finish_for(&self, wanted: Word) -> Result<()> {
+        self.queued().map_or(Ok(()), |queued| queued.progress().finish(Some(wanted)))
     }
 
     /// Whether the stream has no work.

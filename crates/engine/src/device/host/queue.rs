@@ -4,6 +4,7 @@
 //! - Pieces are numbered from 1 in the order in which they run. `queued` is the number of the last piece in the queue. `done` is the number
 //!   of the last piece that ended; a panic ends a piece too.
 //! - Every piece runs while the process lives. The thread ends only once the queue is empty and nobody can put work on it.
+//! - A piece gets no second slice of memory that it was lent, unless both are only read ([`LentSlices`]).
 //! - A piece that this crate makes waits only for work that was queued before it. So streams cannot wait for each other in a circle.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -17,8 +18,28 @@ use crate::base::panics::panic_of;
 use crate::base::per_thread::THREAD;
 use crate::base::sync::{Condvar, Mutex, OnceLock, lock};
 use crate::device::stream::WeakStream;
+use crate::device::stream::capture::Word;
 
-type HostWork = Box<dyn FnOnce() + Send>;
+type HostWork = Box<dyn FnOnce(&LentSlices) + Send>;
+
+/// The memory of the slices that the running piece was lent. A piece can own an array that it was also lent, or an array that got the same
+/// memory later.
+#[derive(Debug, Default)]
+pub struct LentSlices(Mutex<Vec<Word>>);
+
+impl LentSlices {
+    /// Notes what the running piece is lent, until it ends. `list` adds the memory of each slice.
+    pub fn note(&self, list: impl FnOnce(&mut Vec<Word>)) {
+        list(&mut lock(&self.0));
+    }
+
+    /// Whether the piece was lent a slice that excludes a slice of `wanted`.
+    fn excludes(&self, wanted: &Word) -> bool {
+        let is_in = |one: &Word, other: &Word| one.value < other.value + other.bytes;
+        let meet = |lent: &Word| is_in(lent, wanted) && is_in(wanted, lent);
+        lock(&self.0).iter().any(|lent| (lent.is_written || wanted.is_written) && meet(lent))
+    }
+}
 
 /// The end of the queue that takes new work. After its drop, the thread finishes the remaining work and ends.
 #[derive(Debug)]
@@ -37,6 +58,7 @@ pub(super) struct Progress {
     sleep: Mutex<()>,
     ended: Condvar,
     worker: OnceLock<ThreadId>,
+    lent: LentSlices,
     /// The stream that keeps failures, as long as it lives.
     stream: OnceLock<WeakStream>,
 }
@@ -63,7 +85,7 @@ impl HostQueue {
         let _ = self.progress.stream.set(stream);
     }
 
-    pub(super) fn push(&self, work: impl FnOnce() + Send + 'static) {
+    pub(super) fn push(&self, work: impl FnOnce(&LentSlices) + Send + 'static) {
         let work: HostWork = Box::new(work);
         let end = lock(&self.end);
         self.progress.queued.fetch_add(1, SeqCst);
@@ -88,9 +110,10 @@ impl Progress {
 
     fn run(&self, work: HostWork) {
         assert_nothing_held();
-        if let Some(text) = panic_of(work) {
+        if let Some(text) = panic_of(|| work(&self.lent)) {
             self.keep(Error::panicked(&text));
         }
+        self.lent.note(Vec::clear);
         self.done.fetch_add(1, SeqCst);
         drop(lock(&self.sleep));
         self.ended.notify_all();
@@ -127,29 +150,33 @@ impl Progress {
         }
     }
 
-    /// Waits until all work that is in the queue now is done. A piece of this queue cannot wait for pieces behind it.
+    /// Waits until all work that is in the queue now is done, for a caller that then uses the memory of `wanted`, if any. A piece of this queue
+    /// cannot wait for pieces behind it.
     ///
     /// # Errors
-    /// [`is_unavailable`](Error::is_unavailable) if a piece with others behind it calls this.
+    /// [`is_unavailable`](Error::is_unavailable) if a piece with others behind it calls this, or was lent the memory already.
     #[inline]
-    pub(super) fn finish(&self) -> Result<()> {
+    pub(super) fn finish(&self, wanted: Option<Word>) -> Result<()> {
         let last = self.queued();
-        if self.is_done(last) { Ok(()) } else { self.finish_late(last) }
+        if self.is_done(last) { Ok(()) } else { self.finish_late(last, wanted) }
     }
 
     #[cold]
-    fn finish_late(&self, last: u64) -> Result<()> {
+    fn finish_late(&self, last: u64, wanted: Option<Word>) -> Result<()> {
+        let refused = |reason, remedy| Err(Error::unavailable("an array's contents", reason, remedy));
         match self.worker.get() == Some(&current().id()) {
             false => self.wait(last),
-            // The calling piece itself is the only one that is not done.
-            true if self.is_done(last - 1) => {}
-            true => {
-                return Err(Error::unavailable(
-                    "an array's contents",
+            true if !self.is_done(last - 1) => {
+                return refused(
                     "work of its own stream asks for them, and more work is queued behind",
                     "pass the array to `launch`, which lends its contents to the work",
-                ));
+                );
             }
+            true if wanted.is_some_and(|wanted| self.lent.excludes(&wanted)) => {
+                return refused("the work that asks for them was lent them", "use the slice that the work got");
+            }
+            // The calling piece itself is the only one that is not done.
+            true => {}
         }
         Ok(())
     }

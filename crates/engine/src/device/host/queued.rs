@@ -12,6 +12,7 @@ use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
 use crate::base::sync::{Mutex, lock};
 use crate::device::mark::Moment;
+use crate::device::stream::capture::Word;
 use crate::device::{Backend, Copies, Event, Mark};
 
 /// The destructor of a backend may be code of the program, so this one checks the same rule.
@@ -75,7 +76,7 @@ impl HostQueue {
     /// Queues an operation. Its error is kept for the stream's next call.
     fn put(&self, operation: QueuedCall) -> Result<()> {
         let progress = self.progress().clone();
-        self.push(move || operation.run().unwrap_or_else(|error| progress.keep(error)));
+        self.push(move |_| operation.run().unwrap_or_else(|error| progress.keep(error)));
         Ok(())
     }
 
@@ -87,7 +88,7 @@ impl HostQueue {
     fn follow_place(&self, progress: Arc<Progress>, piece: u64) {
         // Earlier work of this stream is done before its later work anyway.
         if !Arc::ptr_eq(&progress, self.progress()) && !progress.is_done(piece) {
-            self.push(move || progress.wait(piece));
+            self.push(move |_| progress.wait(piece));
         }
     }
 }
@@ -118,7 +119,7 @@ unsafe impl Backend for HostQueue {
 
     unsafe fn read(&self, from: u64, to: *mut u8, bytes: usize) -> Result<()> {
         let progress = self.progress();
-        progress.finish()?;
+        progress.finish(Some(Word::address(from, bytes, false)))?;
         progress.check()?;
         // SAFETY: the caller promises a block of `bytes` bytes at `from` and `bytes` writable bytes of another object at `to`. `finish`
         // waited for all work that wrote the block.
@@ -135,7 +136,7 @@ unsafe impl Backend for HostQueue {
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.progress().finish()
+        self.progress().finish(None)
     }
 
     fn new_event(&self) -> Result<Arc<dyn Event>> {
@@ -158,7 +159,7 @@ unsafe impl Backend for HostQueue {
     fn mark(&self) -> Result<Option<Box<dyn Mark>>> {
         let moment = Moment::default();
         let reached = moment.clone();
-        self.push(move || reached.reach());
+        self.push(move |_| reached.reach());
         Ok(Some(Box::new(moment)))
     }
 
