@@ -357,7 +357,7 @@ impl Local {
     pub(super) fn reset(&mut self, shared: &Shared) -> Counts {
         self.planner.publish(shared);
         self.planner = Planner::default();
-        (self.recycle, self.told) = (Recycle::default(), 0);
+        (self.recycle, self.limit, self.told) = (Recycle::default(), ScopeLimit::default(), 0);
         shared.reset()
     }
 

@@ -56,7 +56,11 @@ impl ScopeLimit {
     /// Whether [`learn`](ScopeLimit::learn) has to be called before memory of this device is supplied.
     #[inline]
     pub(super) fn asks_for(&self, memory: &Memory) -> bool {
-        !self.kind().is_in_bytes() && self.device != memory.id()
+        match self.kind() {
+            // It is refused for each device, also for one whose size is known.
+            LimitKind::Invalid => true,
+            kind => !kind.is_in_bytes() && self.device != memory.id(),
+        }
     }
 
     /// Computes a share for a device that supplies the scope. With several devices it is a share of the smallest one.
@@ -96,7 +100,9 @@ mod tests {
         set(&mut limit, Limit::soft_share(0.1));
         assert!((limit.most(), limit.is_soft()) == (50, true));
         set(&mut limit, Limit::INVALID);
-        assert!(limit.asks_for(&memory(&large)) && limit.learn(&memory(&large)).is_err());
+        for device in [&large, &small] {
+            assert!(limit.asks_for(&memory(device)) && limit.learn(&memory(device)).is_err());
+        }
         set(&mut limit, Limit::NONE);
         assert_eq!(limit.most(), u64::MAX);
     }

@@ -107,7 +107,7 @@ impl Shared {
     /// For the owner: resets the statistics, and returns them as they were.
     pub(crate) fn reset(&self) -> Counts {
         self.devices.reset();
-        self.keeps_all.store(false, Relaxed);
+        [&self.keeps_all, &self.has_graphs].iter().for_each(|flag| flag.store(false, Relaxed));
         *self.facts() = Facts::default();
         let done = self.counts().without_plans();
         self.counters.reset();
