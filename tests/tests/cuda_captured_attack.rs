@@ -4,6 +4,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::channel;
 
 use gpucache::graph::CapturedScope;
 use gpucache::prelude::*;
@@ -65,6 +66,36 @@ fn work_of_another_thread_on_the_stream_is_not_lost() {
         }
         drop(end);
         assert_eq!(writing.join().unwrap(), 0);
+    });
+}
+
+/// A launch of a graph by another thread is refused while the driver captures the stream: it would become a part of the captured work.
+#[test]
+fn a_graph_of_another_thread_is_no_part_of_the_captured_work() {
+    let Some(gpu) = Gpu::get() else { return };
+    let stream = &gpu.new_stream();
+    std::thread::scope(|threads| {
+        let ((ask, asked), (answer, answered)) = (channel(), channel());
+        threads.spawn(move || {
+            let input = Array::full(stream, LEN, 1u32).unwrap();
+            let (graph, _copy) = stream.capture(|| input.try_clone()).unwrap();
+            asked.iter().for_each(|()| answer.send(graph.launch()).unwrap());
+        });
+        let launch = || {
+            ask.send(()).unwrap();
+            answered.recv().unwrap()
+        };
+        launch().unwrap();
+        let (mut scope, mut refused) = (CapturedScope::new(stream, "cuda attack: a graph of another thread"), 0);
+        for number in 0..12 {
+            let input = Array::full(stream, LEN, number).unwrap();
+            let output = scope.run((), &input, |input| {
+                refused += u32::from(launch().is_err_and(|error| error.is_unavailable()));
+                sum(input, 1)
+            });
+            assert_eq!(output.unwrap().to_vec().unwrap(), vec![number + 1; LEN]);
+        }
+        assert!(refused > 0 && scope.stats().launches > 0, "{refused}, {}", scope.stats());
     });
 }
 

@@ -119,7 +119,7 @@ impl Graph {
     /// Queues the work on the stream once more, behind the work that is there.
     ///
     /// # Errors
-    /// A failure of the driver.
+    /// [`is_unavailable`](Error::is_unavailable) while another thread captures the stream for a captured scope; a failure of the driver.
     ///
     /// ```no_run
     /// use gpucache::prelude::*;
@@ -129,11 +129,13 @@ impl Graph {
     /// let input = gpu.zeros::<f32>(1000)?;
     /// let (graph, copy) = gpu.capture(|| input.try_clone())?;
     /// graph.launch()?;
-    // waits for the launch
+    /// assert_eq!(copy.to_vec()?, [0.0; 1000]); // waits for the launch
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn launch(&self) -> Result<()> {
-        self.graph.launch().map_err(|error| self.gpu.0.failure("launching a graph", error))
+        self.gpu.stream_handle().check_thread()?;
+        self.graph.launch().map_err(|error| self.gpu.0.failure("launching a graph", error))?;
+        self.gpu.stream_handle().check_thread()
     }
 
     /// cudarc's object, for calls that this type does not have. If it launches the graph on other streams, the caller orders these
