@@ -48,6 +48,44 @@ fn fetches_are_scheduled() -> Result {
     Ok(())
 }
 
+/// A subscriber that counts the spans, and allocates when it hears of the first one.
+#[cfg(feature = "tracing")]
+struct Spans(Virtual, std::sync::Arc<std::sync::atomic::AtomicUsize>);
+
+#[cfg(feature = "tracing")]
+impl tracing::Subscriber for Spans {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::Id {
+        if self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 {
+            drop(self.0.zeros::<u8>(64).unwrap());
+        }
+        tracing::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::Id, _: &tracing::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {}
+
+    fn enter(&self, _: &tracing::Id) {}
+
+    fn exit(&self, _: &tracing::Id) {}
+}
+
+/// The entry of `auto` ends with the thread. A span that shows it would hold all spans of the program.
+#[cfg(feature = "tracing")]
+fn no_span_shows_the_scope() {
+    let (device, seen) = (Virtual::new(1 << 30), std::sync::Arc::default());
+    let spans = Spans(device.clone(), std::sync::Arc::clone(&seen));
+    let allocate = move || tracing::subscriber::with_default(spans, || device.zeros::<u8>(64).map(drop));
+    std::thread::spawn(allocate).join().unwrap().unwrap();
+    assert_eq!(seen.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
 #[test]
 fn a_program_without_scopes_is_planned() -> Result {
     let device = Virtual::new(1 << 40);
@@ -90,5 +128,7 @@ fn a_program_without_scopes_is_planned() -> Result {
     drop(weights);
     gpucache::invalidate("auto");
     assert_eq!(stats("auto").unwrap().busy_bytes, 0);
+    #[cfg(feature = "tracing")]
+    no_span_shows_the_scope();
     Ok(())
 }

@@ -335,6 +335,30 @@ fn a_subscriber_may_allocate() {
     assert_eq!(gpucache::stats("spans_heard").unwrap().busy_blocks, 0);
 }
 
+/// Each message panics, in an entry, a drop and a move.
+#[test]
+fn a_subscriber_may_panic() {
+    let _turn = turn();
+    let placed = Placed::new(Host::new_stream().unwrap().zeros::<u8>(1 << 20).unwrap()).unwrap();
+    let seen = told_to(
+        || panic!("on purpose"),
+        || {
+            (0..6).for_each(|round| step(&Host::new(), "spans_panics", 1000 + round / 4 * 200));
+            placed.set_placement(Placement::Host).unwrap();
+        },
+    );
+    assert!(
+        ["plan laid out", "deviation from the plan", "array moved"]
+            .iter()
+            .all(|what| seen.iter().any(|told| told.what == *what))
+    );
+    let known = || gpucache::stats("spans_panics").unwrap();
+    let allocations = known().allocations();
+    assert_eq!((known().entries, known().busy_blocks), (6, 0));
+    drop(Host::new().zeros::<u8>(64).unwrap());
+    assert_eq!(known().allocations(), allocations, "the thread has left the scope");
+}
+
 /// A subscriber may fetch the very array that moves.
 #[test]
 fn a_subscriber_may_fetch() {

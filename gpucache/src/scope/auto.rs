@@ -48,8 +48,9 @@ pub fn auto_scope() {
 #[cold]
 fn enter() {
     if let Some(site) = SITE.get().filter(|_| !ScopeGuard::is_any()) {
-        // The entry ends with the thread.
-        std::mem::forget(ScopeGuard::enter(AUTO, site, (Terms::default(), None), Visit::Entry));
+        // The entry ends with the thread. A span that lasts as long would hold the program's own spans, and a subscriber that allocates when
+        // it hears of the span would come here again.
+        std::mem::forget(ScopeGuard::enter_unshown(AUTO, site, (Terms::default(), None), Visit::Entry));
         ScopeGuard::leave_out();
     }
 }

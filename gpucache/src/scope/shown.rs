@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use tracing::Span;
 
 use gpucache_engine::base::held::assert_nothing_held;
-use gpucache_engine::base::subscriber::{TARGET, is_heard};
+use gpucache_engine::base::subscriber::{TARGET, calm, is_heard};
 #[cfg(feature = "cuda")]
 use gpucache_engine::device::NvtxRange;
 
@@ -25,8 +25,10 @@ pub(super) struct Shown {
 struct InSpan(Span);
 
 impl InSpan {
-    fn of(span: Span) -> InSpan {
-        span.with_subscriber(|(id, subscriber)| subscriber.enter(id));
+    fn of(name: &str) -> InSpan {
+        let mut span = Span::none();
+        calm(|| span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name));
+        calm(|| _ = span.with_subscriber(|(id, subscriber)| subscriber.enter(id)));
         InSpan(span)
     }
 }
@@ -34,7 +36,10 @@ impl InSpan {
 impl Drop for InSpan {
     fn drop(&mut self) {
         assert_nothing_held();
-        self.0.with_subscriber(|(id, subscriber)| subscriber.exit(id));
+        let span = std::mem::replace(&mut self.0, Span::none());
+        calm(|| _ = span.with_subscriber(|(id, subscriber)| subscriber.exit(id)));
+        // The subscriber hears of the end of the span too.
+        calm(|| drop(span));
     }
 }
 
@@ -52,11 +57,10 @@ impl Shown {
     #[inline(never)]
     fn begin_heard(name: &str) -> Shown {
         assert_nothing_held();
-        let span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name);
         Shown {
             #[cfg(feature = "cuda")]
             _range: NvtxRange::start(name),
-            _span: AssertUnwindSafe(InSpan::of(span)),
+            _span: AssertUnwindSafe(InSpan::of(name)),
         }
     }
 }

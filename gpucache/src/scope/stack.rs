@@ -127,7 +127,21 @@ impl ScopeGuard {
     ) -> ScopeGuard {
         #[cfg(feature = "tracing")]
         let shown = Shown::begin(name);
-        let guard = ScopeGuard::of(|stack| {
+        let guard = ScopeGuard::enter_unshown(name, site, (terms, placement), visit);
+        #[cfg(feature = "tracing")]
+        let guard = guard.showing(shown);
+        guard
+    }
+
+    /// As [`enter`](ScopeGuard::enter), without a span.
+    #[inline(always)]
+    pub(super) fn enter_unshown(
+        name: &str,
+        site: &'static Location<'static>,
+        (terms, placement): (Terms, Option<Placement>),
+        visit: Visit,
+    ) -> ScopeGuard {
+        ScopeGuard::of(|stack| {
             if stack.is_in_block.get() {
                 return stack.enter_again();
             }
@@ -135,10 +149,7 @@ impl ScopeGuard {
             let entry = cache.enter(terms, visit);
             cache.note_entered();
             stack.push(Some((Current { cache, terms }, entry)), placement)
-        });
-        #[cfg(feature = "tracing")]
-        let guard = guard.showing(shown);
-        guard
+        })
     }
 
     /// The same guard, with what other tools show of the entry.
