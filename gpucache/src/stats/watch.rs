@@ -32,13 +32,16 @@ const LAST_READING: Duration = Duration::from_millis(500);
 /// The exit looks this often whether the last reading is written.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The thread, if the variable is set and the system could start one.
-static THREAD: OnceLock<Option<JoinHandle<()>>> = OnceLock::new();
+/// The thread with its process, if the variable is set and the system could start a thread.
+static THREAD: OnceLock<Option<(u32, JoinHandle<()>)>> = OnceLock::new();
 static IS_EXITING: AtomicBool = AtomicBool::new(false);
 
-/// Has the thread write once more.
+/// Has the thread write once more. A forked child has no such thread, and its `JoinHandle` never finishes.
 fn write_at_exit() {
-    let Some(Some(thread)) = THREAD.get() else { return };
+    let Some(Some((process, thread))) = THREAD.get() else { return };
+    if *process != std::process::id() {
+        return;
+    }
     IS_EXITING.store(true, Release);
     thread.thread().unpark();
     let began = Instant::now();
@@ -68,7 +71,7 @@ pub(crate) fn start_from_environment() {
         let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)?;
         let there = path.clone();
         let started = Builder::new().name("gpucache watch".into()).spawn(move || watch(&there));
-        started.inspect_err(|error| tell(&path, error)).ok()
+        started.inspect_err(|error| tell(&path, error)).ok().map(|thread| (std::process::id(), thread))
     });
     // The thread has to be known at the exit.
     if is_new {
