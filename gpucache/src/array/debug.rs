@@ -12,8 +12,12 @@ const MANY: usize = 500;
 /// With more dimensions, the values are one list. Lists within lists take the stack of the thread.
 const DEEP: usize = 32;
 
+/// If the ends of all dimensions are more values than this, the values are one list. Any three dimensions have fewer.
+const MOST_AT_ENDS: usize = 1000;
+
 /// Shows the type of the elements, the shape and the device, and on a host also the values. If there are more than 500 values, it shows
-/// those at both ends of each dimension, and `..` for the rest. The values of more than 32 dimensions are one list.
+/// those at both ends of each dimension, and `..` for the rest. The values are one list if there are more than 32 dimensions, or if the ends of
+/// all dimensions are more than 1000 values.
 ///
 /// This neither waits nor fails. An array on a stream of [`Host::new_stream`] shows its values only while the stream has no work and no
 /// other stream was lent the array. Values that failed work should have written are not shown. `&array[..]` waits, and shows all values.
@@ -32,10 +36,21 @@ impl<T: Element, D: Device> fmt::Debug for Array<T, D> {
         let array: &dyn Any = self;
         let Some(values) = array.downcast_ref().and_then(Array::<T, Host>::at_rest) else { return Ok(()) };
         f.write_str(": ")?;
-        let flat = [values.len()];
-        let dims = if self.shape().len() > DEEP { &flat } else { self.shape() };
-        Rows { values, dims, is_whole: values.len() <= MANY }.fmt(f)
+        let (flat, is_whole) = ([values.len()], values.len() <= MANY);
+        let is_flat = self.shape().len() > DEEP || !is_whole && at_ends(self.shape()) > MOST_AT_ENDS;
+        Rows { values, dims: if is_flat { &flat } else { self.shape() }, is_whole }.fmt(f)
     }
+}
+
+/// How many values are shown at each end of a dimension with `inner` dimensions inside it.
+fn edge(inner: usize) -> usize {
+    if inner < 2 { 5 } else { 3 }
+}
+
+/// How many values the ends of all dimensions are, each gap counted as one.
+fn at_ends(dims: &[usize]) -> usize {
+    let shown = dims.iter().rev().enumerate().map(|(inner, &len)| len.min(2 * edge(inner) + 1));
+    shown.fold(1, usize::saturating_mul)
 }
 
 /// Values in row-major order, shown as lists within lists.
@@ -50,8 +65,7 @@ impl<T> Rows<'_, T> {
     fn edge(&self) -> usize {
         match self.dims.len() {
             _ if self.is_whole => usize::MAX,
-            1 | 2 => 5,
-            _ => 3,
+            rank => edge(rank - 1),
         }
     }
 }
@@ -83,5 +97,12 @@ mod tests {
     fn any_number_of_dimensions_is_shown() {
         let array = Array::<u8, _>::zeros(&Host::new(), vec![1; 100_000]).unwrap();
         assert!(format!("{array:?}").ends_with("on host: [0]"));
+    }
+
+    #[test]
+    fn few_values_are_shown_of_any_shape() {
+        let shown = |dims: &[usize]| format!("{:?}", Array::<u8, _>::zeros(&Host::new(), dims).unwrap());
+        assert!(shown(&[2; 20]).ends_with(": [0, 0, 0, 0, 0, .., 0, 0, 0, 0, 0]"));
+        assert!(shown(&[100; 3]).contains("[[["), "three dimensions are lists in lists");
     }
 }
