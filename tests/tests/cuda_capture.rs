@@ -4,6 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use gpucache::cudarc::driver::CudaSlice;
 use gpucache::cudarc::driver::sys::CUgraphInstantiate_flags;
 use gpucache::cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as THREAD_LOCAL;
 use gpucache::prelude::*;
@@ -222,6 +223,69 @@ fn many_graphs_come_and_go() {
         }
     }
     assert_eq!(stream.memory().bytes, held);
+}
+
+/// An array that a graph reads becomes a slice of cudarc, which gets a copy: the graph keeps the memory.
+#[test]
+fn a_slice_leaves_a_graph_its_memory() {
+    let Some(gpu) = Gpu::get() else { return };
+    let stream = gpu.new_stream();
+    let input = patterned(&stream, LEN, 1).unwrap();
+    let (graph, copy) = stream.capture(|| input.try_clone()).unwrap();
+    drop(CudaSlice::try_from(input).unwrap());
+    stream.synchronize().unwrap();
+    let others: Vec<_> = (0..20).map(|_| Array::full(&stream, LEN, 7u32).unwrap()).collect();
+    graph.launch().unwrap();
+    assert_eq!(copy.to_vec().unwrap(), pattern(1, LEN));
+    drop(others);
+}
+
+/// Arrays from before a capture, which another stream was lent or whose memory is a slice of cudarc, are dropped in the capture.
+#[test]
+fn drops_in_a_capture_do_not_disturb_it() {
+    let Some(gpu) = Gpu::get() else { return };
+    let (stream, other) = (gpu.new_stream(), gpu.new_stream());
+    let input = patterned(&stream, LEN, 1).unwrap();
+    let lent = || {
+        let array = patterned(&stream, LEN, 2).unwrap();
+        let mut elsewhere = other.stream().alloc_zeros::<u32>(LEN).unwrap();
+        other.stream().memcpy_dtod(&*array, &mut elsewhere).unwrap();
+        array
+    };
+    let adopted = || Array::try_from(stream.stream().clone_htod(&pattern(3, LEN)).unwrap()).unwrap();
+    let in_scope = || scope!("lent, then dropped in a capture", { lent() });
+    (0..WARM).for_each(|_| drop(in_scope()));
+    let (earlier, of_earlier) = stream.capture(|| input.try_clone()).unwrap();
+    let mut elsewhere = other.stream().alloc_zeros::<u32>(LEN).unwrap();
+    earlier.launch().unwrap();
+    other.stream().memcpy_dtod(&*of_earlier, &mut elsewhere).unwrap();
+    let arrays = [lent(), adopted(), in_scope(), of_earlier];
+    let (graph, copy) = stream
+        .capture(|| {
+            drop(arrays);
+            input.try_clone()
+        })
+        .unwrap();
+    graph.launch().unwrap();
+    assert_eq!(copy.to_vec().unwrap(), pattern(1, LEN));
+    stream.synchronize().unwrap();
+    let _ = invalidate("lent, then dropped in a capture");
+}
+
+/// The device of an array that a graph owns is the stream of the capture.
+#[test]
+fn the_device_of_a_captured_array_is_the_stream() {
+    let Some(gpu) = Gpu::get() else { return };
+    let stream = gpu.new_stream();
+    let input = patterned(&stream, LEN, 1).unwrap();
+    let (first, out) = stream.capture(|| input.try_clone()).unwrap();
+    let device = out.device().clone();
+    let (second, copy) = device.capture(|| out.try_clone()).unwrap();
+    first.launch().unwrap();
+    second.launch().unwrap();
+    assert_eq!(copy.to_vec().unwrap(), pattern(1, LEN));
+    drop((first, out));
+    assert_eq!(device.zeros::<u32>(LEN).unwrap().to_vec().unwrap(), [0; LEN]);
 }
 
 /// Arrays that could leave without a copy stay too, since the capture may contain their memory.

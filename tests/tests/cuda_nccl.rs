@@ -394,6 +394,27 @@ fn a_registered_array_that_becomes_a_slice_is_copied() {
     assert_ne!(slice.device_ptr(gpu.cuda.stream()).0, place);
 }
 
+/// A drop in a capture can wait for nobody, so it takes effect after the capture.
+#[test]
+fn a_registered_array_that_is_dropped_in_a_capture_goes_after_it() {
+    let Some(Alone { gpu, ranks }) = alone() else { return };
+    let (stream, before) = (gpu.new_stream(), gpu.cuda.memory().bytes);
+    let input = patterned(&stream, LEN, 7).unwrap();
+    let Ok(bucket) = ranks.registered_zeros::<u32>(&stream, LEN) else { return };
+    let held = gpu.cuda.memory().bytes;
+    let captured = stream.capture(|| {
+        drop(bucket);
+        input.try_clone()
+    });
+    let (graph, copy) = captured.unwrap();
+    graph.launch().unwrap();
+    assert_pattern(&copy, 7);
+    assert!(ranks.failure().is_none(), "the drop aborted the communicator");
+    drop((graph, copy, input));
+    stream.synchronize().unwrap();
+    assert!(gpu.cuda.memory().bytes < held && before <= held);
+}
+
 #[test]
 fn registered_memory_keeps_the_limit() {
     let Some(Alone { gpu, ranks }) = alone() else { return };

@@ -241,7 +241,7 @@ impl<T: Element> Array<T, Cuda> {
 }
 
 /// Takes the memory out of its scope for good. A plain array's memory is not copied. Memory from the device's range is copied into an
-/// allocation of cudarc, because no slice can free the range's pages.
+/// allocation of cudarc, because no slice can free the range's pages. So is memory that a graph uses, which the graph keeps.
 ///
 /// # Errors
 /// A failure of the device, or no memory for the copy. The array is dropped then.

@@ -267,9 +267,9 @@ impl<T: Element, D: Device> Array<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn device(&self) -> &D {
-        // SAFETY: a handle of type `D` provided the stream of the block, because arrays are created only with handles of
-        // their own type, and no block moves to a stream of another device.
-        unsafe { D::from_stream_handle(self.block.stream()) }
+        // SAFETY: a handle of type `D` provided the stream of the block, or the home of that stream if it is one of a reservation. Arrays are
+        // created only with handles of their own type, and no block moves to a stream of another device.
+        unsafe { D::from_stream_handle(self.block.stream().home()) }
     }
 
     /// Copies the elements to the host, and waits for the copy.

@@ -176,11 +176,12 @@ impl Block {
         view.downcast_mut()
     }
 
-    /// Whether a view can take the memory over: the block is an allocation of its own, or the view owns the memory already.
+    /// Whether a view can take the memory over: the block is an allocation of its own, or the view owns the memory already, and no graph
+    /// keeps it.
     pub fn can_leave(&self) -> bool {
         let has_owner =
             matches!(self.0.origin, Origin::Nowhere) && self.0.view.get().is_some_and(|view| view.can_leave());
-        self.0.bytes > 0 && (has_owner || matches!(self.0.origin, Origin::Device))
+        self.0.bytes > 0 && !self.0.is_kept() && (has_owner || matches!(self.0.origin, Origin::Device))
     }
 
     /// Whether the memory has to stay at its address, since other code has that address.
@@ -361,7 +362,8 @@ fn give_back_with_care(record: Box<Record>) {
 /// Keeps a dropped record for each reservation that used it, one after the other. Returns the record once all of them have ended,
 /// and reports that to a device that watches.
 #[cold]
-fn keep_or_tell(mut record: Box<Record>) -> Option<Box<Record>> {
+fn keep_or_tell(record: Box<Record>) -> Option<Box<Record>> {
+    let mut record = keep_behind_capture(record)?;
     while let Some(mut streams) = record.take_reservations() {
         let Some(stream) = streams.pop() else { break };
         streams.iter().for_each(|other| record.keep_for(other));
@@ -374,4 +376,15 @@ fn keep_or_tell(mut record: Box<Record>) -> Option<Box<Record>> {
         record.stream().taken_back(record.address, record.bytes);
     }
     Some(record)
+}
+
+/// Keeps a dropped record with a view until the program's capture of its stream has ended. The captured stream cannot wait for uses from
+/// before the capture, nor can a view free its memory. Memory of the capture itself serves the capture again.
+fn keep_behind_capture(record: Box<Record>) -> Option<Box<Record>> {
+    let stream = record.stream().clone();
+    let is_older = |open: Stream| open.id() != stream.id();
+    if record.view.get().is_none() || !stream.reservation().is_some_and(is_older) {
+        return Some(record);
+    }
+    stream.keep_behind_capture(Box::new(Block::of(record))).err().map(|block| block.into_record())
 }

@@ -248,9 +248,9 @@ impl Stream {
 
     #[cold]
     fn take_failure(&self) -> Result<()> {
-        let mut notice = self.notice();
+        let mut notice = self.home().notice();
         let failure = notice.failure.take();
-        self.tell(&notice);
+        self.home().tell(&notice);
         failure.map_or(Ok(()), Err)
     }
 
@@ -260,11 +260,11 @@ impl Stream {
         self.refuse_next(error.deferred());
     }
 
-    /// Makes the next fallible call return this error.
+    /// Makes the next fallible call return this error. No call needs to ask the stream of a reservation, so its home keeps the error.
     pub(crate) fn refuse_next(&self, error: Error) {
-        let mut notice = self.notice();
+        let mut notice = self.home().notice();
         notice.failure.get_or_insert(error);
-        self.tell(&notice);
+        self.home().tell(&notice);
     }
 
     /// Calls [`Backend::release_reserve`], except while a graph is captured.

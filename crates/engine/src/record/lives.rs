@@ -108,7 +108,8 @@ impl Record {
         if let Some(view) = self.view.get_mut()
             && let Err(error) = view.follow_uses()
         {
-            // Even a wait was not possible. So the device is lost, and runs no work any more.
+            // Even a wait was not possible. So the device is lost, and runs no work any more. Or the stream is captured without a notice to this
+            // crate, and the program gets this error.
             self.stream.keep(error);
         }
         if self.arena().is_some() || self.bytes == 0 {

@@ -163,6 +163,11 @@ impl Record {
         self.uses().keep_for(reservation);
     }
 
+    /// Whether a reservation keeps the block when it is dropped.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.uses.get().is_some_and(|uses| lock(uses).is_kept())
+    }
+
     /// Takes out the reservations for which the block is to be kept.
     pub(crate) fn take_reservations(&mut self) -> Option<Vec<Stream>> {
         let taken = std::mem::take(self.known_uses()?.reservations());
@@ -179,7 +184,7 @@ impl Record {
     /// Notes that a drop only has to return the memory, unless there are a view, uses or reservations.
     fn take_no_more_care(&mut self) {
         let has_view = self.view.get().is_some();
-        let has_uses = |uses: &mut Uses| !uses.reservations().is_empty() || uses.users().next().is_some();
+        let has_uses = |uses: &mut Uses| uses.is_kept() || uses.users().next().is_some();
         if !has_view && !self.known_uses().is_some_and(has_uses) {
             self.take_no_care();
         }

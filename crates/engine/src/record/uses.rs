@@ -166,6 +166,11 @@ impl Uses {
         }
     }
 
+    /// Whether there are reservations for which the block is to be kept.
+    pub(super) fn is_kept(&self) -> bool {
+        !self.reservations.is_empty()
+    }
+
     /// The reservations for which the block is to be kept.
     pub(super) fn reservations(&mut self) -> &mut Vec<Stream> {
         &mut self.reservations

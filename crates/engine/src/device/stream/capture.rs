@@ -193,7 +193,7 @@ impl Stream {
 
     /// Keeps a value until the driver ends the capture. Returns the value if this crate makes the driver capture nothing on the stream.
     pub(crate) fn keep_behind_capture<T: Any + Send>(&self, what: Box<T>) -> Result<(), Box<T>> {
-        let mut notice = self.notice();
+        let mut notice = self.home().notice();
         if !notice.is_of_driver() {
             return Err(what);
         }

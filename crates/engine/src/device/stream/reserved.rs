@@ -64,6 +64,13 @@ impl Stream {
         }
     }
 
+    /// The stream whose queue this one uses: itself, except for the stream of a reservation.
+    #[doc(hidden)]
+    #[inline]
+    pub fn home(&self) -> &Stream {
+        self.0.reserved.as_ref().map_or(self, |reserved| &reserved.home)
+    }
+
     /// Whether this is the stream of a reservation on the queue of `home`.
     #[doc(hidden)]
     pub fn is_reserved_on(&self, home: &Stream) -> bool {
@@ -78,8 +85,7 @@ impl Stream {
 
     #[cold]
     fn find_reservation(&self) -> Option<Stream> {
-        let home = self.0.reserved.as_ref().map_or(self, |reserved| &reserved.home);
-        home.notice().reservation.clone()
+        self.home().notice().reservation.clone()
     }
 
     /// The stream that gets allocations instead of this one, if any: the reservation's stream, or the home of a reservation that is made.
