@@ -27,7 +27,7 @@ impl Streams {
 
     fn claim_of(&mut self, me: usize, slot: usize, epoch: Epoch) -> Result<()> {
         let owner = &self.slots[slot];
-        if owner.is_reserved && slot != me {
+        if owner.reserves(epoch) && slot != me {
             return Err(Error::unavailable(
                 "memory of a captured graph",
                 "the graph uses it whenever it is launched",

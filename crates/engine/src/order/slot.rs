@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, Weak};
 
 use super::epochs::{Epoch, Epochs};
+use super::unknown::FreeMoment;
 use crate::base::errand::ENDING;
 use crate::base::error::{Error, Result};
 use crate::base::per_thread::THREAD;
@@ -42,6 +43,8 @@ pub(super) struct StreamSlot {
     thread: Weak<()>,
     /// The last epoch in which the stream freed memory.
     pub(super) freed: Epoch,
+    /// When a stream in this slot last freed memory.
+    pub(super) last_freed: FreeMoment,
     used: Epoch,
     /// The bytes of the stream's blocks, and the most of them at once.
     pub(super) held: u64,
@@ -84,10 +87,16 @@ impl StreamSlot {
         epoch.max(self.floor)
     }
 
+    /// Whether only the stream in this slot may use memory that was freed in `epoch`. Memory that an earlier stream freed is not reserved.
+    #[inline]
+    pub(super) fn reserves(&self, epoch: Epoch) -> bool {
+        self.is_reserved && epoch >= self.began
+    }
+
     /// Whether it is known that nobody uses memory any more that was freed in `epoch`.
     #[inline]
     pub(super) fn is_idle(&self, epoch: Epoch) -> bool {
-        !self.is_reserved && self.is_complete(self.end_of(epoch))
+        !self.reserves(epoch) && self.is_complete(self.end_of(epoch))
     }
 
     /// Notes that memory is used or freed in the open epoch, and returns it.

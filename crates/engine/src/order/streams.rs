@@ -1,6 +1,7 @@
 //! The streams that share memory, and the work that each of them has waited for.
 //!
-//! Invariant: another stream gets a slot only once all work of the slot's previous stream is known to be complete.
+//! Invariant: another stream gets a slot only once all work of the slot's previous stream is known to be complete, and once any stream may
+//! get the memory which that stream freed, as far as unknown work is concerned. So this memory may join memory of the next stream.
 
 use std::sync::Arc;
 
@@ -41,7 +42,8 @@ impl Streams {
         let slot = &mut self.slots[place];
         let epoch = slot.use_now();
         slot.freed = epoch;
-        Tag::new(place, epoch).reserved_if(slot.is_reserved).at(self.unknown.now())
+        slot.last_freed = self.unknown.now();
+        Tag::new(place, epoch).reserved_if(slot.is_reserved).at(slot.last_freed)
     }
 
     /// Notes that the bytes in blocks changed from `before` to `now` for a stream.
@@ -98,7 +100,7 @@ impl Streams {
 
     /// Whether memory with this tag is kept for a captured graph, for as long as the graph lives.
     pub(crate) fn is_reserved(&self, tag: Tag) -> bool {
-        matches!(tag.users(), Users::One(slot, _) if self.slots[slot].is_reserved)
+        matches!(tag.users(), Users::One(slot, epoch) if self.slots[slot].reserves(epoch))
     }
 
     /// Whether other work keeps memory with this tag from a stream for now.
@@ -155,7 +157,7 @@ impl Streams {
         let mine = &self.slots[me];
         // Later work of the same queue comes after its earlier work.
         let is_ordered = || owner.queue == mine.queue || mine.waited_for(slot) >= owner.end_of(epoch);
-        slot == me || owner.is_idle(epoch) || !owner.is_reserved && is_ordered()
+        slot == me || owner.is_idle(epoch) || !owner.reserves(epoch) && is_ordered()
     }
 
     /// Makes later work of `stream` wait for the work of `other` up to a point that [`used`](Streams::used) returned.
@@ -318,7 +320,8 @@ impl Streams {
     #[cold]
     fn add(&mut self, stream: &Stream) -> usize {
         self.retire();
-        let place = self.slots.iter().position(|slot| slot.stream.is_none()).unwrap_or(self.slots.len());
+        let is_vacant = |slot: &StreamSlot| slot.stream.is_none() && self.unknown.may_pass_on(slot.last_freed);
+        let place = self.slots.iter().position(is_vacant).unwrap_or(self.slots.len());
         if place == self.slots.len() {
             self.slots.push(StreamSlot::default());
         }

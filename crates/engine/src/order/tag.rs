@@ -92,13 +92,13 @@ impl Tag {
     }
 
     /// The tag of two stretches that are joined. `None` if two streams used them: separately, each stream may use its own stretch at once,
-    /// but nobody could use the joined stretch before the work of both is done. Reserved memory joins only other memory of its stream, since
-    /// the joined stretch would be reserved.
+    /// but nobody could use the joined stretch before the work of both is done. Reserved memory joins only memory that its stream freed in
+    /// the same epoch, since the joined stretch would be reserved: a stream that ended may have freed the memory of earlier epochs.
     #[inline]
     pub(crate) fn merge(self, other: Tag) -> Option<Tag> {
         let users = match (self.users, other.users) {
             (NOBODY, users) | (users, NOBODY) if users >= SEVERAL || users & RESERVED == 0 => users,
-            (a, b) if a >> EPOCH_BITS == b >> EPOCH_BITS => a.max(b),
+            (a, b) if a == b || a & RESERVED == 0 && a >> EPOCH_BITS == b >> EPOCH_BITS => a.max(b),
             _ => return None,
         };
         Some(Tag { users, freed: self.freed.max(other.freed) })
@@ -130,7 +130,8 @@ mod tests {
         let tag = Tag::new(3, Epoch(1));
         let (reserved, later) = (tag.reserved_if(true), Tag::new(3, Epoch(2)).reserved_if(true));
         assert_eq!(reserved.users(), tag.users());
-        assert_eq!(reserved.merge(later), Some(later));
+        assert_eq!(reserved.merge(reserved), Some(reserved));
+        assert_eq!(reserved.merge(later), None);
         assert_eq!(reserved.merge(Tag::NOBODY), None);
         assert_eq!(Tag::NOBODY.merge(reserved), None);
         assert_eq!(reserved.merge(tag), None);

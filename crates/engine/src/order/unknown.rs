@@ -14,7 +14,7 @@ use crate::base::error::Result;
 use crate::device::{IsDone, UnknownWork};
 
 /// A time between two marks, as a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FreeMoment(u64);
 
 impl FreeMoment {

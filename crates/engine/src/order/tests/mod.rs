@@ -1,5 +1,6 @@
 //! Random programs compared with the model of `world`, and tests of single rules.
 
+mod reserved;
 mod unordered;
 mod wishes;
 mod world;

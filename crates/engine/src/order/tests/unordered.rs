@@ -45,4 +45,6 @@ fn unordered_memory_stays_with_the_stream_that_freed_it() {
     assert!(streams.claim(&c, tag).is_err());
     let own = streams.free(&c);
     streams.claim(&c, own).unwrap();
+    let both = tag.merge(own);
+    assert!(both.is_none_or(|both| streams.claim(&c, both).is_err()), "part of it is memory of the first stream");
 }
