@@ -346,9 +346,17 @@ impl Owner {
         }
     }
 
-    /// Gives a block's memory back. Keeps its record for the next supply, if the scope kept the block's memory.
+    /// Gives a block's memory back, and does the work that became due meanwhile.
     #[inline(never)]
-    pub(super) fn release(&self, mut record: Box<Record>) {
+    pub(super) fn release(&self, record: Box<Record>) {
+        self.release_one(record);
+        if self.shared.is_behind() {
+            self.catch_up();
+        }
+    }
+
+    /// Gives a block's memory back. Keeps its record for the next supply, if the scope kept the block's memory.
+    fn release_one(&self, mut record: Box<Record>) {
         let (generation, bytes) = (record.generation, record.bytes() as u64);
         let is_old = self.shared.generations.is_old(generation);
         record.vacate().into_iter().for_each(|block| self.let_go(block));
@@ -360,14 +368,12 @@ impl Owner {
         if is_old && self.is_trim_due(bytes) {
             self.trim_to_demand();
         }
-        if self.shared.is_behind() {
-            self.catch_up();
-        }
     }
 
     /// Does the work that is due. It releases blocks after an invalidation, takes back the blocks that other threads returned, and
     /// gives back blocks that have been idle longest while too much is idle. The thread may only have dropped an array, for example
-    /// in a callback of the driver, so it waits for no stream and makes no stream wait.
+    /// in a callback of the driver, so it waits for no stream and makes no stream wait. Work that becomes due meanwhile is left to the next
+    /// call, since other threads may add to it without end.
     pub(super) fn catch_up(&self) {
         if self.shared.generations.is_behind() {
             self.renew();
@@ -379,11 +385,11 @@ impl Owner {
             if record.users().next().is_some() {
                 self.defer(record);
             } else if let Some(record) = self.with(|local, shared| local.put(shared, record)) {
-                self.release(record);
+                self.release_one(record);
             }
         }
         while let Some(record) = self.with(Local::overflow) {
-            self.release(record);
+            self.release_one(record);
         }
         self.leave_block_late();
         if self.shared.take_reset() {
