@@ -41,13 +41,14 @@ impl Cache {
 
     fn while_held<R>(&'static self, act: impl FnOnce(&Owner) -> R) -> Option<R> {
         let owner = self.owner()?;
-        let brief = self.note_brief();
-        let answer = act(&owner);
-        // Ends before the cache is given up, since `exit_after` may drop the values that were let go.
-        drop(brief);
-        owner.exit_after(|_| ());
+        let mut answer = None;
+        owner.exit_after(|owner| {
+            // Ends before the cache is given up, since `exit_after` may drop the values that were let go.
+            let _brief = self.note_brief();
+            answer = Some(act(owner));
+        });
         Owner::drop_left();
-        Some(answer)
+        answer
     }
 
     /// Returns a record that a thread outside the scope dropped: at once if nobody is inside, otherwise when the owner looks.

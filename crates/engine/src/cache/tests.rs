@@ -139,6 +139,13 @@ fn a_panic_on_the_owners_side_leaves_the_scope_usable() {
 }
 
 #[test]
+fn a_panic_while_a_scope_is_held_for_a_moment_gives_it_up() {
+    let cache = Cache::leak();
+    assert!(panics(|| _ = cache.briefly(|_| panic!("on purpose"))));
+    assert!(is_usable(cache));
+}
+
+#[test]
 fn a_panic_as_the_scope_is_left_leaves_it() {
     let cache = Cache::leak();
     for depth in 1..3 {
