@@ -1,4 +1,4 @@
-//! Values that the engine keeps for each thread, apart from those of its scopes (`cache/current`), those that are dropped with it
+//! Values that the engine keeps for each thread, apart from those of its scopes (`cache/current`, `cache/caller`), those that are dropped with it
 //! (`base/errand`), its trace (`trace/writer`) and its default streams (`device/cuda/lent`). The comment of each value names the module
 //! that owns it.
 
@@ -21,8 +21,9 @@ pub(crate) struct PerThread {
     pub(crate) is_soft: Cell<bool>,
     /// Whether calls of the program's pressure handlers are suppressed now (`pressure/handlers`).
     pub(crate) is_in_handler: Cell<bool>,
-    /// How often the thread gave memory back to a device (`device/meter`).
-    pub(crate) given_back: Cell<u64>,
+    /// The meter that the thread asked last what others gave back, and how often the thread itself gave memory back there since
+    /// (`device/meter`).
+    pub(crate) given_back: Cell<(usize, u64)>,
     /// Whether the thread does the work of a stream of the host (`device/host/queue`).
     pub(crate) does_host_work: Cell<bool>,
     /// Whether the thread put work on a stream that was not captured, while some stream was (`device/stream/capture`).
@@ -48,7 +49,7 @@ thread_local! {
             paused: Cell::new(0),
             is_soft: Cell::new(false),
             is_in_handler: Cell::new(false),
-            given_back: Cell::new(0),
+            given_back: Cell::new((0, 0)),
             does_host_work: Cell::new(false),
             has_other_work: Cell::new(false),
             #[cfg(feature = "cuda")]

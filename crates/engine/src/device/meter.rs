@@ -143,7 +143,12 @@ impl Meter {
         drop(tally);
         // Counted out here after the tally, so the bytes of the tally never exceed a limit.
         self.leave(bytes);
-        THREAD.with(|thread| thread.given_back.set(thread.given_back.get().wrapping_add(1)));
+        THREAD.with(|thread| {
+            let (meter, own) = thread.given_back.get();
+            if meter == self.address() {
+                thread.given_back.set((meter, own.wrapping_add(1)));
+            }
+        });
         self.given_back.fetch_add(1, SeqCst);
     }
 
@@ -159,10 +164,21 @@ impl Meter {
         *lock(&self.tally)
     }
 
-    /// How often other threads gave memory back: a number that changes with each time.
+    /// How often other threads gave memory back: a number that changes with each time. It also changes with what this thread gives back
+    /// while it asks another device.
     pub(crate) fn given_back_by_others(&self) -> u64 {
-        let own = THREAD.with(|thread| thread.given_back.get());
+        let own = THREAD.with(|thread| {
+            let (meter, own) = thread.given_back.get();
+            let own = if meter == self.address() { own } else { 0 };
+            thread.given_back.set((self.address(), own));
+            own
+        });
         self.given_back.load(SeqCst).wrapping_sub(own)
+    }
+
+    /// Identifies the meter while it lives.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// The calls that took memory and gave it back.
@@ -223,5 +239,9 @@ mod tests {
         assert_eq!(meter.given_back_by_others(), before);
         std::thread::scope(|scope| _ = scope.spawn(give));
         assert_eq!(meter.given_back_by_others(), before + 1);
+        let other = Meter::of(2, 0);
+        other.allocate(10, || Ok(())).unwrap();
+        other.freed(10);
+        assert_eq!(meter.given_back_by_others(), before + 1, "this thread gave memory back to another device");
     }
 }
