@@ -3,7 +3,7 @@
 //! Invariant: the engine's caller runs only under the lock, so one thread at a time works in its name.
 //!
 //! A Rust program in the same process may have registered handlers of shortages. They run within an allocation, and may call this crate. The
-//! thread is *busy* then: such a call takes no lock, and uses nothing of the caller but its innermost scope.
+//! thread is *busy* then: such a call takes no lock, and uses nothing of the caller. What it allocates is of the thread's own scopes.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -70,7 +70,7 @@ impl SharedCaller {
         IS_BUSY.set(true);
         let _busy = finally(|| IS_BUSY.set(false));
         // SAFETY: `inside.scopes` is the only code of this crate that enters and leaves caches, and it is reached only here. So all of its
-        // entries are made, and ended, in the name of this caller.
+        // entries are made, and ended, in the name of this caller. A thread that is busy does not call this, so no call is within another.
         unsafe { caller.run(|| act(inside)) }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Mutex;
 
+use gpucache::Scope;
 use gpucache::device::{Device, Host};
 use gpucache_capi::{allocate, enter, free, set_limit};
 
@@ -19,10 +20,15 @@ fn a_handler_may_allocate_and_free() {
         let small = allocate(4096, DEVICE, 0).unwrap();
         KEPT.lock().unwrap().drain(..).for_each(|address| free(address).unwrap());
         free(small).unwrap();
+        // Its scopes are those of the thread. They leave the scopes in whose name the library works as they are.
+        drop(Scope::new("short").enter());
         assert!(enter("inner").unwrap_err().to_string().contains("handler"));
     });
     let large = allocate(7 << 20, DEVICE, 0).unwrap();
     assert!(KEPT.lock().unwrap().is_empty(), "the handler ran");
     free(large).unwrap();
+    let before = gpucache::stats("short").unwrap().allocations();
+    free(allocate(4096, DEVICE, 0).unwrap()).unwrap();
+    assert_eq!(gpucache::stats("short").unwrap().allocations(), before + 1, "the scope serves on");
     gpucache_capi::leave(entry).unwrap();
 }

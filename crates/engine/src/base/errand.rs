@@ -5,7 +5,7 @@
 //! (`PerThread::paused`).
 
 use std::cell::{OnceCell, RefCell};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::finally::{Finally, finally};
@@ -155,12 +155,23 @@ fn run_after() {
     }
 }
 
-/// Runs code of the program. The thread must hold no lock of this crate. Its errands are paused, so no other thread waits for them.
+/// Runs a function in the thread's own name, where the thread works in the name of another caller (`cache/caller`). Unset if the process has
+/// no such callers.
+pub(crate) static IN_OWN_NAME: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
+
+/// Runs code of the program, in the thread's own name. The thread must hold no lock of this crate. Its errands are paused, so no other thread
+/// waits for them.
 #[inline]
-pub(crate) fn run_user_code<R>(act: impl FnOnce() -> R) -> R {
+pub(crate) fn run_user_code(act: impl FnOnce()) {
     assert_nothing_held();
     let _paused = pause();
-    act()
+    match IN_OWN_NAME.get() {
+        Some(in_own_name) => {
+            let mut act = Some(act);
+            in_own_name(&mut || act.take().into_iter().for_each(|act| act()));
+        }
+        None => act(),
+    }
 }
 
 /// Pauses the errands of the thread while the returned value lives. Errands that were paused before, the first ones, stay as they are.
@@ -219,7 +230,7 @@ mod tests {
                     assert!(errand.is_mine());
                     // One call within another, as a handler that tells a subscriber.
                     let _other = Arc::<Errand>::default();
-                    run_user_code(|| inside.wait());
+                    run_user_code(|| _ = inside.wait());
                     over.wait();
                 });
                 sleep(MOMENT);

@@ -157,14 +157,14 @@ impl Serving {
     };
 }
 
-/// Exchanges what serves this thread and what serves a caller that no thread is at work for.
+/// Notes in `before` what serves this thread. From now on, `next` serves it.
 #[inline(always)]
-pub(super) fn exchange(caller: &mut Serving) {
+pub(super) fn replace(before: &Serving, next: &Serving) {
     with_serving(|serving| {
-        serving.current.swap(&caller.current);
-        serving.keeping.swap(&caller.keeping);
-        serving.outermost.swap(&caller.outermost);
-        serving.planning.swap(&caller.planning);
+        before.current.set(serving.current.replace(next.current.get()));
+        before.keeping.set(serving.keeping.replace(next.keeping.get()));
+        before.outermost.set(serving.outermost.replace(next.outermost.get()));
+        before.planning.set(serving.planning.replace(next.planning.get()));
         if trace::is_on() {
             // The trace may have begun since the caller entered its scope, or on another thread.
             serving.keeping.set(None);
