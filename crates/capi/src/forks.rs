@@ -1,6 +1,6 @@
 //! Processes that were forked from one that uses a GPU. They cannot use the driver, so requests for a GPU are errors there. Frees of the
-//! parent's memory on a GPU, by a garbage collector for example, notes of its uses, and ends of its pools do nothing. Host memory works as in
-//! any other process.
+//! parent's memory on a GPU, by a garbage collector for example, notes of its uses, and ends of its pools do nothing. Host memory works
+//! unless another thread of the parent was inside this crate at the moment of the fork: its locks stay locked in the child.
 #![allow(unsafe_code)]
 
 use std::sync::Once;
