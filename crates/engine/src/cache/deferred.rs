@@ -8,6 +8,7 @@
 use smallvec::SmallVec;
 
 use super::owner::Owner;
+use crate::device::process_exits;
 use crate::record::{Fence, Record};
 
 impl Owner {
@@ -27,6 +28,9 @@ impl Owner {
 
     #[cold]
     fn order_deferred(&self) {
+        if process_exits() {
+            return;
+        }
         // The blocks are out of the cache while devices are called.
         let mut deferred = self.with(|local, _| std::mem::take(&mut local.deferred));
         // Each fence may have the last handle of its stream.

@@ -6,7 +6,7 @@ use super::current;
 use super::local::Local;
 use super::owner::Owner;
 use super::supply;
-use crate::device::{Stream, softly};
+use crate::device::{Stream, process_exits, softly};
 use crate::home::{Counter, Fact, Shared, Visit};
 use crate::planner::{ArenaMemory, Begin, Effects, Look, Planner, Refused, Vacated};
 use crate::pressure::demand;
@@ -200,7 +200,7 @@ impl Owner {
     #[cold]
     fn attend_wanted_stream(&self) {
         let wanted = self.with(|local, _| local.planner.wanted_stream().cloned());
-        if let Some(stream) = wanted
+        if let Some(stream) = wanted.filter(|_| !process_exits())
             && let Some(range) = DeviceRange::of(&stream)
         {
             range.attend(&stream);
@@ -256,6 +256,9 @@ impl Owner {
 
     /// Carries out the effects that planning asked for.
     pub(super) fn perform(&self, effects: Effects) {
+        if process_exits() {
+            return std::mem::forget(effects);
+        }
         let Effects {
             vacated,
             shorten,

@@ -59,13 +59,13 @@ pub(crate) fn thread_is_main() -> bool {
     return false;
 }
 
-/// Call this when the calling thread's local values are dropped. Returns whether the process exits, which is so if this is the main thread.
+/// Call this when the calling thread's local values are dropped. Returns whether the process exits, which is always so if this is the main
+/// thread.
 pub fn exits_with_thread() -> bool {
-    let is_main = thread_is_main();
-    if is_main {
+    if thread_is_main() {
         process_exits_now();
     }
-    is_main
+    process_exits()
 }
 
 /// True once the process has begun to exit.
