@@ -50,8 +50,14 @@ impl Memory {
     pub fn set_idle_limit(&self, limit: Limit) -> Result<()> {
         let bytes = limit.bytes(self.size())?;
         refuse_soft(limit, "idle memory goes back at the limit anyway")?;
+        // Dropped after the lock, since these may be the last handles.
+        let every;
+        // Of two threads that set limits at once, the later one must see the earlier one's limit.
+        static CHANGE: Mutex<()> = Mutex::new(());
+        let _change = lock(&CHANGE);
         account(self, |account| account.idle_limit = Some(bytes).filter(|&bytes| bytes < u64::MAX));
-        IS_LIMITED.store(Memory::every().iter().any(|memory| idle_limit(memory).is_some()), Relaxed);
+        every = Memory::every();
+        IS_LIMITED.store(every.iter().any(|memory| idle_limit(memory).is_some()), Relaxed);
         Ok(())
     }
 
