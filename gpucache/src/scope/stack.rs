@@ -263,7 +263,9 @@ impl Stack {
     /// Keeps a cache as the thread's cache of its name, unless the thread got another one meanwhile. Returns the one that it has.
     fn keep(&self, known: Rc<Known>) -> &'static Cache {
         let name = known.scope.name().clone();
-        if let Some(newer) = self.caches.borrow().get(&name).map(|newer| newer.cache) {
+        let newer = self.caches.borrow().get(&name).map(|newer| newer.cache);
+        if let Some(newer) = newer {
+            // This runs code of the program, which may enter scopes: nothing is borrowed here.
             known.orphan();
             return newer;
         }
