@@ -101,7 +101,7 @@ pub fn forget(name: &str) {
 /// Releases what a scope holds. The caller returns it to the devices.
 fn invalidate_scope(scope: &NamedCaches) -> Invalidated {
     let held = of_scope(scope);
-    scope.caches().into_iter().for_each(Cache::invalidate);
+    scope.invalidate();
     let (bytes, busy_blocks) = (held.idle_bytes.max(held.spare_bytes), held.busy_blocks);
     #[cfg(feature = "tracing")]
     subscriber::tell(|| {

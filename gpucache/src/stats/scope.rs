@@ -168,10 +168,10 @@ impl ScopeStats {
 
 /// The statistics of a scope.
 pub(crate) fn of_scope(scope: &NamedCaches) -> ScopeStats {
-    let mut all = ScopeStats::of(&scope.past());
+    let (past, threads) = scope.read(of_thread);
+    let mut all = ScopeStats::of(&past);
     // Nobody plans there any more.
     all.plan.unplanned = None;
-    let threads: Vec<ThreadStats> = scope.caches().into_iter().map(of_thread).collect();
     threads.iter().for_each(|thread| all += &thread.stats);
     let offload = stats_of_scope(scope);
     ScopeStats { name: scope.name().to_string(), reclaim: scope.reclaim(), offload, threads, ..all }

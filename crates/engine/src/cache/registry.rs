@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::local::Local;
 use super::owner::{Cache, ScopeSite};
 use crate::base::sync::{LazyLock, Mutex, OnceLock, lock};
 #[cfg(feature = "cuda")]
@@ -146,13 +147,17 @@ impl NamedCaches {
     /// Takes back a cache that [`adopt`](NamedCaches::adopt) gave to a thread that goes on, if no array of the cache is alive.
     /// Forgets the name once no thread has a cache of it. Returns whether the cache was taken back.
     pub fn forget(self: &Arc<NamedCaches>, cache: &'static Cache) -> bool {
-        let Some(past) = cache.retire() else { return false };
+        let is_retired = cache.retire(|owner| {
+            // Whoever reads the statistics finds them here or in the cache.
+            let mut threads = lock(&self.threads);
+            threads.past += owner.with(Local::reset);
+            threads.past_reclaim.add(&cache.take_reclaim());
+            threads.caches.retain(|other| !std::ptr::eq(*other, cache));
+        });
+        if !is_retired {
+            return false;
+        }
         cache.forget_thread();
-        let mut threads = lock(&self.threads);
-        threads.past += past;
-        threads.past_reclaim.add(&cache.take_reclaim());
-        threads.caches.retain(|other| !std::ptr::eq(*other, cache));
-        drop(threads);
         lock(&UNUSED).push(cache);
         self.forget_name();
         true
@@ -193,16 +198,29 @@ impl NamedCaches {
 
     /// The reclaims for this name, summed over all threads.
     pub fn reclaim(&self) -> ReclaimStats {
-        let past = lock(&self.threads).past_reclaim;
-        self.caches().into_iter().map(Cache::reclaim).fold(past, |mut sum, one| {
+        let threads = lock(&self.threads);
+        threads.caches.iter().map(|cache| cache.reclaim()).fold(threads.past_reclaim, |mut sum, one| {
             sum.add(&one);
             sum
         })
     }
 
-    /// The statistics of caches that this name had, and that went to other names.
-    pub fn past(&self) -> Counts {
-        lock(&self.threads).past
+    /// The statistics of caches that this name had, and that went to other names. Also what `read` returns for each cache that it has. `read`
+    /// runs under a lock, so it only reads.
+    pub fn read<R>(&self, read: impl Fn(&'static Cache) -> R) -> (Counts, Vec<R>) {
+        let threads = lock(&self.threads);
+        (threads.past, threads.caches.iter().map(|cache| read(cache)).collect())
+    }
+
+    /// Frees the memory of all threads' caches of the name, as [`Cache::follow_invalidation`] does.
+    pub fn invalidate(&self) {
+        // Under the lock, so no cache has gone to another name.
+        let caches = {
+            let threads = lock(&self.threads);
+            threads.caches.iter().for_each(|cache| cache.shared.generations.raise());
+            threads.caches.clone()
+        };
+        caches.into_iter().for_each(Cache::follow_invalidation);
     }
 }
 

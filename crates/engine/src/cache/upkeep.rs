@@ -11,35 +11,40 @@ use super::local::Local;
 use super::owner::{Cache, Owner};
 use crate::base::sync::lock;
 use crate::device::Stream;
-use crate::home::{Counter, Counts, Fact};
+use crate::home::{Counter, Fact};
 use crate::pressure::ReclaimStats;
 use crate::pressure::lease::Lease;
 use crate::pressure::reclaim::{self, Holder, Idle, Releaser};
 
 impl Cache {
-    /// Releases the idle blocks now, and the busy ones when they return. The caller then gives the free memory back to the devices
+    /// After an invalidation: releases the idle blocks now, and the busy ones when they return. The caller then gives the free memory back to the devices
     /// ([`trim_to_demand`](crate::pressure::demand::trim_to_demand)). If a thread is inside the scope, that thread does all of this.
-    pub fn invalidate(&'static self) {
-        self.shared.generations.raise();
+    pub(super) fn follow_invalidation(&'static self) {
         self.briefly(|owner| {
-            owner.renew();
+            // Otherwise another thread has followed it, and the cache may serve another name by now.
+            if owner.shared.generations.is_behind() {
+                owner.renew();
+            }
             owner.settle();
         });
     }
 
-    /// Frees the cache for another name, if no array of it is alive and none of its idle memory has to be kept. Returns its
-    /// statistics so far. Otherwise returns `None` and changes nothing.
-    pub(super) fn retire(&'static self) -> Option<Counts> {
+    /// Frees the cache for another name, if no array of it is alive and none of its idle memory has to be kept. `reset` then resets its
+    /// statistics, and takes it from its name. Otherwise returns false and changes nothing.
+    pub(super) fn retire(&'static self, reset: impl FnOnce(&Owner)) -> bool {
         if self.is_entered() {
-            return None;
+            return false;
         }
-        self.briefly(|owner| {
+        let is_retired = self.briefly(|owner| {
             owner.settle();
-            owner.with(|local, shared| local.has_nothing_to_keep(shared)).then(|| {
+            let is_due = owner.with(|local, shared| local.has_nothing_to_keep(shared));
+            if is_due {
                 owner.renew();
-                owner.with(Local::reset)
-            })
-        })?
+                reset(owner);
+            }
+            is_due
+        });
+        is_retired.unwrap_or(false)
     }
 
     /// Lets `release` give idle memory back. `release` can ask how many bytes went back so far. Returns the bytes.
