@@ -204,7 +204,7 @@ impl Shortage {
 /// The end of a text, which tells most of a path or a name, in so many characters of one line that a line with it fits a screen.
 pub struct Short<'a>(pub &'a str);
 
-const LONGEST_TEXT: usize = 58;
+const LONGEST_TEXT: usize = 51;
 
 impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
