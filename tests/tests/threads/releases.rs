@@ -16,7 +16,10 @@ struct Chain(Stream);
 
 /// The arrays to drop, and where the stack was at each free.
 #[derive(Clone, Default)]
-struct Links(Arc<Mutex<(Vec<Array<u8, Chain>>, Vec<usize>)>>);
+struct Links {
+    arrays: Arc<Mutex<Vec<Array<u8, Chain>>>>,
+    places: Arc<Mutex<Vec<usize>>>,
+}
 
 impl fmt::Debug for Links {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,11 +47,8 @@ unsafe impl Backend for Links {
 
     unsafe fn free(&self, _: u64, _: usize) -> Result<()> {
         let here = 0u8;
-        let next = {
-            let (arrays, places) = &mut *self.0.lock().unwrap();
-            places.push(from_ref(&here).addr());
-            arrays.pop()
-        };
+        self.places.lock().unwrap().push(from_ref(&here).addr());
+        let next = self.arrays.lock().unwrap().pop();
         std::thread::spawn(|| drop(next)).join().unwrap();
         Ok(())
     }
@@ -82,7 +82,7 @@ fn releases_of_returned_arrays_need_no_more_stack() {
     let inside = scope.enter();
     let new = || Array::<u8, _>::zeros(&device, 4096).unwrap();
     let first = new();
-    links.0.lock().unwrap().0 = (0..100).map(|_| new()).collect();
+    *links.arrays.lock().unwrap() = (0..100).map(|_| new()).collect();
     std::thread::spawn(|| {
         invalidate("a chain of releases");
         drop(first);
@@ -90,7 +90,7 @@ fn releases_of_returned_arrays_need_no_more_stack() {
     .join()
     .unwrap();
     drop(inside);
-    let places = std::mem::take(&mut links.0.lock().unwrap().1);
+    let places = links.places.lock().unwrap();
     let grown = places.iter().max().unwrap() - places.iter().min().unwrap();
     assert_eq!(places.len(), 101);
     assert!(grown < 4096, "the stack grew by {grown} bytes");
