@@ -11,7 +11,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream, result, sys::CUcontext};
 use gpucache_capi::{
     allocate, device_stats, enter, free, invalidate, leave, pool_begin, pool_end, pool_release, record_stream,
-    reset_peaks, set_limit, stream_ends, trim,
+    reset_peaks, set_auto_scope, set_limit, stream_ends, trim,
 };
 use gpucache_tests::alone::alone;
 use gpucache_tests::gpu::{Gpu, is_made_up};
@@ -119,6 +119,32 @@ fn a_stream_of_another_gpu_is_refused() {
         let memory = allocate(BYTES, 1, 2).unwrap();
         assert_eq!(device_stats(1).unwrap().allocated_bytes, before + BYTES as u64);
         free(memory).unwrap();
+    });
+}
+
+/// A stream of another GPU may copy memory of this one, inside a scope and outside of all.
+#[test]
+fn memory_that_a_stream_of_another_gpu_used_comes_back() {
+    alone(60, || {
+        let Some(gpu) = gpu() else { return };
+        let Some(other) = other_stream() else { return };
+        set_auto_scope(false);
+        let reserved = || {
+            gpu.cuda.stream().context().synchronize().unwrap();
+            trim(0).unwrap();
+            device_stats(0).unwrap().reserved_bytes
+        };
+        let before = reserved();
+        for name in [None, Some("copies")] {
+            let entry = name.map(|name| enter(name).unwrap());
+            let first = allocate(BYTES, 0, 0).unwrap();
+            record_stream(first, other.cu_stream() as usize).unwrap();
+            free(first).unwrap();
+            entry.into_iter().for_each(|entry| leave(entry).unwrap());
+            name.into_iter().for_each(|name| assert_eq!(invalidate(Some(name)), BYTES as u64));
+            assert_eq!(reserved(), before, "{name:?}");
+        }
+        assert_eq!(device_stats(0).unwrap().allocated_bytes, 0);
     });
 }
 

@@ -58,10 +58,26 @@ impl Fence {
         if self.stream.queue() == stream.queue() {
             return Ok(());
         }
+        if self.stream.memory_id() != stream.memory_id() {
+            return self.precede_apart(stream);
+        }
         match (DeviceRange::of(stream), self.epoch) {
             (Some(range), Some(epoch)) => range.order(stream, &self.stream, epoch),
             _ => stream.follow(&self.stream),
         }
+    }
+
+    /// Makes later work of a stream of another device wait for all present work. Each device counts epochs of its own streams only.
+    #[cold]
+    fn precede_apart(&self, stream: &Stream) -> Result<()> {
+        if self.stream.is_capturing() || stream.is_capturing() {
+            return Err(Error::unavailable(
+                "memory that a stream of another device used",
+                "a CUDA graph is being captured, and a graph cannot wait for work outside it",
+                "free the memory before the capture or after it",
+            ));
+        }
+        stream.follow(&self.stream)
     }
 }
 
@@ -83,4 +99,21 @@ pub(crate) fn order(stream: &Stream, other: &Stream, epoch: u64) -> Result<()> {
 /// Whether all work that is on the stream now is done, as far as a query tells.
 pub(crate) fn is_done(stream: &Stream) -> bool {
     DeviceRange::of(stream).is_some_and(|range| range.is_done(stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Virtual;
+
+    /// The ranges of two devices number the epochs of their own streams. A stream has one number of its present epoch.
+    #[test]
+    fn a_wait_for_a_stream_of_another_device_leaves_its_epoch() {
+        let [home, user] = [(); 2].map(|()| Virtual::new(1 << 30).stream_handle().clone());
+        (0..3).for_each(|_| drop(Fence::sealed(&user)));
+        let epoch = user.epoch();
+        Fence::told(&user, epoch).precede(&home).unwrap();
+        assert_eq!(user.epoch(), epoch);
+        assert!(order(&home, &user, epoch).unwrap_err().is_unavailable());
+    }
 }

@@ -147,7 +147,8 @@ impl Record {
             match fences.iter().find(|fence| fence.stream().id() == user.id()) {
                 _ if user.queue() == home.queue() => {}
                 Some(fence) => fence.precede(&home)?,
-                None => fence::order(&home, user, end)?,
+                // The user may be a stream of another device: its work copies the memory.
+                None => Fence::told(user, end).precede(&home)?,
             }
         }
         uses.clear();
