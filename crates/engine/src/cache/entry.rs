@@ -36,10 +36,12 @@ impl Owner {
         }
     }
 
-    /// Lets the next call of the plan's stream fail if other code captures that stream.
+    /// Lets the next call of the plan's stream fail if other code captures that stream. If a framework has told its capture, its pool serves the
+    /// stream, and no call of the capture would return this error.
     #[inline]
     fn refuse_in_capture(&self) {
         if let Some(stream) = self.with(|local, _| local.watched())
+            && !Stream::is_other_in_capture()
             && stream.captures_unannounced()
         {
             stream.refuse_next(supply::unannounced());
@@ -282,6 +284,10 @@ impl Owner {
 
     /// Gives back the memory that the lists and the range need not keep.
     fn look_at_range(&self, stream: Stream, last: Option<u64>) {
+        // During a capture of another thread, the driver refuses calls for memory, and ends the capture. A later entry looks.
+        if Stream::is_any_in_capture() {
+            return self.let_go_of_stream(stream);
+        }
         let Some(range) = DeviceRange::of(&stream) else { return };
         let reserved = range.occupancy().reserved;
         let is_steady = self.with(|local, shared| local.planner.look(shared, reserved));

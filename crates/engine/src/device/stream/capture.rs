@@ -100,8 +100,7 @@ impl Stream {
     }
 
     /// Whether other code captures any stream, which may have no handle, as far as is known.
-    #[cfg(feature = "cuda")]
-    pub(in crate::device) fn is_other_in_capture() -> bool {
+    pub(crate) fn is_other_in_capture() -> bool {
         OTHER_CAPTURES.load(Relaxed) > 0
     }
 
