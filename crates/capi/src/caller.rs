@@ -3,12 +3,12 @@
 use std::cell::Cell;
 
 use gpucache::{Error, Result};
-use gpucache_engine::device::{Handle, exits_with_thread};
+use gpucache_engine::device::exits_with_thread;
 use parking_lot::Mutex;
 
 use crate::shared::{Inside, SharedCaller, is_busy};
 use crate::streams::KnownStreams;
-use crate::{forks, helpers};
+use crate::{captures, forks, helpers};
 
 /// For whom a thread works.
 #[derive(Clone, Copy)]
@@ -234,7 +234,7 @@ pub fn invalidate(name: Option<&str>) -> u64 {
 /// Runs `act` in the name of this thread's caller, which then is inside its scopes, so that their idle memory goes back at once. The same
 /// context is current afterwards as before.
 pub(crate) fn in_scopes<R>(act: impl FnOnce() -> R) -> R {
-    Handle::keeping_current(|| match mine() {
+    captures::relaxed(|| match mine() {
         Some(caller) => caller.call(|_| act()),
         None => act(),
     })

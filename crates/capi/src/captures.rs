@@ -22,8 +22,9 @@ pub(crate) fn is_any() -> bool {
     OPEN.load(Relaxed) > 0
 }
 
-/// Runs `act`. While a graph is captured, the driver then allows calls that a capture on another thread would forbid.
+/// Runs `act`, and leaves the thread's current context as it was. While a graph is captured, the driver then allows calls that a capture on
+/// another thread would forbid.
 #[inline]
 pub(crate) fn relaxed<R>(act: impl FnOnce() -> R) -> R {
-    if is_any() { Handle::in_relaxed_capture(act) } else { act() }
+    Handle::keeping_current(|| if is_any() { Handle::in_relaxed_capture(act) } else { act() })
 }

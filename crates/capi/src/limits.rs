@@ -1,9 +1,9 @@
 //! The memory of a device: limits, trim, statistics.
 
 use gpucache::Result;
-use gpucache_engine::device::Handle;
 
 use crate::caller::in_scopes;
+use crate::captures;
 use crate::devices::default_stream;
 use crate::usage::{DeviceUse, Usage};
 
@@ -21,7 +21,7 @@ use crate::usage::{DeviceUse, Usage};
 pub fn set_limit(device: i32, limit: &str) -> Result<()> {
     let stream = default_stream(device)?;
     // A lower limit returns idle memory to the device.
-    Handle::keeping_current(|| stream.memory().set_limit(limit.parse()?))
+    captures::relaxed(|| stream.memory().set_limit(limit.parse()?))
 }
 
 /// Gives idle memory back to the device, except memory of scopes that another thread is inside. Each thread that allocated outside of scopes

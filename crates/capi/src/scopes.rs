@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use gpucache_engine::base::opened::Opened;
 use gpucache_engine::cache::{Cache, Current, NamedCaches, Terms};
-use gpucache_engine::device::Handle;
 use gpucache_engine::home::Visit;
 use hashbrown::HashMap;
+
+use crate::captures;
 
 /// The name of the scope that serves allocations outside of all others.
 const AUTO: &str = "auto";
@@ -115,7 +116,7 @@ impl Scopes {
 
     /// Enters a scope. Returns the place of the entry. A cache that is taken over returns idle memory.
     fn push(&mut self, name: Option<&str>) -> usize {
-        let inside = Handle::keeping_current(|| {
+        let inside = captures::relaxed(|| {
             name.map(|name| {
                 let (cache, terms) = (self.cache(name), Terms::new());
                 let entry = cache.enter(terms, Visit::Entry);
@@ -163,7 +164,7 @@ impl Scopes {
         self.serve();
         let Some((Current { cache, .. }, entry)) = entry.inside else { return };
         // SAFETY: the list had the entry, and has it no more. `serve` has named the innermost entry that is left.
-        Handle::keeping_current(|| unsafe { cache.leave(entry) });
+        captures::relaxed(|| unsafe { cache.leave(entry) });
         cache.note_left();
     }
 
@@ -181,7 +182,7 @@ impl Scopes {
         let caches = self.caches.drain();
         // SAFETY: `serve` has just named no cache.
         let orphan = |(_, known): (_, Known)| unsafe { Current::orphan(known.cache, &known.scope) };
-        Handle::keeping_current(|| caches.for_each(orphan));
+        captures::relaxed(|| caches.for_each(orphan));
     }
 
     /// Lets the innermost scope serve the caller.

@@ -46,7 +46,7 @@ impl KnownStreams {
             is_same && handle != PER_THREAD && first.uses < ASK_AFTER
         });
         if !is_first || self.ended != Handle::ended_streams() {
-            captures::relaxed(|| Handle::keeping_current(|| self.look_up(device, handle, entry)))?;
+            captures::relaxed(|| self.look_up(device, handle, entry))?;
         }
         // `look_up` puts the stream there.
         self.known.first().map(|first| &first.stream).ok_or_else(|| not_served(handle))
@@ -107,7 +107,7 @@ fn of_any_device(handle: usize) -> Option<Stream> {
     if Handle(handle).is_of_context() {
         return None;
     }
-    let (stream, _) = captures::relaxed(|| Handle::keeping_current(|| Handle(handle).stream()))?;
+    let (stream, _) = captures::relaxed(|| Handle(handle).stream())?;
     note(&stream);
     Some(stream)
 }
@@ -134,7 +134,7 @@ fn check_device(device: i32, handle: usize, stream: &Stream) -> Result<()> {
 pub fn stream_ends(device: i32, handle: usize) -> Result<()> {
     default_stream(device)?;
     if device != HOST && !Handle(handle).is_of_context() {
-        captures::relaxed(|| Handle::keeping_current(|| Handle(handle).ends()));
+        captures::relaxed(|| Handle(handle).ends());
     }
     Ok(())
 }
