@@ -114,6 +114,7 @@ int32_t gpucache_free(void *address);
 
 // Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
 // Null is ignored. Returns `GPUCACHE_UNAVAILABLE` if no allocation begins at `address`. The stream must exist, as for `gpucache_allocate`.
+// A null stream is the default stream of the memory's own device. For that of another device, make a stream and record it.
 int32_t gpucache_record_stream(void *address, void *stream);
 
 // Tells that the owner of a stream is about to destroy it. Call this before a stream is destroyed, if memory was allocated for it or
@@ -131,14 +132,24 @@ int32_t gpucache_base_address(const void *address, void **base, size_t *bytes);
 // `gpucache_pool_release`. `drop`, if it is not null, frees `context` at the end, also if the call fails.
 //
 // # Safety
-// Any thread may call `filter` and `drop` with `context`, several at once `filter`. Neither of them unwinds.
-int32_t gpucache_pool_begin(int32_t device, uint64_t id0, uint64_t id1, gpucache_pool_filter filter, void *context, gpucache_drop drop);
+// Any thread may call `filter` and `drop` with `context`, several at once `filter`. Neither of them unwinds. `context` must live until `drop`
+// is called: a call of `filter` that began before `gpucache_pool_end` may still run when that function has returned.
+int32_t gpucache_pool_begin(int32_t device,
+                            uint64_t id0,
+                            uint64_t id1,
+                            gpucache_pool_filter filter,
+                            void *context,
+                            gpucache_drop drop);
 
 // Ends what `gpucache_pool_begin` began. The pool keeps its memory for the graph.
 int32_t gpucache_pool_end(int32_t device, uint64_t id0, uint64_t id1);
 
 // Notes that a graph of a pool is gone. With the last one, the memory of the pool is free, except what is still in use.
 int32_t gpucache_pool_release(int32_t device, uint64_t id0, uint64_t id1);
+
+// Ends and releases each pool that the calling thread began and did not end, because its capture failed. Until then, the process counts as
+// one that captures a graph.
+void gpucache_pool_abandon(void);
 
 // Enters the scope `name` (UTF-8): until `gpucache_leave`, what this thread allocates comes from its cache. Writes the number of the entry.
 //

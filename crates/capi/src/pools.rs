@@ -4,6 +4,7 @@
 //! A pool has one reservation for each stream. Memory that is freed serves only later allocations of the pool on the same stream.
 
 use std::sync::Arc;
+use std::thread::{ThreadId, current};
 
 use gpucache::{Error, Result};
 use gpucache_engine::cache::{Block, GraphMemory};
@@ -25,6 +26,8 @@ type Name = (i32, (u64, u64));
 struct Pool {
     /// The streams that it serves now; `None` if nothing is captured for it.
     filter: Option<Arc<Filter>>,
+    /// The thread that began it last.
+    by: Option<ThreadId>,
     /// How many graphs have memory in it.
     graphs: usize,
     memory: Arc<GraphMemory>,
@@ -34,6 +37,9 @@ static POOLS: Mutex<Vec<(Name, Pool)>> = Mutex::new(Vec::new());
 
 /// Pools whose graphs are all gone, and whose memory launches may still use.
 static ENDED: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
+
+/// Blocks that other streams use and that were freed while a graph was captured.
+static KEPT: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
 /// Lets a pool serve the streams for which `filter` holds, until [`pool_end`]. The pool is made if there is none of this name. Each call
 /// counts as a graph, which ends by [`pool_release`].
@@ -60,7 +66,7 @@ pub fn pool_begin(device: i32, id: (u64, u64), filter: Filter) -> Result<()> {
     if pool.filter.is_some() {
         return Err(Error::unavailable(title(id), "a graph is captured into it already", "end that capture first"));
     }
-    (pool.filter, pool.graphs) = (Some(Arc::new(filter)), pool.graphs + 1);
+    (pool.filter, pool.graphs, pool.by) = (Some(Arc::new(filter)), pool.graphs + 1, Some(current().id()));
     captures::begin();
     Ok(())
 }
@@ -106,24 +112,58 @@ pub fn pool_release(device: i32, id: (u64, u64)) -> Result<()> {
     Ok(())
 }
 
+/// Ends and releases each pool that the calling thread began and did not end, because its capture failed. Returns how many there were.
+///
+/// ```
+/// gpucache_capi::pool_begin(-1, (1, 1), Box::new(|_stream| true))?;
+/// assert_eq!(gpucache_capi::pool_abandon(), 1);
+/// assert!(gpucache_capi::pool_end(-1, (1, 1)).is_err()); // it is over
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn pool_abandon() -> usize {
+    let is_open = |pool: &Pool| pool.filter.is_some() && pool.by == Some(current().id());
+    let open: Vec<Name> = POOLS.lock().iter().filter(|(_, pool)| is_open(pool)).map(|(name, _)| *name).collect();
+    let ended = |&(device, id): &Name| pool_end(device, id).and_then(|()| pool_release(device, id)).is_ok();
+    open.into_iter().filter(ended).count()
+}
+
+/// Keeps a freed block while a graph is captured and other streams use it, since its own stream cannot wait for them until the capture has
+/// ended. Returns any other block.
+#[inline]
+pub(crate) fn kept_for_capture(block: Block) -> Option<Block> {
+    if !captures::is_any() || !block.is_used_elsewhere() {
+        return Some(block);
+    }
+    let mut kept = KEPT.lock();
+    // Asked under the lock, since the end of the last capture takes these blocks out.
+    if !captures::is_any() {
+        return Some(block);
+    }
+    kept.push(block);
+    None
+}
+
 /// Takes a pool out that has no graph any more, and into which none is captured now.
 fn take_ended(pools: &mut Vec<(Name, Pool)>, device: i32, id: (u64, u64)) -> Option<Pool> {
     let is_over = |(name, pool): &(Name, Pool)| *name == (device, id) && pool.graphs == 0 && pool.filter.is_none();
     pools.iter().position(is_over).map(|place| pools.swap_remove(place).1)
 }
 
-/// Frees the memory of pools without graphs. Launches of these graphs may still run on any stream, so this waits for the device. A wait would
+/// Frees blocks that were kept for a capture, and the memory of pools without graphs. Launches of these graphs may still run on any stream, so this waits for the device. A wait would
 /// end a capture, so while one is made, the pools stay.
 fn end_pools() {
     if captures::is_any() {
         return;
     }
-    // Their memory is freed while no lock is held.
+    // Memory is freed while no lock is held.
+    let mut kept = std::mem::take(&mut *KEPT.lock());
     let mut ended = std::mem::take(&mut *ENDED.lock());
     // The driver works for the parent alone.
     let of_parent = |pool: &mut Pool| pool.memory.streams().iter().any(forks::is_of_parent);
     ended.extract_if(.., of_parent).for_each(std::mem::forget);
+    kept.extract_if(.., |block| forks::is_of_parent(block.stream())).for_each(std::mem::forget);
     Handle::keeping_current(|| {
+        drop(kept);
         let streams = ended.iter().flat_map(|pool| pool.memory.streams());
         streams.for_each(|stream| Handle::wait_for_context_of(&stream));
         drop(ended);

@@ -78,7 +78,7 @@ fn find_outside(stream: &Stream, bytes: usize) -> Result<Block> {
 fn find(stream: &Stream, bytes: usize, allocate: fn(&Stream, &Request<'_>) -> Result<Block>) -> Result<Block> {
     let dims = [bytes];
     let request = Request::of_bytes(&dims);
-    let found = captures::relaxed(|| Handle::keeping_current(|| allocate(stream, &request)));
+    let found = captures::relaxed(|| allocate(stream, &request));
     found.map_err(|error| Block::refused(error, &request))
 }
 
@@ -137,8 +137,9 @@ pub fn free(address: u64) -> Result<()> {
         std::mem::forget(block);
         return Ok(());
     }
+    let Some(block) = pools::kept_for_capture(block) else { return Ok(()) };
     let mut block = Some(block);
-    let mut give_back = || captures::relaxed(|| Handle::keeping_current(|| drop(block.take())));
+    let mut give_back = || captures::relaxed(|| drop(block.take()));
     // The request of another helper may wait for this block. The block then goes back like a block that an unrelated thread drops.
     if caller::mine().and_then(|caller| caller.call_soon(|_| give_back())).is_none() {
         give_back();
@@ -170,7 +171,8 @@ pub fn record_stream(address: u64, stream: usize) -> Result<()> {
     let note = |streams: &mut KnownStreams, entry| -> Result<()> {
         let stream = streams.find_user(device, stream, entry)?;
         let note = |block: &Block| {
-            if block.stream().queue() != stream.queue() {
+            // A graph's memory has a queue number of its own.
+            if block.stream().queue() != stream.queue() && !block.stream().is_reserved_on(&stream) {
                 Handle::keeping_current(|| block.used_by(&stream));
             }
         };

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{CudaGraph, CudaStream, result};
-use gpucache_capi::{allocate, free, pool_begin, pool_end, pool_release, record_stream};
+use gpucache_capi::{
+    allocate, enter, enter_uncached, free, invalidate, leave, pool_begin, pool_end, pool_release, record_stream,
+    set_limit, trim,
+};
 use gpucache_tests::alone::alone;
 use gpucache_tests::gpu::Gpu;
 use gpucache_tests::madeup::begin_capture_unnoticed;
@@ -221,5 +224,85 @@ fn all_pages_of_a_pool_go_back() {
         pool_end(0, POOL).unwrap();
         pool_release(0, POOL).unwrap();
         assert_eq!(captured.reserved(), 0);
+    });
+}
+
+/// A captured stream cannot wait for another one, so the memory waits for the end of the capture.
+#[test]
+fn memory_that_other_streams_use_and_that_is_freed_in_a_capture_comes_back() {
+    alone(120, || {
+        let Some(captured) = Captured::get() else { return };
+        let before = captured.reserved();
+        let handles = [&captured.eager, &captured.stream].map(|stream| stream.cu_stream() as usize);
+        for users in [&handles[..1], &handles[1..], &handles[..]] {
+            let outside = enter_uncached().unwrap();
+            let eager = allocate(BYTES, 0, handles[0]).unwrap();
+            captured.begin();
+            let memory = allocate(BYTES, 0, handles[1]).unwrap();
+            captured.copy(captured.input, memory);
+            users.iter().for_each(|&user| record_stream(memory, user).unwrap());
+            record_stream(eager, handles[1]).unwrap();
+            [memory, eager].into_iter().for_each(|memory| free(memory).unwrap());
+            drop(captured.end());
+            pool_release(0, POOL).unwrap();
+            leave(outside).unwrap();
+            assert_eq!(captured.reserved(), before, "{users:?}");
+        }
+    });
+}
+
+/// Three entries of a scope on the captured stream, which are planned from then on.
+fn plan(captured: &Captured) {
+    for _ in 0..4 {
+        let entry = enter("step").unwrap();
+        for _ in 0..3 {
+            free(allocate(BYTES, 0, captured.stream.cu_stream() as usize).unwrap()).unwrap();
+        }
+        leave(entry).unwrap();
+    }
+}
+
+#[test]
+fn a_scope_entered_in_a_capture_serves_later_eager_work() {
+    alone(60, || {
+        let Some(captured) = Captured::get() else { return };
+        plan(&captured);
+        let own = captured.stream.cu_stream() as usize;
+        pool_begin(0, POOL, Box::new(move |stream| stream == own)).unwrap();
+        // SAFETY: the stream is alive, and no capture has begun on it. In programs of other languages, `foreign` sees no capture.
+        unsafe { begin_capture_unnoticed(captured.stream.cu_stream().cast()) };
+        let entry = enter("step").unwrap();
+        let memory = allocate(BYTES, 0, own).unwrap();
+        captured.copy(captured.input, memory);
+        leave(entry).unwrap();
+        drop(captured.end());
+        plan(&captured);
+        free(memory).unwrap();
+    });
+}
+
+/// CUDA's global mode ends the capture if any thread makes a call for memory that is not in the relaxed mode.
+#[test]
+fn calls_that_return_memory_leave_a_capture_open() {
+    alone(60, || {
+        let Some(captured) = Captured::get() else { return };
+        let calls: [fn(); 4] = [
+            || _ = trim(0).unwrap(),
+            || _ = invalidate(None),
+            || set_limit(0, "1MiB").unwrap(),
+            || (0..2000).for_each(|_| leave(enter("step").unwrap()).unwrap()),
+        ];
+        for call in calls {
+            plan(&captured);
+            captured.work_elsewhere();
+            captured.eager.context().synchronize().unwrap();
+            captured.begin();
+            let memory = allocate(BYTES, 0, captured.stream.cu_stream() as usize).unwrap();
+            captured.copy(captured.input, memory);
+            call();
+            free(memory).unwrap();
+            drop(captured.end());
+            set_limit(0, "none").unwrap();
+        }
     });
 }

@@ -44,6 +44,7 @@ pub extern "C" fn gpucache_free(address: *mut c_void) -> i32 {
 
 /// Notes that work on another stream uses memory. After it is freed, its next user waits for the work that is on that stream by then.
 /// Null is ignored. Returns `GPUCACHE_UNAVAILABLE` if no allocation begins at `address`. The stream must exist, as for `gpucache_allocate`.
+/// A null stream is the default stream of the memory's own device. For that of another device, make a stream and record it.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_record_stream(address: *mut c_void, stream: *mut c_void) -> i32 {
     status(|| record_stream(address as u64, stream as usize))

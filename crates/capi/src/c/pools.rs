@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use super::status::{status, wrong};
-use crate::{pool_begin, pool_end, pool_release};
+use crate::{pool_abandon, pool_begin, pool_end, pool_release};
 
 /// Tells whether a pool serves a stream now.
 #[allow(non_camel_case_types, reason = "a name of C")]
@@ -47,7 +47,8 @@ impl Drop for Filter {
 /// `gpucache_pool_release`. `drop`, if it is not null, frees `context` at the end, also if the call fails.
 ///
 /// # Safety
-/// Any thread may call `filter` and `drop` with `context`, several at once `filter`. Neither of them unwinds.
+/// Any thread may call `filter` and `drop` with `context`, several at once `filter`. Neither of them unwinds. `context` must live until `drop`
+/// is called: a call of `filter` that began before `gpucache_pool_end` may still run when that function has returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpucache_pool_begin(
     device: i32,
@@ -74,4 +75,11 @@ pub extern "C" fn gpucache_pool_end(device: i32, id0: u64, id1: u64) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_pool_release(device: i32, id0: u64, id1: u64) -> i32 {
     status(|| pool_release(device, (id0, id1)))
+}
+
+/// Ends and releases each pool that the calling thread began and did not end, because its capture failed. Until then, the process counts as
+/// one that captures a graph.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpucache_pool_abandon() {
+    pool_abandon();
 }
