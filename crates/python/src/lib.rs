@@ -28,7 +28,7 @@ mod _gpucache {
     #[pymodule_export]
     use crate::memory::{
         Owned, allocate, base_address, check_limit, device_stats, free, pool_begin, pool_end, pool_release,
-        record_stream, reset_peaks, set_limit, stream_ends, trim,
+        pools_abandon, record_stream, reset_peaks, set_limit, stream_ends, trim,
     };
     #[pymodule_export]
     use crate::scopes::{

@@ -106,6 +106,12 @@ pub(crate) fn pool_release(py: Python<'_>, device: i32, id: (u64, u64)) -> PyRes
     apart(py, || gpucache_capi::pool_release(device, id))
 }
 
+/// Ends and releases each pool that the calling thread began and did not end. Returns how many there were.
+#[pyfunction]
+pub(crate) fn pools_abandon(py: Python<'_>) -> usize {
+    py.detach(gpucache_capi::pool_abandon)
+}
+
 /// Memory that is freed with its Python object, as `gpucache.allocate` returns it.
 #[pyclass(frozen, weakref, module = "gpucache")]
 pub(crate) struct Owned {

@@ -61,6 +61,45 @@ print(*calls)
     )
 
 
+def test_scopes_that_end_in_another_order_restore_the_setting_of_torch(program):
+    program(BEGIN + """
+gpucache.torch.install(backward="caller")
+first, second = gpucache.scope("first"), gpucache.scope("second")
+for outside in (True, False):
+    torch.state.multithreading = outside
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not torch.state.multithreading
+    second.__exit__(None, None, None)
+    assert torch.state.multithreading is outside
+""", doubles=True)
+
+
+def test_a_capture_that_fails_ends_its_pool(program):
+    program(BEGIN + """
+from gpucache import _gpucache
+torch.cuda.CUDAGraph.begin = lambda: _gpucache.pool_begin(-1, (0, 1))
+gpucache.torch.install()
+# A second capture could not begin if the pool of the first one were open.
+for _ in range(2):
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin()
+    try:
+        graph.capture_end()
+    except RuntimeError as error:
+        assert str(error) == "the capture failed"
+    else:
+        raise AssertionError("the exception is PyTorch's")
+try:
+    _gpucache.pool_release(-1, (0, 1))
+except gpucache.Error:
+    pass
+else:
+    raise AssertionError("the pool is released")
+""", doubles=True)
+
+
 def test_modules_for_libraries_are_imported_at_their_first_use(program):
     assert program("""
 import sys, gpucache

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any, Literal, SupportsIndex
@@ -29,7 +30,7 @@ import torch
 
 from . import _arguments, _gpucache, _scopes
 from ._errors import Error, NotSupportedError
-from ._torch import refuse, statistics
+from ._torch import graphs, refuse, statistics
 from ._torch.patch import Patches
 
 __all__ = ["install", "is_installed", "pool", "use_pool", "backward_on_caller"]
@@ -86,6 +87,7 @@ def install(
     _alive.append(allocator)
     statistics.patch(_patches)
     refuse.patch(_patches)
+    graphs.patch(_patches)
 
 
 def _set_options(limit: str | None, backward: Any, auto_scope: Any) -> None:
@@ -129,15 +131,29 @@ def use_pool(pool: torch.cuda.MemPool, device: int | None = None) -> Any:
     return torch.cuda.use_mem_pool(pool, device)
 
 
+class _Blocks(threading.local):
+    """The open blocks of ``backward_on_caller`` on one thread, which end in any order, and PyTorch's setting outside of them."""
+
+    count = 0
+    before = True
+
+
+_blocks = _Blocks()
+
+
 class backward_on_caller:  # noqa: N801
     """Runs backward passes of a block on the thread that calls them, as ``install(backward="caller")`` does in all scopes."""
 
     def __enter__(self) -> None:
-        self._before = torch.autograd.is_multithreading_enabled()
-        torch._C._set_multithreading_enabled(False)
+        if not _blocks.count:
+            _blocks.before = torch.autograd.is_multithreading_enabled()
+            torch._C._set_multithreading_enabled(False)
+        _blocks.count += 1
 
     def __exit__(self, *_: object) -> None:
-        torch._C._set_multithreading_enabled(self._before)
+        _blocks.count -= 1
+        if not _blocks.count:
+            torch._C._set_multithreading_enabled(_blocks.before)
 
 
 def _set_backward(backward: str) -> None:

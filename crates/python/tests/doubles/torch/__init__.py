@@ -34,6 +34,18 @@ class MemPool:
         self.allocator = allocator
 
 
+class CUDAGraph:
+    """A graph whose capture the driver ends. As the real one, it then does not end its pool. Tests set how it begins one."""
+
+    begin = None
+
+    def capture_begin(self):
+        type(self).begin()
+
+    def capture_end(self):
+        raise RuntimeError("the capture failed")
+
+
 class ContextProp:
     def __init__(self, getter, setter):
         self.getter, self.setter = getter, setter
@@ -83,6 +95,7 @@ memory = types.SimpleNamespace(
 )
 cuda = types.SimpleNamespace(
     memory=memory,
+    CUDAGraph=CUDAGraph,
     MemPool=MemPool,
     device_count=lambda: 2,
     is_initialized=lambda: state.is_initialized,
