@@ -51,10 +51,12 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         deallocations, context = self.deallocations, weakref.proxy(self.context)
 
         def free(address: int) -> None:
-            # At the end of the process, Numba's context may go first.
-            with contextlib.suppress(ReferenceError):
-                context.synchronize()
-            _gpucache.free(address)
+            try:
+                # At the end of the process, Numba's context may go first.
+                with contextlib.suppress(ReferenceError):
+                    _wait(context)
+            finally:
+                _gpucache.free(address)
 
         def finalize() -> None:
             deallocations.add_item(free, address, size)
@@ -77,6 +79,15 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
     def interface_version(self) -> int:
         """The version of Numba's plug."""
         return 1
+
+
+def _wait(context: Any) -> None:
+    """Waits for all work of a context. Numba's own call waits for the thread's current one, which may be another one, or none."""
+    context.push()
+    try:
+        context.synchronize()
+    finally:
+        context.pop()
 
 
 def install() -> None:
