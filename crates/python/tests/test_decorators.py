@@ -2,8 +2,10 @@
 
 import asyncio
 import functools
+import gc
 import inspect
 import types
+import weakref
 
 import pytest
 
@@ -112,3 +114,28 @@ def test_a_coroutine_from_a_generator_can_be_awaited():
     for function in (old, gpucache.scope("twice")(old), functools.partial(old), gpucache.scope("twice")(functools.partial(old))):
         assert asyncio.run(work(function)) == (True, True, 5)
     assert asyncio.run(work(gpucache.scope("object of old")(Old()))) == (True, True, 5)
+
+
+def test_an_exception_that_is_thrown_in_is_in_no_cycle():
+    class Tensor:
+        pass
+
+    @gpucache.scope("thrown")
+    def steps():
+        tensor = Tensor()
+        known.append(weakref.ref(tensor))
+        yield
+
+    gc.disable()
+    try:
+        for kind in (ValueError, KeyboardInterrupt):
+            known, generator = [], steps()
+            next(generator)
+            try:
+                generator.throw(kind())
+            except kind:
+                pass
+            del generator
+            assert known[0]() is None
+    finally:
+        gc.enable()

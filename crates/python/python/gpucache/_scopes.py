@@ -131,24 +131,24 @@ class _Steps:
 
 def _steps(inside: _Entered, steps: Any) -> Generator[Any, Any, Any]:
     """Runs a generator or the iterator of a coroutine. Each step of it is an entry."""
-    resume: Callable[[], Any] = functools.partial(next, steps)
-    # No variable here keeps what passes through: the program decides how long it lives.
+    # No variable here keeps what passes through: the program decides how long it lives. An exception that is thrown in has this frame in
+    # its traceback, so a variable with the exception would be a cycle.
+    todo: list[Callable[[], Any]] = [functools.partial(next, steps)]
     given: list[Any] = []
     while True:
         try:
             with inside:
-                given.append(resume())
+                given.append(todo.pop()())
         except StopIteration as end:
             return end.value
-        del resume
         try:
-            resume = functools.partial(steps.send, (yield given.pop()))
+            todo.append(functools.partial(steps.send, (yield given.pop())))
         except GeneratorExit:
             with inside:
                 steps.close()
             raise
         except BaseException as thrown:
-            resume = functools.partial(steps.throw, thrown)
+            todo.append(functools.partial(steps.throw, thrown))
 
 
 class scope(_Entered):  # noqa: N801
