@@ -165,6 +165,8 @@ def test_a_use_on_another_stream_is_noted():
     buffer = gpucache.allocate(4096, device=-1)
     gpucache.record_stream(buffer, 0)
     gpucache.record_stream(buffer.address, 0)
+    # A view begins behind the begin of its array.
+    gpucache.record_stream(buffer.address + 100, 0)
     with pytest.raises(gpucache.Error):
         gpucache.record_stream(12345, 0)
 
@@ -182,11 +184,42 @@ def test_an_end_of_a_stream_lets_it_go():
     kept = type("Stream", (), {})()
     known, end = weakref.ref(kept), gpucache.stream_ends
     for handle in (0, 1, 2):
-        gpucache._memory.keep_stream(-1, handle, kept)
+        gpucache._memory.keep_stream(-1, handle, kept, True)
     assert not gpucache._memory._kept_streams
-    gpucache._memory.keep_stream(-1, 4096, kept)
+    gpucache._memory.keep_stream(-1, 4096, kept, True)
     del kept
     end(-1, 8192)
     assert known() is not None
     end(-1, 4096)
+    assert known() is None
+
+
+class Stream:
+    """Stands for a library's object of a stream."""
+
+
+def test_streams_that_nobody_else_has_are_let_go(monkeypatch):
+    ended = []
+    monkeypatch.setattr(_gpucache, "stream_ends", lambda device, handle: ended.append(handle))
+    monkeypatch.setattr(gpucache._memory, "_kept_streams", {})
+    # Who borrows a stream knows when it ends. Its object may have the owner.
+    used, borrowed = Stream(), weakref.ref(stream := Stream())
+    gpucache._memory.keep_stream(-1, 3, stream, False)
+    gpucache._memory.keep_stream(-1, 4, used, True)
+    del stream
+    for handle in range(5, 105):
+        gpucache._memory.keep_stream(-1, handle, Stream(), True)
+    assert set(ended) <= set(range(5, 105)) and len(ended) > 90
+    assert borrowed() is not None and (-1, 4) in gpucache._memory._kept_streams
+
+
+def test_the_owner_of_a_stream_replaces_a_borrower():
+    borrower, owner = Stream(), Stream()
+    known = weakref.ref(owner)
+    gpucache._memory.keep_stream(-1, 4096, borrower, False)
+    gpucache._memory.keep_stream(-1, 4096, owner, True)
+    gpucache._memory.keep_stream(-1, 4096, borrower, False)
+    del owner
+    assert known() is not None
+    gpucache.stream_ends(-1, 4096)
     assert known() is None

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from typing import Any, SupportsIndex
 
 from . import _arguments, _gpucache
+from ._errors import Error
 from ._gpucache import Owned
 
-#: The streams that got memory, by device and handle. Their memory may wait for an event on them later, and the driver ends a process that
-#: passes it the handle of a destroyed stream.
-_kept_streams: dict[tuple[int, int], Any] = {}
+#: The streams that got memory, by device and handle, each with whether its object owns it. Their memory may wait for an event on them later,
+#: and the driver ends a process that passes it the handle of a destroyed stream.
+_kept_streams: dict[tuple[int, int], tuple[Any, bool]] = {}
+
+#: With each new stream, so many older ones are looked at, in turn.
+_LOOKS = 2
 
 #: The highest handle of a default stream.
 _LAST_DEFAULT = 2
@@ -39,11 +45,19 @@ def allocate(bytes: int, *, device: int = 0, stream: int = 0) -> Owned:
 def record_stream(memory: Owned | int, stream: int) -> None:
     """Notes that work on another stream uses memory. Its next user waits for the work that is on that stream when it is freed.
 
-    ``memory`` is what :func:`allocate` returned, or the address where an allocation begins. The stream must live until the process ends, or
-    until :func:`stream_ends` is called for it.
+    ``memory`` is what :func:`allocate` returned, or an address in an allocation. ``stream`` 0 is the default stream of the memory's own
+    device. Any other stream must live until the process ends, or until :func:`stream_ends` is called for it.
     """
     address = memory.address if isinstance(memory, Owned) else _arguments.count(memory, "memory", _MEMORY)
-    _gpucache.record_stream(address, _arguments.stream(stream))
+    handle = _arguments.stream(stream)
+    try:
+        _gpucache.record_stream(address, handle)
+    except Error:
+        # A view of an array may begin behind the array's memory.
+        begin, _ = _gpucache.base_address(address) or (address, 0)
+        if begin == address:
+            raise
+        _gpucache.record_stream(begin, handle)
 
 
 def stream_ends(device: int, stream: int) -> None:
@@ -52,8 +66,8 @@ def stream_ends(device: int, stream: int) -> None:
     Call it before the owner of a stream destroys it, if memory was allocated for that stream or recorded on it. Otherwise the driver may end
     the process: gpucache passes the handle to it when other work needs the memory.
 
-    Streams of CuPy and Warp that got memory need no call, since gpucache keeps them until the process ends. Those that were only recorded do. After
-    this call gpucache keeps the stream no longer.
+    Streams that CuPy or Warp made and that got memory need no call: gpucache keeps them, and lets go of those that nobody else has.
+    Those that were only recorded do. After this call gpucache keeps the stream no longer.
 
     >>> import gpucache
     >>> gpucache.stream_ends(-1, 0)  # the host's stream never ends, so this does nothing
@@ -63,11 +77,36 @@ def stream_ends(device: int, stream: int) -> None:
     _kept_streams.pop((number, handle), None)
 
 
-def keep_stream(device: int, handle: int, stream: Any) -> None:
-    """Keeps a library's object of a stream that gets memory. The library destroys a stream with its last object."""
+def keep_stream(device: int, handle: int, stream: Any, owns: bool) -> None:
+    """Keeps a library's object of a stream that gets memory. If it ``owns`` the stream, the stream is destroyed with it."""
     # The handles 0 and 1 are the default stream, and 2 is that of each thread. Nobody destroys these.
-    if handle > _LAST_DEFAULT:
-        _kept_streams.setdefault((device, handle), stream)
+    if handle <= _LAST_DEFAULT:
+        return
+    _, is_owned = known = _kept_streams.get((device, handle), (None, False))
+    if known[0] is None or (owns and not is_owned):
+        _kept_streams[device, handle] = stream, owns
+        _let_go_of_unused()
+
+
+def _references(kept: tuple[Any, bool]) -> int:
+    return sys.getrefcount(kept[0])
+
+
+#: The references to an object that only a kept pair has.
+_ALONE = _references((object(), True))
+
+
+def _let_go_of_unused() -> None:
+    """Ends some streams that nobody else has. No work can come to them any more. Otherwise a stream for each task would pile up."""
+    for place in list(itertools.islice(_kept_streams, _LOOKS)):
+        kept = _kept_streams.pop(place, None)
+        if kept is None:
+            continue
+        if kept[1] and _references(kept) <= _ALONE:
+            _gpucache.stream_ends(*place)
+        else:
+            # The last one to be looked at next.
+            _kept_streams[place] = kept
 
 
 def base_address(address: int) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@
 CuPy and PyTorch then share the idle memory of the device. As with CuPy's own pool, memory is reused in the order of the stream that was
 current when it was allocated. If another stream still uses an array when it is freed, call ``gpucache.record_stream(array.data.ptr,
 stream.ptr)`` before. Keep that stream until the process ends, or call ``gpucache.stream_ends(device, stream.ptr)`` before it is destroyed.
-Streams that got memory are kept by gpucache.
+gpucache keeps streams that got memory, and lets go of those that CuPy made and that nobody else has.
 """
 
 from __future__ import annotations
@@ -44,6 +44,11 @@ class CupyOutOfMemoryError(OutOfMemoryError, _cupy_error):  # type: ignore[misc,
         return self._text
 
 
+def _owns(stream: Any) -> bool:
+    """Whether CuPy made the stream, and destroys it with this object."""
+    return isinstance(stream, cupy.cuda.Stream) and getattr(stream, "_foreign_stream_ref", None) is None
+
+
 def allocate(nbytes: int) -> Any:
     """Allocates memory on the current device for the current stream: an allocator for ``cupy.cuda.set_allocator``.
 
@@ -56,7 +61,7 @@ def allocate(nbytes: int) -> Any:
             "an array is allocated while CuPy captures a CUDA graph: later launches of the graph would use memory that others "
             "have by then. Allocate all arrays before begin_capture(), and write into them by `out=`"
         )
-    _memory.keep_stream(device, stream.ptr, stream)
+    _memory.keep_stream(device, stream.ptr, stream, _owns(stream))
     try:
         owner = Owned(nbytes, device, stream.ptr)
     except OutOfMemoryError as error:

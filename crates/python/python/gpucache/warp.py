@@ -9,8 +9,8 @@
     with gpucache.scope("frame"):
         points = warp.zeros(1024, dtype=warp.vec3, device="cuda")
 
-Needs Warp 1.13 or newer. Memory is reused in the order of the device's stream that was current when it was allocated. gpucache keeps the
-streams that got memory until the process ends. If Warp only borrows a stream, call ``gpucache.stream_ends(device, handle)`` before its owner
+Needs Warp 1.13 or newer. Memory is reused in the order of the device's stream that was current when it was allocated. gpucache keeps
+streams that got memory, and lets go of those that Warp made and that nobody else has. If Warp only borrows a stream, call ``gpucache.stream_ends(device, handle)`` before its owner
 destroys it.
 """
 
@@ -41,7 +41,7 @@ class Allocator:
             )
         device, stream = self.device.ordinal, self.device.stream
         handle = stream.cuda_stream or 0
-        _memory.keep_stream(device, handle, stream)
+        _memory.keep_stream(device, handle, stream, stream.owner)
         return _gpucache.allocate(size_in_bytes, device, handle)
 
     def deallocate(self, ptr: int, size_in_bytes: int) -> None:

@@ -16,7 +16,7 @@ def live():
 
 
 def stream(handle, is_capturing=False):
-    return types.SimpleNamespace(ptr=handle, cuda_stream=handle, is_capturing=lambda: is_capturing)
+    return types.SimpleNamespace(ptr=handle, cuda_stream=handle, owner=True, is_capturing=lambda: is_capturing)
 
 
 @pytest.fixture
@@ -76,9 +76,20 @@ def test_cupy_takes_the_allocator(cupy):
 class NumbaContext:
     device = types.SimpleNamespace(id=-1)
     synchronized = 0
+    is_current = False
+    fails = False
+
+    def push(self):
+        self.is_current = True
+
+    def pop(self):
+        self.is_current = False
 
     def synchronize(self):
-        self.synchronized += 1
+        # The driver waits for the thread's current context.
+        self.synchronized += self.is_current
+        if self.fails:
+            raise RuntimeError("on purpose")
 
 
 def test_numba_frees_after_the_work_of_the_device(monkeypatch):
@@ -100,7 +111,15 @@ def test_numba_frees_after_the_work_of_the_device(monkeypatch):
     # A fifth of the memory may wait for its free.
     assert (live(), context.synchronized) == (before + 1, 0)
     manager.deallocations.clear()
-    assert (live(), context.synchronized) == (before, 1)
+    assert (live(), context.synchronized, context.is_current) == (before, 1, False)
+    # Memory goes back also if the wait fails.
+    memory = manager.memalloc(4096)
+    del memory
+    context.fails = True
+    with pytest.raises(RuntimeError, match="on purpose"):
+        manager.deallocations.clear()
+    context.fails = False
+    assert (live(), context.is_current) == (before, False)
     # If memory is short, those that wait are freed first.
     waiting = manager.memalloc(4096)
     del waiting
@@ -160,7 +179,7 @@ def test_warp_streams_that_got_memory_are_kept_until_they_end(monkeypatch):
 
     # The host's memory, for a stream that is named as one of a GPU.
     monkeypatch.setattr(gpucache.warp._gpucache, "allocate", lambda bytes, device, stream: 256)
-    device = types.SimpleNamespace(ordinal=-1, is_capturing=False, stream=type("Stream", (), {"cuda_stream": 12345})())
+    device = types.SimpleNamespace(ordinal=-1, is_capturing=False, stream=type("Stream", (), {"cuda_stream": 12345, "owner": True})())
     monkeypatch.setattr(warp, "get_device", lambda _: device)
     allocator, kept = gpucache.warp.Allocator("cuda:0"), weakref.ref(device.stream)
     assert allocator.allocate(4096) == 256
