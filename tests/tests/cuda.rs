@@ -275,6 +275,10 @@ fn the_per_thread_stream_is_each_threads_own() {
     let array = std::thread::spawn(move || patterned(&there, LEN, 3).unwrap()).join().unwrap();
     // Its thread has ended, and so has its stream.
     assert_pattern(&array, 3);
+    let placed = gpucache::offload::Placed::<u32, _>::zeros(&own, LEN).unwrap();
+    let array = Array::<u32, _>::zeros(&own, LEN).unwrap();
+    assert_eq!(placed.device().stream_handle().id(), array.device().stream_handle().id());
+    drop((placed, array));
     assert!(own.capture(|| Ok::<_, gpucache::Error>(())).is_err_and(|error| error.is_unavailable()));
     no_error_was_kept(&gpu);
     let _ = invalidate("per thread");

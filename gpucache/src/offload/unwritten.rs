@@ -37,7 +37,11 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// Memory for a new array of this shape: where the schedule has it, or else where other arrays leave for it.
     pub(super) fn room_for(device: &D, dims: &[usize]) -> Result<Room<T>> {
         let bytes = dims.iter().try_fold(size_of::<T>(), |bytes, &dim| bytes.checked_mul(dim)).unwrap_or(0);
-        let (at, stream) = (recorder::make_way(), device.stream_handle());
+        let (at, handle) = (recorder::make_way(), device.stream_handle());
+        handle.check()?;
+        // The handle of the per-thread default streams has no work of its own.
+        let here = handle.here()?;
+        let stream = here.as_ref().unwrap_or(handle);
         find_room(&host_pools::of(stream), stream, dims, (bytes as u64, at))
     }
 }
