@@ -89,18 +89,20 @@ impl Packing {
     /// Gives gaps a higher worth if they are short compared to the time of their copies.
     pub(super) fn weigh(&mut self, order: &Order, gaps: &Gaps, link: Link) {
         let factors: Vec<f64> = (0..gaps.all.len()).map(|gap| factor(order, gaps, link, gap)).collect();
+        // All worths have a sum. Bytes have one, but a short gap counts for many times its bytes.
+        let most = u64::MAX / (self.items.len() + self.groups.len()).max(1) as u64;
         let price = |array: u32| order.bytes[array as usize] as f64 + link.latency * link.bytes_per_second;
         for (number, gap) in gaps.all.iter().enumerate() {
             let item = &mut self.items[number];
             if item.worth > 0 {
-                item.worth = (price(gap.array) * factors[number]) as u64;
+                item.worth = most.min((price(gap.array) * factors[number]) as u64);
             }
         }
         for group in self.groups.iter_mut().filter(|group| group.worth > 0) {
             // The write-back is needed if the array leaves during any gap of the run, most likely during the longest one.
             let least = group.items.iter().map(|&item| factors[item as usize]).fold(f64::INFINITY, f64::min);
             if let Some(&first) = group.items.first() {
-                group.worth = (price(gaps.all[first as usize].array) * least) as u64;
+                group.worth = most.min((price(gaps.all[first as usize].array) * least) as u64);
             }
         }
     }

@@ -73,6 +73,23 @@ fn collision(order: &Order, found: &Schedule, bytes: &[u64], offsets: &Offsets) 
     None
 }
 
+/// Gaps of no time count for a hundred times their bytes.
+#[test]
+fn worths_of_huge_arrays_have_a_sum() {
+    let (uses, half) = (8u32, MOST_BYTES / 8 / 9 / 2);
+    let each = |place| Use { array: place % 2, access: Access::Write, until: place + 1 };
+    let order = Order {
+        bytes: vec![half; 2],
+        uses: (0..uses).map(each).collect(),
+        at: vec![0.0; 8],
+        length: 0.0,
+        dies: vec![false; 2],
+        rests: vec![],
+    };
+    let found = order.schedule(half, Link { bytes_per_second: 50e9, latency: 0.0 }).unwrap();
+    assert_eq!(check(&order, half, &found), Ok(()));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
