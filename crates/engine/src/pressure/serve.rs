@@ -298,10 +298,11 @@ impl<A: Ask> Reclaim<'_, A> {
     /// Moves arrays to host memory until the free memory suffices, or no more arrays can leave.
     fn spill(&mut self) -> Result<Option<A::Memory>> {
         let mut bytes = self.missing().max(LEAST);
-        loop {
+        // Other threads may fetch the arrays again each time.
+        for _ in 0..MOST_ATTEMPTS {
             let freed = reclaim::spill(self.asked.stream.memory(), bytes)?;
             if freed == 0 {
-                return Ok(None);
+                break;
             }
             self.freed(ReclaimStep::Offload, freed);
             let served = match self.ask.ask_for_free()? {
@@ -314,6 +315,7 @@ impl<A: Ask> Reclaim<'_, A> {
             }
             bytes = bytes.saturating_mul(2);
         }
+        Ok(None)
     }
 
     /// Makes the request again after arenas were taken away, and whenever others gave memory back, until the memory suffices.
