@@ -124,7 +124,8 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     }
 
     /// The statistics of the device in this process: its memory, its range, its streams, how often it was short, and arrays that moved to
-    /// the host. A call takes the lock of the device's range for a moment, and calls no driver.
+    /// the host. A call takes the lock of the device's range for a moment. It calls no driver, except to ask whether timed moves of placed arrays
+    /// are done.
     ///
     /// ```
     /// use gpucache::{device::Virtual, prelude::*};

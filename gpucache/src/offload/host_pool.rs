@@ -15,7 +15,7 @@ use super::waits::Waits;
 use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::shortage::Shortage;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
-use gpucache_engine::device::{CopyStream, Memory, Stream};
+use gpucache_engine::device::{CopyStream, Memory, Stream, process_exits};
 use gpucache_engine::range::DeviceRange;
 use gpucache_engine::{Error, Result};
 
@@ -46,7 +46,7 @@ pub(super) trait Rests: Send + Sync {
     fn shift(&self, place: &Range<u64>) -> Result<bool>;
 
     /// Keeps the failure of a move that no call asked for. The next fallible call on the array's stream returns it. A host without room
-    /// is no failure.
+    /// is no failure, unless an earlier call met it.
     fn keep(&self, error: Error);
 }
 
@@ -59,6 +59,23 @@ pub(super) struct CopyStreams {
 
 /// An array that did not leave, and the reason.
 type Failed = (Arc<dyn Rests>, Error);
+
+/// The answer of a move that no call asked for. If the move failed, a fetch makes up for it. But it may have met an earlier failure, which the
+/// array's stream then returns from its next fallible call.
+pub(super) fn unasked<T>(slot: &dyn Rests, answer: Result<T>) -> Option<T> {
+    answer
+        .map_err(|error| {
+            if error.is_deferred() {
+                slot.keep(error)
+            }
+        })
+        .ok()
+}
+
+/// Whether there is a host without room, a capture, or a device without copy streams: the out-of-memory error is what matters.
+fn may_not_leave(error: &Error) -> bool {
+    !error.is_deferred() && (error.is_out_of_memory() || error.is_unavailable())
+}
 
 /// Has the array's stream return the failure from its next fallible call.
 fn keep(failure: Option<Failed>) {
@@ -89,7 +106,10 @@ impl Drop for HostPool {
     fn drop(&mut self) {
         let told = *self.told.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.stream.memory().tell_demand(told, 0);
-        self.settle();
+        // To settle asks the driver.
+        if !process_exits() {
+            self.settle();
+        }
     }
 }
 
@@ -254,8 +274,7 @@ impl HostPool {
             }
             match slot.evict() {
                 Ok(bytes) => *freed = freed.saturating_add(bytes),
-                // A host without room, a capture, or a device without copy streams: the out-of-memory error is what matters.
-                Err(error) if error.is_out_of_memory() || error.is_unavailable() => {}
+                Err(error) if may_not_leave(&error) => {}
                 Err(error) => _ = failure.get_or_insert((slot, error)),
             }
         }
@@ -278,8 +297,9 @@ impl HostPool {
 
     pub(super) fn stats(&self) -> OffloadStats {
         self.settle();
+        let of_idle = || self.stream.memory().pageable_bytes();
         let copy_streams = self.copy_streams.get();
-        let pageable_bytes = copy_streams.map_or(0, |copy_streams| copy_streams.outward.pageable_bytes());
+        let pageable_bytes = copy_streams.map_or_else(of_idle, |copy_streams| copy_streams.outward.pageable_bytes());
         OffloadStats { pageable_bytes, ..self.moves.read() }
     }
 }

@@ -68,7 +68,10 @@ pub(crate) fn stats_of_memory(memory: &Memory) -> OffloadStats {
     let host_bytes = memory.known_host_side().map_or(0, |host| host.meter().held());
     let stats = match of_memory(memory) {
         Some(pool) => pool.stats(),
-        None => known(memory).map(|device| device.moves.read()).unwrap_or_default(),
+        None => {
+            let moves = known(memory).map(|device| device.moves.read()).unwrap_or_default();
+            OffloadStats { pageable_bytes: memory.pageable_bytes(), ..moves }
+        }
     };
     OffloadStats { host_bytes, ..stats }
 }

@@ -21,9 +21,9 @@ impl Default for Speed {
 }
 
 impl Speed {
-    /// Counts a timed copy. A copy of 0 bytes does not count.
+    /// Counts a timed copy. A copy of 0 bytes does not count, and neither does one of no time, which failed.
     pub(super) fn note(&mut self, bytes: u64, time: Duration) {
-        if let Some(size) = bytes.checked_ilog2() {
+        if let Some(size) = bytes.checked_ilog2().filter(|_| !time.is_zero()) {
             let [all, seconds] = &mut self.0[size as usize];
             *all += bytes as f64;
             *seconds += time.as_secs_f64();
@@ -55,6 +55,9 @@ mod tests {
         speed.note(1 << 10, Duration::from_secs(1));
         assert_eq!(speed.bytes_per_second(), Some(1024.0));
         speed.note(1 << 30, Duration::from_secs(1));
+        assert_eq!(speed.bytes_per_second(), Some(f64::from(1 << 30)));
+        // A copy that failed has no time.
+        speed.note(1 << 40, Duration::ZERO);
         assert_eq!(speed.bytes_per_second(), Some(f64::from(1 << 30)));
         (0..3).for_each(|_| speed.note(u64::MAX, Duration::MAX));
         assert!(speed.bytes_per_second().is_some_and(f64::is_finite));

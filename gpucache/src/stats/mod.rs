@@ -11,7 +11,7 @@
 //! [`top()`] shows the process as a terminal program would. [`report_on_drop`] prints the allocations of a part of the
 //! program. `GPUCACHE_WATCH=PATH` writes [`top()`] to a file once a second.
 //!
-//! Reading statistics calls no driver. A program that reads none pays nothing for them: gpucache counts each event once, where it
+//! Reading statistics calls no driver, except to ask whether timed moves of placed arrays are done. A program that reads none pays nothing for them: gpucache counts each event once, where it
 //! happens.
 
 // | file | content |

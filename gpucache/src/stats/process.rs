@@ -36,7 +36,7 @@ pub struct ProcessStats {
 }
 
 /// The statistics of all devices and scopes of the process. No lock is held for longer than it takes to read one device or one
-/// scope, and no driver is called.
+/// scope, and no driver is called, except to ask whether timed moves of placed arrays are done.
 ///
 /// ```
 /// use gpucache::{prelude::*, stats};

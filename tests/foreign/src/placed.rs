@@ -34,6 +34,8 @@ pub(crate) fn run() -> Outcome {
     let is_timed = !stats.copying.is_zero() && !stats.waited.is_zero();
     ensure(is_timed, || format!("waited {:?} for {:?}", stats.waited, stats.copying))?;
     drop(arrays);
+    let left = gpu.stats().offload;
+    ensure(left.host_bytes > 0 && left.pageable_bytes == if is_pinned { 0 } else { left.host_bytes }, || format!("{left}"))?;
     gpu.trim();
     ensure(gpu.stats().offload.host_bytes == 0, || format!("{}", gpu.stats().offload))?;
     Ok(Report::default().number("evictions", stats.evictions).number("pageable_bytes", stats.pageable_bytes))

@@ -137,6 +137,13 @@ impl Memory {
         lock(&self.idle_copies).pop()
     }
 
+    /// Returns [`Backend::pageable_bytes`](super::backend::Backend::pageable_bytes) of the host's memory, while no copy stream uses it.
+    #[doc(hidden)]
+    pub fn pageable_bytes(&self) -> u64 {
+        let idle = lock(&self.idle_copies).first().cloned();
+        idle.map_or(0, |copies| copies.host.pageable_bytes())
+    }
+
     /// Keeps a queue for copies that is not used any more. Its earlier work may go on. On the host each queue has a thread, so programs that
     /// make a placed array again and again would start threads faster than they end.
     pub(super) fn keep_idle_copies(&self, copies: Copies) {
