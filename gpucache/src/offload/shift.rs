@@ -7,15 +7,15 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use super::host_pool::{HostPool, Rests};
+use super::host_pool::{HostPool, Rests, unasked};
 use super::placement::Placement;
-use gpucache_engine::Result;
 use gpucache_engine::device::Stream;
 use gpucache_engine::range::DeviceRange;
 
 impl HostPool {
     /// Moves all arrays to the host that may leave, and gives the free pages back, so that later arrays get contiguous memory. The thread
-    /// waits for all work. Returns the address of `bytes` contiguous bytes, and how many they are: fewer, if there are not as many.
+    /// waits for all work, for a limited time, since the work may wait for the thread. Returns the address of `bytes` contiguous bytes, and
+    /// how many they are: fewer, if there are not as many.
     #[cold]
     pub(super) fn tidy(&self, bytes: u64) -> Option<(u64, u64)> {
         let stream = self.stream();
@@ -26,12 +26,20 @@ impl HostPool {
         for slot in self.present.now().iter().filter_map(Weak::upgrade) {
             if slot.tag().placement.get() != Placement::Device {
                 // An array that fails to leave stays.
-                let _ = slot.evict();
+                let _ = unasked(&*slot, slot.evict());
             }
         }
-        // The next call on the stream meets a failure again.
-        stream.synchronize().and_then(|()| range.empty()).ok()?;
-        range.find_contiguous(stream, bytes).ok()?
+        let found = range.empty().and_then(|is_empty| match is_empty {
+            true => range.find_contiguous(stream, bytes),
+            false => Ok(None),
+        });
+        found
+            .map_err(|error| {
+                if error.is_deferred() {
+                    stream.keep(error)
+                }
+            })
+            .ok()?
     }
 
     /// Makes `bytes` free bytes contiguous for `stream`, if as many are free but apart and the range cannot grow. Returns whether they are
@@ -47,7 +55,7 @@ impl HostPool {
         movable.sort_unstable_by_key(|(address, _)| *address);
         let addresses: Vec<u64> = movable.iter().map(|(address, _)| *address).collect();
         let found = range.clearing(stream, bytes, &addresses);
-        found.is_some_and(|place| shift_all(&place, &movable).is_ok()) && !range.lies_apart(bytes)
+        found.is_some_and(|place| shift_all(&place, &movable)) && !range.lies_apart(bytes)
     }
 
     /// How often pages of the pool's device were unmapped so far.
@@ -57,15 +65,17 @@ impl HostPool {
     }
 }
 
-/// Moves the arrays of a place, the largest first, as they were found to fit.
-fn shift_all(place: &Range<u64>, movable: &[(u64, Arc<dyn Rests>)]) -> Result<()> {
+/// Moves the arrays of a place, the largest first, as they were found to fit. Returns whether none failed.
+fn shift_all(place: &Range<u64>, movable: &[(u64, Arc<dyn Rests>)]) -> bool {
     let lies_there = |(address, _): &&(u64, Arc<dyn Rests>)| place.contains(address);
     let mut moved: Vec<_> = movable.iter().filter(lies_there).map(|(_, slot)| slot).collect();
     moved.sort_by_key(|slot| std::cmp::Reverse(slot.tag().bytes));
     for slot in moved {
-        if !slot.shift(place)? {
-            break;
+        match unasked(&**slot, slot.shift(place)) {
+            None => return false,
+            Some(false) => break,
+            Some(true) => {}
         }
     }
-    Ok(())
+    true
 }

@@ -359,7 +359,7 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     }
 
     fn keep(&self, error: Error) {
-        if !error.is_out_of_memory() {
+        if error.is_deferred() || !error.is_out_of_memory() {
             self.stream().keep(error);
         }
     }

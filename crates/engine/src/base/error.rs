@@ -215,6 +215,9 @@ impl Error {
     }
 
     pub(crate) fn deferred(self) -> Error {
+        if self.is_deferred() {
+            return self;
+        }
         Error(Box::new(Kind::Deferred(self)))
     }
 

@@ -81,7 +81,7 @@ pub use shared::DeviceRange;
 pub(crate) use supply::{await_elsewhere, devices_but, give_back_elsewhere};
 pub(crate) use trim::trim_all;
 pub(crate) use under_way::UnderWay;
-pub(crate) use wait::WaitFor;
+pub(crate) use wait::{LONGEST, WaitFor};
 
 #[cfg(test)]
 use {

@@ -113,14 +113,6 @@ impl DeviceRange {
         self.trim(0, wait_for)
     }
 
-    /// Waits for all work, then returns all free pages to the device.
-    ///
-    /// # Errors
-    /// As for [`trim`](DeviceRange::trim).
-    pub fn empty(&self) -> Result<u64> {
-        self.give_all_back(WaitFor::AnyWork)
-    }
-
     /// The length of the longest free stretch.
     pub(crate) fn longest_free(&self) -> u64 {
         self.inner().range.longest_free()

@@ -1,7 +1,7 @@
 //! The work that may use free memory at some moment, for a caller who waits until all of it is done. Later work does not count.
 
 use super::DeviceRange;
-use super::wait::{SHORT, poll};
+use super::wait::{LONGEST, SHORT, WaitFor, poll};
 use crate::base::error::Result;
 use crate::order::{Epoch, FreeMoment};
 
@@ -41,6 +41,22 @@ impl DeviceRange {
         let streams = &mut self.inner().streams;
         streams.look(true)?;
         Ok(UnderWay { mark: streams.unknown.last_mark(), epochs: streams.under_way() })
+    }
+
+    /// Waits until no work uses free memory, for a limited time, and returns all free pages to the device. Returns whether the wait was long
+    /// enough.
+    ///
+    /// # Errors
+    /// As for [`trim`](DeviceRange::trim).
+    pub fn empty(&self) -> Result<bool> {
+        let work = self.under_way()?;
+        let is_over = poll(LONGEST, || Ok(self.is_over(&work)?.then_some(())))?.is_some();
+        if is_over {
+            self.give_all_back(WaitFor::AnyWork)?;
+        } else {
+            self.give_up_on(&work);
+        }
+        Ok(is_over)
     }
 
     /// Learns which free memory no work uses any more. It waits for a moment, since a device needs one to report that nothing is left to do.

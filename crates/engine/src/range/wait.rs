@@ -18,6 +18,9 @@ pub(crate) enum WaitFor {
 /// The longest wait for pages. It is longer than a step of most programs. It is short enough for a thread whose stream in turn waits for
 /// that thread.
 pub(super) const LONG: Duration = Duration::from_millis(250);
+/// The longest wait for work without which a request fails, or arrays are not side by side. It is longer than the steps of large models. A
+/// stream that waits for the calling thread delays that thread by as much, but only once.
+pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 /// The longest wait before a range grows, and before a capture begins. Each takes as long. It is longer than a GPU takes to report that a stream has no work left.
 pub(super) const SHORT: Duration = Duration::from_micros(100);
 

@@ -2,6 +2,7 @@
 
 use super::Due;
 use super::thread::{count, with};
+use crate::offload::host_pool::unasked;
 use crate::offload::placement::Placement;
 use gpucache_plan::offload::{Move, What};
 
@@ -9,13 +10,13 @@ use gpucache_plan::offload::{Move, What};
 pub(super) fn make(due: Due) {
     for (slot, Move { what, array, before }) in due {
         match what {
-            What::WriteBack => _ = slot.write_back(),
+            What::WriteBack => _ = unasked(&*slot, slot.write_back()),
             // Its placement may have changed meanwhile.
             What::Evict if slot.tag().placement.get() == Placement::Device => {}
-            What::Evict => _ = slot.evict(),
+            What::Evict => _ = unasked(&*slot, slot.evict()),
             What::Prefetch => {
                 let at = with(|recorder| recorder.followed()?.address(array, before)).flatten();
-                if slot.bring(at).is_ok_and(|came| came) {
+                if unasked(&*slot, slot.bring(at)) == Some(true) {
                     count(slot.pool(), |stats| stats.prefetched += 1);
                 }
             }

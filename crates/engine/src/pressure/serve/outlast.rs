@@ -7,18 +7,15 @@
 //! The wait is for the work of one moment. Work for which a request waited in vain is not waited for again, so a search for the largest
 //! possible allocation waits once.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{LONGEST_PAUSE, Reclaim, WHILE_OTHERS_WORK};
 use crate::base::error::Result;
 use crate::device::relaxed;
 use crate::pressure::request::{Ask, Seen, seen_after};
 use crate::pressure::steps::ReclaimStep;
-use crate::range::{DeviceRange, UnderWay, WaitFor};
+use crate::range::{DeviceRange, LONGEST, UnderWay, WaitFor};
 
-/// The longest wait for work. It is longer than the steps of large models. A stream that waits for the calling thread delays the error by
-/// as much.
-const LONGEST: Duration = Duration::from_secs(10);
 /// After so many looks without news, the request is made again all the same, every 64 ms: a block that another thread returned to a scope
 /// is no news.
 const LOOKS: u32 = 32;
