@@ -27,6 +27,7 @@ use gpucache_engine::base::held::Held;
 #[cfg(feature = "tracing")]
 use gpucache_engine::base::subscriber::{self, TARGET};
 use gpucache_engine::device::{Span, Stream};
+use gpucache_engine::pressure::Transit;
 use gpucache_engine::record::Fence;
 use gpucache_engine::{Error, Result};
 
@@ -67,6 +68,9 @@ impl<T, D> DerefMut for Locked<'_, T, D> {
         &mut self.state
     }
 }
+
+/// An array that leaves. Until its memory is free, another thread that lacks memory neither finds it nor can evict it.
+type Leaving<T, D> = (Array<T, D>, Transit);
 
 /// Where the array is.
 pub(super) struct State<T, D> {
@@ -258,16 +262,19 @@ impl<T: Element, D: Device> Slot<T, D> {
     }
 
     /// Copies the array to the host if it was written, unless it is locked. Returns the array if it is to leave.
-    fn copy(&self, leaves: bool) -> Result<Option<Array<T, D>>> {
+    fn copy(&self, leaves: bool) -> Result<Option<Leaving<T, D>>> {
         let mut room = None;
-        let Some(mut state) = self.lock_with_room(&mut room)? else { return Ok(None) };
+        let state = self.lock_with_room(&mut room)?;
+        // Another thread may have put an array there that has to stay.
+        let Some(mut state) = state.filter(|state| !(leaves && state.is_pinned())) else { return Ok(None) };
+        let transit = Transit::begin();
         let is_copied = self.copy_out(&mut state, &mut room)?;
         let left = if leaves { state.settle().map(|()| self.take_here(&mut state)) } else { Ok(None) };
         drop(state);
         if is_copied {
             self.tell("out");
         }
-        left
+        Ok(left?.map(|array| (array, transit)))
     }
 }
 
@@ -317,13 +324,19 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
             return Ok(0);
         }
         let Some(mut state) = self.try_lock().filter(|state| !state.is_pinned()) else { return Ok(0) };
-        let may_leave = state.may_leave();
-        let here = if may_leave { self.take_here(&mut state) } else { None };
-        drop(state);
-        let left = if may_leave { here } else { self.watch(|| self.copy(true))? };
+        let left = if state.may_leave() {
+            let transit = Transit::begin();
+            let here = self.take_here(&mut state);
+            drop(state);
+            here.map(|array| (array, transit))
+        } else {
+            drop(state);
+            self.watch(|| self.copy(true))?
+        };
         // After the lock: freeing memory of a scope may call code of the program.
-        let Some(array) = left else { return Ok(0) };
+        let Some((array, transit)) = left else { return Ok(0) };
         drop(array);
+        drop(transit);
         self.pool.went(self.tag.bytes);
         recorder::count(&self.pool, |stats| stats.evictions += 1);
         self.tell("evicted");

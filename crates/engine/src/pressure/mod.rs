@@ -29,7 +29,7 @@
 //! | `demand` | how much memory of each device the scopes are likely to need again |
 //! | `lease` | how a thread takes an arena from another thread, which uses it without a lock |
 //! | `barrier` | a memory barrier that costs one side nothing |
-//! | `transit` | arenas that are on their way between the range and a holder |
+//! | `transit` | memory that is on its way: arenas between the range and a holder, and arrays that leave for the host |
 
 pub(crate) mod demand;
 pub(crate) mod handlers;
@@ -47,3 +47,5 @@ mod steps;
 
 pub use handlers::{Pressure, PressureHandler};
 pub use steps::{ReclaimStats, ReclaimStep, StepUse};
+#[doc(hidden)]
+pub use transit::Transit;

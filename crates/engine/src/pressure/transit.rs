@@ -1,5 +1,5 @@
 //! Blocks of plans on their way between a range and a lease. A thread that lacks memory finds such a block in neither of the two,
-//! and has to look again before it reports a shortage.
+//! and has to look again before it reports a shortage. The same holds for an array that leaves for the host, until its memory is free.
 //!
 //! Invariant: a thread that takes a block out of a lease, or out of a range for a lease, first counts a departure. It counts the
 //! arrival once other threads can find the block. All counts are sequentially consistent.
@@ -17,11 +17,13 @@ static ARRIVALS: AtomicU64 = AtomicU64::new(0);
 /// calls, which take about as long.
 const MOST_YIELDS: u32 = 1000;
 
-/// While this lives, a block is on its way.
-pub(crate) struct Transit(());
+/// While this lives, a block or an array is on its way.
+#[derive(Debug)]
+pub struct Transit(());
 
 impl Transit {
-    pub(crate) fn begin() -> Transit {
+    /// A block or an array sets out.
+    pub fn begin() -> Transit {
         DEPARTURES.fetch_add(1, SeqCst);
         Transit(())
     }
