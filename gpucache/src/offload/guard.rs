@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard};
 
 use super::host_pool::Rests;
+use super::placement::Placement;
 use super::recorder::{self, Noted};
 use crate::array::Array;
 
@@ -51,8 +52,6 @@ pub struct FetchedMut<'a, T, D> {
 /// registers.
 pub(super) struct Ending<'a> {
     pub(super) slot: &'a dyn Rests,
-    /// Whether the array rests on the host, and has to leave.
-    pub(super) leaves: bool,
     /// The use, if it was recorded.
     pub(super) noted: Option<Noted>,
 }
@@ -62,7 +61,7 @@ impl Drop for Ending<'_> {
     fn drop(&mut self) {
         self.noted.into_iter().for_each(recorder::ended);
         // What fails leaves the array where it is.
-        if self.leaves
+        if self.slot.tag().placement.get() == Placement::Host
             && let Err(error) = self.slot.evict()
         {
             self.slot.keep(error);

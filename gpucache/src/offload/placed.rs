@@ -190,8 +190,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     }
 
     fn ending(&self, noted: Option<Noted>) -> Option<Box<Ending<'_>>> {
-        let leaves = self.placement() == Placement::Host;
-        (leaves || noted.is_some()).then(|| Box::new(Ending { slot: &*self.slot, leaves, noted }))
+        (!self.ends_plainly(noted)).then(|| Box::new(Ending { slot: &*self.slot, noted }))
     }
 
     /// Where the array rests while nobody uses it.

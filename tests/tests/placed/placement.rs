@@ -75,6 +75,21 @@ fn what_is_placed_on_the_host_leaves_now_and_zeros_behind_their_next_use() {
     });
 }
 
+/// The placement at the end of a use counts.
+#[test]
+fn a_placement_that_changes_during_a_use_holds_behind_it() {
+    let _turn = turn();
+    let device = Virtual::new(1 << 30);
+    let (placed, resident) = (zeros(&device), || device.stats().offload.resident_bytes);
+    placed.set_placement(Placement::Host).unwrap();
+    let here = placed.fetch().unwrap();
+    placed.set_placement(Placement::Device).unwrap();
+    drop(here);
+    assert_eq!(resident(), 1000);
+    placed.set_placement(Placement::Host).unwrap();
+    assert_eq!(resident(), 0);
+}
+
 #[test]
 fn outside_of_such_scopes_the_process_decides() {
     let _turn = turn();
