@@ -35,7 +35,7 @@ use super::tag::Tag;
 use gpucache_engine::cache::Entry;
 use gpucache_plan::offload::{Access, Move};
 
-pub(super) use self::thread::{count, is_known, note_copy, placement, timing, watch};
+pub(super) use self::thread::{count, count_demanded, is_known, note_copy, placement, timing, watch};
 pub(crate) use self::thread::{end_thread, set_scoped};
 
 /// An array of an entry: its slot's number, or with [`BORN`] its place among those that the entry made.

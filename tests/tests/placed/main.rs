@@ -8,11 +8,13 @@
 //! | `faults` | failures at every call |
 //! | `waits` | statistics of waits and copies |
 //! | `placement` | where arrays rest |
+//! | `disturbed` | moves that something disturbs |
 //! | `attack` | unusual orders and numbers |
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 mod attack;
 mod changes;
+mod disturbed;
 mod faults;
 mod moves;
 mod orders;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::change::Change;
 use super::learned::Learned;
-use super::misses::{Disturbed, Misses, Remedy};
+use super::misses::{Misses, Remedy};
 use super::pacer::Pacer;
 use super::timetable::{LEAST_FREE, LINK, Timetable};
 use super::{Account, BORN, Due, Name, Seen};
@@ -137,8 +137,15 @@ impl Followed {
         self.held.take()
     }
 
-    fn disturbed(&mut self) -> Disturbed {
-        Disturbed { pages: self.hold().map_or(0, HostPool::pages_gone), demanded: self.moves.read().demanded }
+    fn pages_gone(&mut self) -> u64 {
+        self.hold().map_or(0, HostPool::pages_gone)
+    }
+
+    /// A fetch of the thread had to bring an array of this pool.
+    pub(super) fn note_demanded(&mut self, pool: &HostPool) {
+        if std::ptr::eq(self.pool.as_ptr(), pool) {
+            self.misses.note();
+        }
     }
 
     /// The purpose for which moves of the current entry are timed, if they are.
@@ -159,8 +166,8 @@ impl Followed {
         if let Some(sample) = self.sampling.paced().filter(|_| self.pacer.is_none() && !self.table.moves().is_empty()) {
             self.pacer = Some(Pacer::new(self.uses.len() as u32, sample));
         }
-        let disturbed = self.disturbed();
-        self.misses.begin(disturbed);
+        let pages = self.pages_gone();
+        self.misses.begin(pages);
         self.entries = self.entries.saturating_add(1);
         self.find_due();
         if self.table.moves().is_empty() {
@@ -274,8 +281,8 @@ impl Followed {
 
     /// Has arrays leave once, or plans with less room, if fetches had to bring arrays in an entry that followed these moves from its beginning.
     fn make_do(&mut self) {
-        let disturbed = self.disturbed();
-        match self.misses.end(disturbed) {
+        let pages = self.pages_gone();
+        match self.misses.end(pages) {
             Remedy::Nothing => {}
             Remedy::Tidy => self.restart(),
             Remedy::LessRoom => self.plan_with_less(),
@@ -301,8 +308,8 @@ impl Followed {
     /// Notes that all arrays left since the entry began, the address of contiguous memory, and its bytes. If they are too few for the
     /// schedule, another one follows from here on.
     pub(super) fn note_tidied(&mut self, contiguous: Option<(u64, u64)>) {
-        let disturbed = self.disturbed();
-        self.misses.begin(disturbed);
+        let pages = self.pages_gone();
+        self.misses.begin(pages);
         self.base = None;
         let Some((address, bytes)) = contiguous else { return };
         if self.lay_out(|table, measured| table.fit(bytes, measured)) {

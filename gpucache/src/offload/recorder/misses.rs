@@ -12,15 +12,6 @@ const MOST_TIDIED: u32 = 16;
 /// How often they are made contiguous for the same moves. If pages still go, the moves are for more room than there is.
 const MOST_TIDIED_FOR_ONE: u32 = 2;
 
-/// The counts of events that disturb a schedule on a device, so far.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Disturbed {
-    /// How often pages went.
-    pub(super) pages: u64,
-    /// How often an array had to come when it was asked for.
-    pub(super) demanded: u64,
-}
-
 /// The action before the next entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Remedy {
@@ -42,20 +33,27 @@ pub(super) struct Misses {
     tidied_for_these: u32,
     /// Whether all arrays are to leave once, when the next entry begins.
     is_apart: bool,
-    /// The counts before this entry.
-    before: Disturbed,
+    /// How often pages of the device had gone before this entry.
+    pages: u64,
+    /// Whether a fetch of this entry had to bring an array.
+    misses: bool,
 }
 
 impl Misses {
-    /// An entry begins.
-    pub(super) fn begin(&mut self, now: Disturbed) {
-        self.before = now;
+    /// An entry begins. Pages of the device went so often by now.
+    pub(super) fn begin(&mut self, pages: u64) {
+        (self.pages, self.misses) = (pages, false);
+    }
+
+    /// A fetch of this entry had to bring an array.
+    pub(super) fn note(&mut self) {
+        self.misses = true;
     }
 
     /// An entry by these moves has ended.
-    pub(super) fn end(&mut self, now: Disturbed) -> Remedy {
-        self.missed = self.missed << 1 | u8::from(now.demanded > self.before.demanded);
-        if self.may_be_apart(now) && self.tidied_for_these < MOST_TIDIED_FOR_ONE && self.tidy() {
+    pub(super) fn end(&mut self, pages: u64) -> Remedy {
+        self.missed = self.missed << 1 | u8::from(self.misses);
+        if self.may_be_apart(pages) && self.tidied_for_these < MOST_TIDIED_FOR_ONE && self.tidy() {
             (self.missed, self.tidied_for_these) = (0, self.tidied_for_these + 1);
             Remedy::Tidy
         } else if self.missed.count_ones() > MOST_MISSED {
@@ -67,8 +65,8 @@ impl Misses {
     }
 
     /// Whether free memory may not be contiguous: pages went in this entry, or an array had to be brought for the first time.
-    fn may_be_apart(&self, now: Disturbed) -> bool {
-        self.missed != 0 && self.tidied == 0 || now.pages > self.before.pages
+    fn may_be_apart(&self, pages: u64) -> bool {
+        self.missed != 0 && self.tidied == 0 || pages > self.pages
     }
 
     /// Has all arrays leave once when the next entry begins, unless they did so often. Returns whether they will.
@@ -97,12 +95,13 @@ mod tests {
 
     /// The remedies of entries in which so many pages go and so many arrays are demanded.
     fn remedies(entries: &[(u64, u64)]) -> Vec<Remedy> {
-        let (mut misses, mut now) = (Misses::default(), Disturbed::default());
+        let (mut misses, mut gone) = (Misses::default(), 0);
         let entry = |&(pages, demanded): &(u64, u64)| {
             misses.take_tidy();
-            misses.begin(now);
-            now = Disturbed { pages: now.pages + pages, demanded: now.demanded + demanded };
-            misses.end(now)
+            misses.begin(gone);
+            (0..demanded).for_each(|_| misses.note());
+            gone += pages;
+            misses.end(gone)
         };
         entries.iter().map(entry).collect()
     }

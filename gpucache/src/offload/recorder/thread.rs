@@ -13,6 +13,7 @@ use crate::offload::moves::OffloadStats;
 use crate::offload::placement::{self, Placement};
 use crate::offload::sampling::Timing;
 use crate::offload::tag::Tag;
+use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::finally::finally;
 use gpucache_engine::base::held::Held;
 use gpucache_engine::cache::Entry;
@@ -84,6 +85,19 @@ fn account() -> Account {
 /// Counts something for the device, and for the scope that the thread is in.
 pub(in crate::offload) fn count(pool: &HostPool, count: impl Fn(&mut OffloadStats)) {
     account().as_deref().into_iter().chain([&*pool.moves]).for_each(|moves| moves.count(&count));
+}
+
+/// Counts an array that a fetch had to bring, also for the order that the thread follows.
+pub(in crate::offload) fn count_demanded(pool: &HostPool, bytes: u64) {
+    count(pool, |stats| {
+        stats.demanded += 1;
+        add(&mut stats.bytes_demanded, bytes);
+    });
+    let entry = Entry::outermost();
+    with(|recorder| match &mut recorder.now {
+        Now::Following(followed) if recorder.entry == entry => followed.note_demanded(pool),
+        _ => {}
+    });
 }
 
 /// The purpose for which the calling thread's moves are timed now; `None` if they are not timed.

@@ -9,7 +9,6 @@ use super::{Locked, Slot, find_room, gone};
 use crate::array::{Array, Element};
 use crate::device::Device;
 use crate::offload::recorder;
-use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::errand::Turn;
 use gpucache_engine::device::Memory;
 use gpucache_engine::{Error, Result};
@@ -17,6 +16,8 @@ use gpucache_engine::{Error, Result};
 /// How long a thread that finds no memory waits for another thread that brings the array and runs a handler meanwhile. It is as long as an
 /// allocation waits for pending work. The handler may wait for this very thread.
 const HANDLER: Duration = Duration::from_millis(250);
+
+type LockAway<T, D> = for<'a> fn(&'a Slot<T, D>) -> Option<Locked<'a, T, D>>;
 
 impl<T: Element, D: Device> Slot<T, D> {
     /// Brings the array for a fetch, or waits for another thread that brings it. The caller looks again where the array is.
@@ -36,11 +37,15 @@ impl<T: Element, D: Device> Slot<T, D> {
             return Err(Error::unavailable("an array on the host", detail, "have the handler use other arrays"));
         }
         let Some(turn) = self.coming.begin() else { return Ok(()) };
-        recorder::count(&self.pool, |stats| {
-            stats.demanded += 1;
-            add(&mut stats.bytes_demanded, self.tag.bytes);
-        });
-        match self.copy_in(turn, &dims, recorder::address(&self.tag)) {
+        // Another thread may have brought it before this turn.
+        if self.has_come() {
+            return Ok(());
+        }
+        let came = self.copy_in(turn, &dims, recorder::address(&self.tag), Slot::lock_if_away);
+        if let Ok(true) = came {
+            recorder::count_demanded(&self.pool, self.tag.bytes);
+        }
+        match came {
             // The other thread may have the memory, with the array in it by now.
             Err(error) if error.is_out_of_memory() && (self.coming.wait_for_others(HANDLER) || self.has_come()) => {
                 Ok(())
@@ -60,7 +65,8 @@ impl<T: Element, D: Device> Slot<T, D> {
         let dims = state.and_then(|state| Some(state.away.as_ref().filter(|_| state.here.is_none())?.shape().into()));
         let dims: Option<Box<[usize]>> = dims;
         match dims.zip(self.coming.try_begin()) {
-            Some((dims, turn)) => self.watch(|| self.copy_in(turn, &dims, at)),
+            // Where another thread has a guard to write by now, it may keep that for long. A fetch makes up for it.
+            Some((dims, turn)) => self.watch(|| self.copy_in(turn, &dims, at, Slot::try_lock_away)),
             None => Ok(false),
         }
     }
@@ -79,14 +85,14 @@ impl<T: Element, D: Device> Slot<T, D> {
         }
     }
 
-    /// Copies the array to the device, to memory that is allocated while nothing is locked: at the address `at`, if that is free. Returns
-    /// whether this thread did it.
-    fn copy_in(&self, turn: Turn<'_>, dims: &[usize], at: Option<u64>) -> Result<bool> {
+    /// Copies the array to the device, to memory that is allocated while nothing is locked: at the address `at`, if that is free. Then
+    /// `lock` locks the state, if the array is still on the host. Returns whether this thread did it.
+    fn copy_in(&self, turn: Turn<'_>, dims: &[usize], at: Option<u64>, lock: LockAway<T, D>) -> Result<bool> {
         let copy_streams = self.pool.copy_streams()?;
         let find_room = || find_room(&self.pool, self.stream(), dims, (self.tag.bytes, at));
         // Declared before the lock, so that it is freed after the lock.
         let mut room = Some(if turn.is_beside_others { Memory::without_handlers(find_room) } else { find_room() }?);
-        let Some(mut state) = self.lock_if_away() else { return Ok(false) };
+        let Some(mut state) = lock(self) else { return Ok(false) };
         let Some(away) = state.away.as_mut().filter(|away| room.as_ref().is_some_and(|room| room.is_for(away.shape())))
         else {
             return Ok(false);
@@ -105,7 +111,12 @@ impl<T: Element, D: Device> Slot<T, D> {
         Ok(true)
     }
 
-    /// The state, locked, if the array is on the host.
+    /// The state, locked, if the array is on the host and nobody has it locked.
+    fn try_lock_away(&self) -> Option<Locked<'_, T, D>> {
+        self.try_lock().filter(|state| state.here.is_none())
+    }
+
+    /// The state, locked, if the array is on the host. Nobody but a prefetch or an eviction has it locked there, for a moment.
     fn lock_if_away(&self) -> Option<Locked<'_, T, D>> {
         loop {
             match self.try_lock() {
@@ -152,5 +163,47 @@ impl<T: Element, D: Device> Slot<T, D> {
             drop(state);
             self.watch(|| self.come_now())?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::device::Virtual;
+    use crate::offload::host_pool::Rests;
+    use crate::offload::{Placement, host_pools};
+
+    const PAGE: usize = 2 << 20;
+
+    /// A pressure handler lets another thread in while a prefetch looks for memory.
+    #[test]
+    fn a_prefetch_gives_up_where_another_thread_writes() {
+        let device = Virtual::new(1 << 30);
+        device.set_limit((2 * PAGE) as u64).unwrap();
+        let array = Array::<u8, _>::zeros(&device, PAGE).unwrap();
+        let slot = Slot::new(host_pools::of(device.stream_handle()), array, Placement::Auto);
+        assert_eq!(slot.evict().unwrap(), PAGE as u64);
+        let full = Mutex::new(Some(Array::<u8, _>::zeros(&device, 2 * PAGE).unwrap()));
+        let (writes, (end, ends)) = (slot.clone(), channel::<()>());
+        let ends = Arc::new(Mutex::new(ends));
+        let _handler = device.on_pressure(move |_| {
+            let (writes, ends, (tell, told)) = (writes.clone(), ends.clone(), channel());
+            full.lock().unwrap().take();
+            std::thread::spawn(move || {
+                writes.come_to_be_written().unwrap();
+                let _guard = writes.write();
+                tell.send(()).unwrap();
+                let _ = ends.lock().unwrap().recv();
+            });
+            told.recv().unwrap();
+        });
+        let (tell, told) = channel();
+        let comes = slot.clone();
+        std::thread::spawn(move || tell.send(comes.come_ahead(None).unwrap()).unwrap());
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(false));
+        end.send(()).unwrap();
     }
 }
