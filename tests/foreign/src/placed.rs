@@ -35,7 +35,9 @@ pub(crate) fn run() -> Outcome {
     ensure(is_timed, || format!("waited {:?} for {:?}", stats.waited, stats.copying))?;
     drop(arrays);
     let left = gpu.stats().offload;
-    ensure(left.host_bytes > 0 && left.pageable_bytes == if is_pinned { 0 } else { left.host_bytes }, || format!("{left}"))?;
+    ensure(left.host_bytes > 0 && left.pageable_bytes == if is_pinned { 0 } else { left.host_bytes }, || {
+        format!("{left}")
+    })?;
     gpu.trim();
     ensure(gpu.stats().offload.host_bytes == 0, || format!("{}", gpu.stats().offload))?;
     Ok(Report::default().number("evictions", stats.evictions).number("pageable_bytes", stats.pageable_bytes))
