@@ -95,14 +95,20 @@ fn on_its_gpu<T>(ranks: &Communicator, data: &impl DeviceSlice<T>) -> Result<()>
     let remedy = "copy it by `Array::to_device`, or use the communicator of its GPU";
     ranks.check_gpu("an array in a collective", data.stream().context(), remedy)?;
     // The collective would run now, and in no launch of the graph.
-    match data.stream().capture_status() {
-        Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE) | Err(_) => Ok(()),
-        Ok(_) => Err(Error::unavailable(
+    if is_captured(data.stream()) && !is_captured(ranks.raw_stream()) {
+        return Err(Error::unavailable(
             "an array in a collective",
-            "its stream is captured into a graph, which cannot contain the collective",
-            "call collectives outside of captured work",
-        )),
+            "its stream is captured into a graph, and the communicator's stream is not",
+            "connect the ranks on the captured stream, or call collectives outside of captured work",
+        ));
     }
+    Ok(())
+}
+
+/// Whether a graph is captured on the stream, if the driver says so.
+fn is_captured(stream: &CudaStream) -> bool {
+    let none = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    stream.capture_status().is_ok_and(|status| status != none)
 }
 
 /// Refuses lengths of which the first is not `times` the second.

@@ -6,6 +6,7 @@ use super::current;
 use super::local::Local;
 use super::owner::Owner;
 use super::supply;
+use super::token::is_shared;
 use crate::device::{Stream, process_exits, softly};
 use crate::home::{Counter, Fact, Shared, Visit};
 use crate::planner::{ArenaMemory, Begin, Effects, Look, Planner, Refused, Vacated};
@@ -36,13 +37,13 @@ impl Owner {
         }
     }
 
-    /// Lets the next call of the plan's stream fail if other code captures that stream. If a framework has told its capture, its pool serves the
-    /// stream, and no call of the capture would return this error.
+    /// Lets the next call of the plan's stream fail if other code captures that stream. The frameworks that shared callers serve tell their
+    /// captures: a pool then serves the stream, and no call of the capture would return this error.
     #[inline]
     fn refuse_in_capture(&self) {
         if let Some(stream) = self.with(|local, _| local.watched())
-            && !Stream::is_other_in_capture()
             && stream.captures_unannounced()
+            && !(is_shared() && Stream::is_other_in_capture())
         {
             stream.refuse_next(supply::unannounced());
         }
