@@ -154,6 +154,15 @@ impl Planner {
         }
     }
 
+    /// Notes that the arrays of a carried position may have so many bytes.
+    fn widen_carried(&mut self, position: usize, bytes: u64) {
+        let most = self.plans.envelope().and_then(|envelope| envelope.sizes_at(position)).map_or(0, |(_, most)| most);
+        self.plans.widen(position, bytes);
+        if let Some(envelope) = self.plans.envelope() {
+            self.hot.cursor.widen_carried(position, most, envelope);
+        }
+    }
+
     fn resolve_off_order(&mut self, shared: &Shared, request: &Request<'_>, stream: &Stream) -> Resolved {
         let (bytes, expected) = (request.bytes as u64, self.hot.cursor.next());
         let Some(envelope) = self.plans.envelope() else { return Resolved::Nothing };
@@ -164,11 +173,7 @@ impl Planner {
         }
         match self.hot.cursor.serve_off_order(bytes, envelope) {
             Answer::Carried(position) => {
-                let most = envelope.sizes_at(position).map_or(0, |(_, most)| most);
-                self.plans.widen(position, bytes);
-                if let Some(envelope) = self.plans.envelope() {
-                    self.hot.cursor.widen_carried(position, most, envelope);
-                }
+                self.widen_carried(position, bytes);
                 self.carry(shared, request, stream)
             }
             Answer::Served(served, deviation) => {
