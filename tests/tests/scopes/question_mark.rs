@@ -37,7 +37,7 @@ fn a_message_names_the_answer_and_a_remedy() {
         (CUresult::CUDA_ERROR_OUT_OF_MEMORY, "drop arrays"),
         (CUresult::CUDA_ERROR_NOT_FOUND, "check the name"),
         (CUresult::CUDA_ERROR_INVALID_VALUE, "arguments"),
-        (CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, "new process"),
+        (CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, "end this process"),
     ] {
         let message = after(code).to_string();
         assert!(message.contains(&format!("{code:?}")) && message.contains(remedy), "{message}");
