@@ -149,8 +149,8 @@ fn take_ended(pools: &mut Vec<(Name, Pool)>, device: i32, id: (u64, u64)) -> Opt
     pools.iter().position(is_over).map(|place| pools.swap_remove(place).1)
 }
 
-/// Frees blocks that were kept for a capture, and the memory of pools without graphs. Launches of these graphs may still run on any stream, so this waits for the device. A wait would
-/// end a capture, so while one is made, the pools stay.
+/// Frees blocks that were kept for a capture, and the memory of pools without graphs. Launches of these graphs may still run on any stream, so
+/// this waits for the device. A wait would end a capture, so while one is made, the pools stay.
 fn end_pools() {
     if captures::is_any() {
         return;

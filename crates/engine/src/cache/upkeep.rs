@@ -17,8 +17,8 @@ use crate::pressure::lease::Lease;
 use crate::pressure::reclaim::{self, Holder, Idle, Releaser};
 
 impl Cache {
-    /// After an invalidation: releases the idle blocks now, and the busy ones when they return. The caller then gives the free memory back to the devices
-    /// ([`trim_to_demand`](crate::pressure::demand::trim_to_demand)). If a thread is inside the scope, that thread does all of this.
+    /// After an invalidation: releases the idle blocks now, and the busy ones when they return. The caller then gives the free memory back to
+    /// the devices ([`trim_to_demand`](crate::pressure::demand::trim_to_demand)). If a thread is inside the scope, that thread does all of this.
     pub(super) fn follow_invalidation(&'static self) {
         self.briefly(|owner| {
             // Otherwise another thread has followed it, and the cache may serve another name by now.
