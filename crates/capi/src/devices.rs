@@ -23,6 +23,20 @@ pub(crate) fn default_stream(device: i32) -> Result<Stream> {
     Ok(found)
 }
 
+/// Makes the context of a GPU current on this thread if none is. PyTorch expects it: its own allocator's `cudaMalloc` does that too, and
+/// without a context each question for the current device takes microseconds.
+///
+/// # Errors
+/// If there is no such device.
+///
+/// ```
+/// gpucache_capi::give_context(-1)?; // the host has none, so this does nothing
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn give_context(device: i32) -> Result<()> {
+    Handle::give_context(&default_stream(device)?)
+}
+
 /// The message of an error. `on_host` says how to work on the host, in place of the engine's advice, which is Rust code.
 ///
 /// ```

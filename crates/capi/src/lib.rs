@@ -48,7 +48,7 @@ mod usage;
 
 pub use c::last_error;
 pub use caller::{enter, enter_uncached, invalidate, leave};
-pub use devices::message;
+pub use devices::{give_context, message};
 pub use helpers::set_backward_helps;
 pub use limits::{device_calls, device_stats, reset_peaks, set_limit, trim};
 pub use pools::{Filter, pool_abandon, pool_begin, pool_end, pool_release};

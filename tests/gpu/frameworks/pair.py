@@ -84,6 +84,8 @@ def timed(loop, sizes, pairs, device, threads, scope):
     gate = threading.Barrier(threads + 1)
 
     def work():
+        # Gives the thread a context, as the work of a program does. Without one, each `cudaGetDevice` of torch takes microseconds.
+        torch.zeros(1, device=device)
         for _ in range(ROUNDS + WARM_UPS):
             gate.wait()
             # A thread is inside its own entry of the scope, as the step of a training thread is.

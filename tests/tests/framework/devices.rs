@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, result, sys::CUcontext};
 use gpucache_capi::{
-    allocate, device_stats, enter, free, invalidate, leave, pool_begin, pool_end, pool_release, record_stream,
+    allocate, device_stats, enter, free, give_context, invalidate, leave, pool_begin, pool_end, pool_release, record_stream,
     reset_peaks, set_auto_scope, set_limit, stream_ends, trim,
 };
 use gpucache_tests::alone::alone;
@@ -52,6 +52,22 @@ fn the_first_use_of_a_gpu_keeps_the_current_context() {
         keeps_current(null_mut(), "allocate", || _ = allocate(BYTES, 9, 0));
         keeps_current(null_mut(), "set_limit", || _ = set_limit(10, "80%"));
         keeps_current(null_mut(), "trim", || _ = trim(11));
+    });
+}
+
+/// A thread that has a context keeps it.
+#[test]
+fn a_thread_without_a_context_is_given_that_of_a_gpu() {
+    alone(60, || {
+        let Some(gpu) = gpu() else { return };
+        let context = gpu.cuda.stream().context().cu_ctx();
+        keeps_current(context, "give_context", || _ = give_context(1));
+        // SAFETY: no context is always accepted.
+        unsafe { result::ctx::set_current(null_mut()) }.unwrap();
+        give_context(-1).unwrap();
+        assert_eq!(result::ctx::get_current().unwrap(), None);
+        give_context(0).unwrap();
+        assert_eq!(result::ctx::get_current().unwrap(), Some(context));
     });
 }
 

@@ -20,6 +20,7 @@ using Filter = std::function<bool(Stream)>;
 
 // In Rust. It throws nothing, and takes no lock of Python.
 extern "C" void gpucache_torch_start_watch();
+extern "C" void gpucache_torch_give_context(int device);
 extern "C" void gpucache_torch_note_limit(int device);
 
 namespace {
@@ -71,7 +72,14 @@ void check(int32_t status) {
   if (status != GPUCACHE_OK) gpucache::raise_last_error();
 }
 
+// Whether this thread has allocated. PyTorch allocates on the device that is current in its own books, so its context may be made current.
+thread_local bool has_allocated = false;
+
 int32_t allocate(std::size_t bytes, int device, Stream stream, void** address) {
+  if (!has_allocated) {
+    has_allocated = true;
+    gpucache_torch_give_context(device);
+  }
   const uint64_t bit = bit_of(device);
   if ((used_devices.load(std::memory_order_relaxed) & bit) != bit) begin_device(device, bit);
   return gpucache_allocate(bytes, device, stream, address);

@@ -29,6 +29,12 @@ extern "C" fn gpucache_torch_start_watch() {
     gpucache::__private::start_from_environment();
 }
 
+/// For `hooks.cpp`. The allocation that follows reports an error.
+#[unsafe(no_mangle)]
+extern "C" fn gpucache_torch_give_context(device: i32) {
+    let _ = gpucache_capi::give_context(device);
+}
+
 pub(super) fn functions() -> Result<Vec<(&'static str, usize)>> {
     let functions: [(&'static str, unsafe extern "C" fn()); 11] = [
         ("malloc", gpucache_torch_malloc),
