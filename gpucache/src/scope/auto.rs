@@ -4,8 +4,7 @@ use std::panic::Location;
 use std::sync::OnceLock;
 
 use super::stack::ScopeGuard;
-use gpucache_engine::cache::{Current, Terms};
-use gpucache_engine::home::Visit;
+use gpucache_engine::cache::Current;
 
 /// The name of the scope.
 const AUTO: &str = "auto";
@@ -50,7 +49,7 @@ fn enter() {
     if let Some(site) = SITE.get().filter(|_| !ScopeGuard::is_any()) {
         // The entry ends with the thread. A span that lasts as long would hold the program's own spans, and a subscriber that allocates when
         // it hears of the span would come here again.
-        std::mem::forget(ScopeGuard::enter_unshown(AUTO, site, (Terms::default(), None), Visit::Entry));
+        std::mem::forget(ScopeGuard::enter_unshown(AUTO, site));
         ScopeGuard::leave_out();
     }
 }

@@ -127,29 +127,15 @@ impl ScopeGuard {
     ) -> ScopeGuard {
         #[cfg(feature = "tracing")]
         let shown = Shown::begin(name);
-        let guard = ScopeGuard::enter_unshown(name, site, (terms, placement), visit);
+        let guard = ScopeGuard::of(|stack| stack.begin(name, site, (terms, placement), visit));
         #[cfg(feature = "tracing")]
         let guard = guard.showing(shown);
         guard
     }
 
     /// As [`enter`](ScopeGuard::enter), without a span.
-    #[inline(always)]
-    pub(super) fn enter_unshown(
-        name: &str,
-        site: &'static Location<'static>,
-        (terms, placement): (Terms, Option<Placement>),
-        visit: Visit,
-    ) -> ScopeGuard {
-        ScopeGuard::of(|stack| {
-            if stack.is_in_block.get() {
-                return stack.enter_again();
-            }
-            let cache = stack.cache(name, site);
-            let entry = cache.enter(terms, visit);
-            cache.note_entered();
-            stack.push(Some((Current { cache, terms }, entry)), placement)
-        })
+    pub(super) fn enter_unshown(name: &str, site: &'static Location<'static>) -> ScopeGuard {
+        ScopeGuard::of(|stack| stack.begin(name, site, (Terms::default(), None), Visit::Entry))
     }
 
     /// The same guard, with what other tools show of the entry.
@@ -219,6 +205,24 @@ impl Drop for ScopeGuard {
 }
 
 impl Stack {
+    // Inlined for the entries that have a span, which are all but one of each thread.
+    #[inline(always)]
+    fn begin(
+        &self,
+        name: &str,
+        site: &'static Location<'static>,
+        by: (Terms, Option<Placement>),
+        visit: Visit,
+    ) -> usize {
+        if self.is_in_block.get() {
+            return self.enter_again();
+        }
+        let (cache, (terms, placement)) = (self.cache(name, site), by);
+        let entry = cache.enter(terms, visit);
+        cache.note_entered();
+        self.push(Some((Current { cache, terms }, entry)), placement)
+    }
+
     // Inlined, although captured scopes call it too: see `push`.
     #[inline(always)]
     fn cache(&self, name: &str, site: &'static Location<'static>) -> &'static Cache {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, result, sys::CUcontext};
 use gpucache_capi::{
-    allocate, device_stats, enter, free, give_context, invalidate, leave, pool_begin, pool_end, pool_release, record_stream,
-    reset_peaks, set_auto_scope, set_limit, stream_ends, trim,
+    allocate, device_stats, enter, free, give_context, invalidate, leave, pool_begin, pool_end, pool_release,
+    record_stream, reset_peaks, set_auto_scope, set_limit, stream_ends, trim,
 };
 use gpucache_tests::alone::alone;
 use gpucache_tests::gpu::{Gpu, is_made_up};
