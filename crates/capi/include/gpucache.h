@@ -141,15 +141,11 @@ int32_t gpucache_pool_begin(int32_t device,
                             void *context,
                             gpucache_drop drop);
 
-// Ends what `gpucache_pool_begin` began. The pool keeps its memory for the graph.
+// Ends what `gpucache_pool_begin` began. The pool keeps its memory for the graph. The filter is not called any more.
 int32_t gpucache_pool_end(int32_t device, uint64_t id0, uint64_t id1);
 
 // Notes that a graph of a pool is gone. With the last one, the memory of the pool is free, except what is still in use.
 int32_t gpucache_pool_release(int32_t device, uint64_t id0, uint64_t id1);
-
-// Ends and releases each pool that the calling thread began and did not end, because its capture failed. Until then, the process counts as
-// one that captures a graph.
-void gpucache_pool_abandon(void);
 
 // Enters the scope `name` (UTF-8): until `gpucache_leave`, what this thread allocates comes from its cache. Writes the number of the entry.
 //

@@ -231,9 +231,19 @@ pub fn invalidate(name: Option<&str>) -> u64 {
     in_scopes(|| forks::invalidate(name))
 }
 
-/// Runs `act` in the name of this thread's caller, which then is inside its scopes, so that their idle memory goes back at once. The same
-/// context is current afterwards as before.
-pub(crate) fn in_scopes<R>(act: impl FnOnce() -> R) -> R {
+/// Runs `act` in the name of this thread's caller, which then is inside its scopes: their idle memory goes back at once, and their figures are
+/// exact. The same context is current afterwards as before.
+///
+/// ```
+/// let entry = gpucache_capi::enter("step")?;
+/// let address = gpucache_capi::allocate(4096, -1, 0)?;
+/// let stats = gpucache_capi::in_scopes(|| gpucache::stats("step")).unwrap();
+/// assert_eq!((stats.busy_blocks, stats.busy_bytes), (1, 4096));
+/// gpucache_capi::free(address)?;
+/// gpucache_capi::leave(entry)?;
+/// # Ok::<(), gpucache::Error>(())
+/// ```
+pub fn in_scopes<R>(act: impl FnOnce() -> R) -> R {
     captures::relaxed(|| match mine() {
         Some(caller) => caller.call(|_| act()),
         None => act(),

@@ -47,11 +47,11 @@ mod streams;
 mod usage;
 
 pub use c::last_error;
-pub use caller::{enter, enter_uncached, invalidate, leave};
+pub use caller::{enter, enter_uncached, in_scopes, invalidate, leave};
 pub use devices::{give_context, message};
 pub use helpers::set_backward_helps;
 pub use limits::{device_calls, device_stats, reset_peaks, set_limit, trim};
-pub use pools::{Filter, pool_abandon, pool_begin, pool_end, pool_release};
+pub use pools::{Filter, capture_begins, capture_ends, open_pools, pool_begin, pool_end, pool_release};
 pub use scopes::set_auto_scope;
 pub use serve::{allocate, base_address, free, record_stream};
 pub use streams::stream_ends;

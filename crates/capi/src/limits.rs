@@ -3,8 +3,8 @@
 use gpucache::Result;
 
 use crate::caller::in_scopes;
-use crate::captures;
 use crate::devices::default_stream;
+use crate::pools::end_pools;
 use crate::usage::{DeviceUse, Usage};
 
 /// Limits how many bytes of a device the process reserves: `"20GiB"`, `"80%"`, `"soft 20GiB"` or `"soft 80%"`. `"none"` removes the hard and
@@ -21,7 +21,7 @@ use crate::usage::{DeviceUse, Usage};
 pub fn set_limit(device: i32, limit: &str) -> Result<()> {
     let stream = default_stream(device)?;
     // A lower limit returns idle memory to the device.
-    captures::relaxed(|| stream.memory().set_limit(limit.parse()?))
+    in_scopes(|| stream.memory().set_limit(limit.parse()?))
 }
 
 /// Gives idle memory back to the device, except memory of scopes that another thread is inside. Each thread that allocated outside of scopes
@@ -37,6 +37,7 @@ pub fn set_limit(device: i32, limit: &str) -> Result<()> {
 /// ```
 pub fn trim(device: i32) -> Result<u64> {
     let stream = default_stream(device)?;
+    end_pools();
     let (bytes, failure) = in_scopes(|| stream.memory().trim_all());
     failure.map_or(Ok(bytes), Err)
 }

@@ -4,11 +4,12 @@
 //! A pool has one reservation for each stream. Memory that is freed serves only later allocations of the pool on the same stream.
 
 use std::sync::Arc;
-use std::thread::{ThreadId, current};
+use std::thread::{ThreadId, current, yield_now};
+use std::time::{Duration, Instant};
 
 use gpucache::{Error, Result};
 use gpucache_engine::cache::{Block, GraphMemory};
-use gpucache_engine::device::Handle;
+use gpucache_engine::device::{Handle, Stream, process_exits};
 use gpucache_engine::record::Request;
 use parking_lot::Mutex;
 
@@ -34,6 +35,10 @@ struct Pool {
 }
 
 static POOLS: Mutex<Vec<(Name, Pool)>> = Mutex::new(Vec::new());
+
+/// How long the end of a pool waits for calls of its filter. They ask the driver, which takes microseconds. A filter that ends its own pool
+/// would wait for itself.
+const FILTER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pools whose graphs are all gone, and whose memory launches may still use.
 static ENDED: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
@@ -71,7 +76,7 @@ pub fn pool_begin(device: i32, id: (u64, u64), filter: Filter) -> Result<()> {
     Ok(())
 }
 
-/// Ends what [`pool_begin`] began. The pool keeps its memory for the graph.
+/// Ends what [`pool_begin`] began. The pool keeps its memory for the graph. The filter is not called any more.
 ///
 /// # Errors
 /// If the pool does not serve.
@@ -85,12 +90,35 @@ pub fn pool_end(device: i32, id: (u64, u64)) -> Result<()> {
     let Some(filter) = filter else { return Err(unknown(id)) };
     let ended = take_ended(&mut pools, device, id);
     drop(pools);
-    // While no lock is held, since it is code of the framework.
-    drop(filter);
-    captures::end();
+    end_filter(filter);
     ENDED.lock().extend(ended);
-    end_pools();
+    capture_ends();
     Ok(())
+}
+
+/// Waits until no thread is inside the filter, and drops it. No lock is held meanwhile, since it is code of the framework.
+fn end_filter(filter: Arc<Filter>) {
+    let begin = Instant::now();
+    while Arc::strong_count(&filter) > 1 && begin.elapsed() < FILTER_PATIENCE {
+        yield_now();
+    }
+    drop(filter);
+}
+
+/// Notes that other code captures a graph, until [`capture_ends`]. Until then, nothing is done that would end its capture.
+///
+/// ```
+/// gpucache_capi::capture_begins();
+/// gpucache_capi::capture_ends();
+/// ```
+pub fn capture_begins() {
+    captures::begin();
+}
+
+/// Undoes one [`capture_begins`]. With the last one, memory goes back that had to wait.
+pub fn capture_ends() {
+    captures::end();
+    end_pools();
 }
 
 /// Notes that a graph of a pool is gone. With the last one, the memory of the pool is free, except what is still in use.
@@ -112,19 +140,18 @@ pub fn pool_release(device: i32, id: (u64, u64)) -> Result<()> {
     Ok(())
 }
 
-/// Ends and releases each pool that the calling thread began and did not end, because its capture failed. Returns how many there were.
+/// The pools that the calling thread began and did not end, by device and name.
 ///
 /// ```
 /// gpucache_capi::pool_begin(-1, (1, 1), Box::new(|_stream| true))?;
-/// assert_eq!(gpucache_capi::pool_abandon(), 1);
-/// assert!(gpucache_capi::pool_end(-1, (1, 1)).is_err()); // it is over
+/// assert_eq!(gpucache_capi::open_pools(), [(-1, (1, 1))]);
+/// # gpucache_capi::pool_end(-1, (1, 1))?;
+/// # gpucache_capi::pool_release(-1, (1, 1))?;
 /// # Ok::<(), gpucache::Error>(())
 /// ```
-pub fn pool_abandon() -> usize {
+pub fn open_pools() -> Vec<(i32, (u64, u64))> {
     let is_open = |pool: &Pool| pool.filter.is_some() && pool.by == Some(current().id());
-    let open: Vec<Name> = POOLS.lock().iter().filter(|(_, pool)| is_open(pool)).map(|(name, _)| *name).collect();
-    let ended = |&(device, id): &Name| pool_end(device, id).and_then(|()| pool_release(device, id)).is_ok();
-    open.into_iter().filter(ended).count()
+    POOLS.lock().iter().filter(|(_, pool)| is_open(pool)).map(|(name, _)| *name).collect()
 }
 
 /// Keeps a freed block while a graph is captured and other streams use it, since its own stream cannot wait for them until the capture has
@@ -150,9 +177,9 @@ fn take_ended(pools: &mut Vec<(Name, Pool)>, device: i32, id: (u64, u64)) -> Opt
 }
 
 /// Frees blocks that were kept for a capture, and the memory of pools without graphs. Launches of these graphs may still run on any stream, so
-/// this waits for the device. A wait would end a capture, so while one is made, the pools stay.
-fn end_pools() {
-    if captures::is_any() {
+/// this waits for the device. A wait would end a capture, so while one is made, the pools stay. If the wait fails, they stay too.
+pub(crate) fn end_pools() {
+    if Stream::is_any_in_capture() || process_exits() {
         return;
     }
     // Memory is freed while no lock is held.
@@ -164,9 +191,10 @@ fn end_pools() {
     kept.extract_if(.., |block| forks::is_of_parent(block.stream())).for_each(std::mem::forget);
     Handle::keeping_current(|| {
         drop(kept);
-        let streams = ended.iter().flat_map(|pool| pool.memory.streams());
-        streams.for_each(|stream| Handle::wait_for_context_of(&stream));
-        drop(ended);
+        let is_done = |pool: &mut Pool| pool.memory.streams().iter().all(Handle::wait_for_context_of);
+        let done: Vec<Pool> = ended.extract_if(.., is_done).collect();
+        ENDED.lock().extend(ended);
+        drop(done);
     });
 }
 
@@ -180,6 +208,7 @@ pub(crate) fn allocate(bytes: usize, device: i32, stream: usize) -> Option<Resul
     let open: Vec<_> = POOLS.lock().iter().filter_map(|(name, pool)| Some((*name, pool.filter.clone()?))).collect();
     let (name, filter) = open.iter().find(|(name, filter)| name.0 == device && filter(stream))?;
     let memory = serving(*name, filter)?;
+    drop(open);
     let serve = || memory.allocate(&in_capture(device, stream)?, &Request::of_bytes(&[bytes]));
     Some(Handle::in_relaxed_capture(|| Handle::keeping_current(serve)))
 }

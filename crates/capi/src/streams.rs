@@ -1,7 +1,7 @@
 //! The streams behind the handles that a caller used lately.
 
 use gpucache::{Error, Result};
-use gpucache_engine::device::{Handle, Stream};
+use gpucache_engine::device::{Handle, Stream, process_exits};
 
 use crate::devices::{HOST, default_stream};
 use crate::{captures, forks};
@@ -132,6 +132,9 @@ fn check_device(device: i32, handle: usize, stream: &Stream) -> Result<()> {
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub fn stream_ends(device: i32, handle: usize) -> Result<()> {
+    if process_exits() {
+        return Ok(());
+    }
     default_stream(device)?;
     if device != HOST && !Handle(handle).is_of_context() {
         captures::relaxed(|| Handle(handle).ends());

@@ -27,8 +27,8 @@ mod trace;
 mod _gpucache {
     #[pymodule_export]
     use crate::memory::{
-        Owned, allocate, base_address, check_limit, device_stats, free, pool_begin, pool_end, pool_release,
-        pools_abandon, record_stream, reset_peaks, set_limit, stream_ends, trim,
+        Owned, allocate, base_address, capture_begins, capture_ends, check_limit, device_stats, free, open_pools,
+        pool_begin, pool_end, pool_release, record_stream, reset_peaks, set_limit, stream_ends, trim,
     };
     #[pymodule_export]
     use crate::scopes::{

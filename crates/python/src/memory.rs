@@ -106,10 +106,22 @@ pub(crate) fn pool_release(py: Python<'_>, device: i32, id: (u64, u64)) -> PyRes
     apart(py, || gpucache_capi::pool_release(device, id))
 }
 
-/// Ends and releases each pool that the calling thread began and did not end. Returns how many there were.
+/// The pools that the calling thread began and did not end.
 #[pyfunction]
-pub(crate) fn pools_abandon(py: Python<'_>) -> usize {
-    py.detach(gpucache_capi::pool_abandon)
+pub(crate) fn open_pools() -> Vec<(i32, (u64, u64))> {
+    gpucache_capi::open_pools()
+}
+
+/// Notes that another library captures a graph.
+#[pyfunction]
+pub(crate) fn capture_begins() {
+    gpucache_capi::capture_begins();
+}
+
+/// Undoes one `capture_begins`.
+#[pyfunction]
+pub(crate) fn capture_ends(py: Python<'_>) {
+    py.detach(gpucache_capi::capture_ends);
 }
 
 /// Memory that is freed with its Python object, as `gpucache.allocate` returns it.

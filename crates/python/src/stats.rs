@@ -6,24 +6,29 @@ use serde_json::{Value, json};
 
 use crate::errors::failed;
 
+/// Runs `act` without Python's lock, inside the scopes of this thread, whose figures are then exact.
+fn apart_in_scopes<R: Send>(py: Python<'_>, act: impl FnOnce() -> R + Send) -> R {
+    py.detach(|| gpucache_capi::in_scopes(act))
+}
+
 /// The statistics of a scope as JSON; `None` if there is no scope of this name.
 #[pyfunction]
 pub(crate) fn scope_stats(py: Python<'_>, name: &str) -> PyResult<Option<String>> {
-    let stats = py.detach(|| gpucache::stats(name));
+    let stats = apart_in_scopes(py, || gpucache::stats(name));
     stats.map(|stats| serde_json::to_string(&stats).map_err(failed)).transpose()
 }
 
 /// The statistics of a scope as a text.
 #[pyfunction]
 pub(crate) fn scope_text(py: Python<'_>, name: &str) -> Option<String> {
-    py.detach(|| gpucache::stats(name).map(|stats| stats.to_string()))
+    apart_in_scopes(py, || gpucache::stats(name).map(|stats| stats.to_string()))
 }
 
 /// The statistics of all devices and scopes as JSON and as a text, and the numbers of the devices in Python. JSON and text have those of
 /// traces.
 #[pyfunction]
 pub(crate) fn process_stats(py: Python<'_>) -> PyResult<(String, String, Vec<Option<i64>>)> {
-    let told = py.detach(|| {
+    let told = apart_in_scopes(py, || {
         let stats = gpucache::stats::process();
         let numbers = stats.devices.iter().map(|device| number(device.kind)).collect();
         serde_json::to_string(&stats).map(|fields| (fields, stats.to_string(), numbers))
@@ -43,13 +48,13 @@ fn number(kind: DeviceKind) -> Option<i64> {
 /// Has the peak of a scope begin anew. Returns whether there is a scope of this name.
 #[pyfunction]
 pub(crate) fn reset_scope_peaks(py: Python<'_>, name: &str) -> bool {
-    py.detach(|| gpucache::stats::reset_peaks(name))
+    apart_in_scopes(py, || gpucache::stats::reset_peaks(name))
 }
 
 /// The diagnosis of a scope as JSON; `None` if there is no scope of this name.
 #[pyfunction]
 pub(crate) fn diagnose(py: Python<'_>, name: &str) -> Option<String> {
-    let diagnosis = py.detach(|| gpucache::diagnose(name))?;
+    let diagnosis = apart_in_scopes(py, || gpucache::diagnose(name))?;
     let findings: Vec<Value> = diagnosis.findings.iter().map(finding).collect();
     let fields = json!({
         "scope": &*diagnosis.scope,

@@ -148,6 +148,17 @@ def test_peaks_begin_anew():
     assert used.peak_allocated_bytes == used.allocated_bytes
 
 
+def test_statistics_within_an_entry_are_exact():
+    for _ in range(4):
+        with gpucache.scope("exact"):
+            buffers = [gpucache.allocate(4096, device=-1) for _ in range(10)]
+            stats = gpucache.stats("exact")
+            assert (stats.busy_blocks, stats.busy_bytes) == (10, 40960)
+            gpucache.reset_peaks(scope="exact")
+            del buffers
+            assert gpucache.stats("exact").high_water_bytes == 40960
+
+
 def test_a_pool_serves_its_streams_until_it_is_released():
     _gpucache.pool_begin(-1, (5, 6), [0])
     kept = gpucache.allocate(4096, device=-1)

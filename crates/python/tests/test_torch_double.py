@@ -100,6 +100,53 @@ else:
 """, doubles=True)
 
 
+def test_a_capture_goes_on_behind_a_call_that_was_refused(program):
+    program(BEGIN + """
+from gpucache import _gpucache
+torch.cuda.CUDAGraph.begin = lambda: _gpucache.pool_begin(-1, (0, 1))
+gpucache.torch.install()
+graph = torch.cuda.CUDAGraph()
+graph.capture_begin()
+
+def refuse():
+    _gpucache.pool_begin(-1, (0, 2))
+    raise RuntimeError("there is a capture already")
+
+torch.cuda.CUDAGraph.begin = refuse
+torch.state.captures = True
+for call in (torch.cuda.CUDAGraph().capture_begin, graph.capture_end):
+    try:
+        call()
+    except RuntimeError:
+        assert _gpucache.open_pools() == [(-1, (0, 1))]
+    else:
+        raise AssertionError
+""", doubles=True)
+
+
+def test_backward_on_caller_ends_on_its_own_thread(program):
+    program(BEGIN + """
+import threading
+gpucache.torch.install()
+block = gpucache.torch.backward_on_caller()
+block.__enter__()
+
+def end():
+    try:
+        block.__exit__(None, None, None)
+    except gpucache.Error as error:
+        assert "on the thread that began it" in str(error)
+        ended.append(error)
+
+ended = []
+thread = threading.Thread(target=end)
+thread.start()
+thread.join()
+block.__exit__(None, None, None)
+assert len(ended) == 1 and torch.state.multithreading
+""", doubles=True)
+
+
 def test_modules_for_libraries_are_imported_at_their_first_use(program):
     assert program("""
 import sys, gpucache

@@ -3,16 +3,17 @@
 //! Each test runs in a process of its own, since captures hold up the whole device.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::sys::{self, CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{CudaGraph, CudaStream, result};
 use gpucache_capi::{
     allocate, enter, enter_uncached, free, invalidate, leave, pool_begin, pool_end, pool_release, record_stream,
     set_limit, trim,
 };
 use gpucache_tests::alone::alone;
-use gpucache_tests::gpu::Gpu;
-use gpucache_tests::madeup::begin_capture_unnoticed;
+use gpucache_tests::gpu::{Gpu, is_made_up};
+use gpucache_tests::madeup::{begin_capture_unnoticed, fail};
 
 const BYTES: usize = 1 << 20;
 const POOL: (u64, u64) = (0, 1);
@@ -224,6 +225,52 @@ fn all_pages_of_a_pool_go_back() {
         pool_end(0, POOL).unwrap();
         pool_release(0, POOL).unwrap();
         assert_eq!(captured.reserved(), 0);
+    });
+}
+
+/// Launches of the graphs may still run. The driver refuses a wait, for example while a library captures a graph that nobody told of.
+#[test]
+fn memory_of_a_pool_stays_until_a_wait_succeeds() {
+    alone(120, || {
+        let Some(captured) = Captured::get() else { return };
+        if !is_made_up() {
+            return;
+        }
+        let handle = captured.stream.cu_stream() as usize;
+        pool_begin(0, POOL, Box::new(move |stream| stream == handle)).unwrap();
+        free(allocate(3 * BYTES, 0, handle).unwrap()).unwrap();
+        pool_end(0, POOL).unwrap();
+        fail(c"cuCtxSynchronize", 0, u64::MAX, sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED as u32);
+        pool_release(0, POOL).unwrap();
+        assert!(gpucache_capi::device_stats(0).unwrap().reserved_bytes > 0);
+        fail(c"cuCtxSynchronize", 0, 0, 0);
+        trim(0).unwrap();
+        assert_eq!(captured.reserved(), 0);
+    });
+}
+
+/// A thread that allocates may be asking the filter.
+#[test]
+fn a_filter_is_not_called_once_its_pool_has_ended() {
+    alone(120, || {
+        let Some(captured) = Captured::get() else { return };
+        let handle = captured.eager.cu_stream() as usize;
+        for round in 0..200 {
+            let ended = Arc::new(AtomicBool::new(false));
+            let seen = ended.clone();
+            let filter = move |_| {
+                (0..round).for_each(|_| std::hint::spin_loop());
+                assert!(!seen.load(Relaxed), "the pool has ended");
+                false
+            };
+            pool_begin(0, POOL, Box::new(filter)).unwrap();
+            let asking = std::thread::spawn(move || (0..20).try_for_each(|_| free(allocate(BYTES, 0, handle)?)));
+            std::thread::sleep(std::time::Duration::from_micros(round));
+            pool_end(0, POOL).unwrap();
+            ended.store(true, Relaxed);
+            asking.join().unwrap().unwrap();
+            pool_release(0, POOL).unwrap();
+        }
     });
 }
 

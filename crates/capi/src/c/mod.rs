@@ -22,10 +22,7 @@ pub use devices::{gpucache_device_stats, gpucache_reset_peaks, gpucache_set_limi
 pub use memory::{
     gpucache_allocate, gpucache_base_address, gpucache_free, gpucache_record_stream, gpucache_stream_ends,
 };
-pub use pools::{
-    gpucache_drop, gpucache_pool_abandon, gpucache_pool_begin, gpucache_pool_end, gpucache_pool_filter,
-    gpucache_pool_release,
-};
+pub use pools::{gpucache_drop, gpucache_pool_begin, gpucache_pool_end, gpucache_pool_filter, gpucache_pool_release};
 pub use scopes::{
     gpucache_enter, gpucache_enter_uncached, gpucache_invalidate, gpucache_leave, gpucache_report,
     gpucache_set_auto_scope, gpucache_set_backward_helps, gpucache_string_free,

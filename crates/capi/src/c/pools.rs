@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use super::status::{status, wrong};
-use crate::{pool_abandon, pool_begin, pool_end, pool_release};
+use crate::{pool_begin, pool_end, pool_release};
 
 /// Tells whether a pool serves a stream now.
 #[allow(non_camel_case_types, reason = "a name of C")]
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn gpucache_pool_begin(
     status(|| pool_begin(device, (id0, id1), Box::new(move |stream| filter.serves(stream))))
 }
 
-/// Ends what `gpucache_pool_begin` began. The pool keeps its memory for the graph.
+/// Ends what `gpucache_pool_begin` began. The pool keeps its memory for the graph. The filter is not called any more.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_pool_end(device: i32, id0: u64, id1: u64) -> i32 {
     status(|| pool_end(device, (id0, id1)))
@@ -75,11 +75,4 @@ pub extern "C" fn gpucache_pool_end(device: i32, id0: u64, id1: u64) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn gpucache_pool_release(device: i32, id0: u64, id1: u64) -> i32 {
     status(|| pool_release(device, (id0, id1)))
-}
-
-/// Ends and releases each pool that the calling thread began and did not end, because its capture failed. Until then, the process counts as
-/// one that captures a graph.
-#[unsafe(no_mangle)]
-pub extern "C" fn gpucache_pool_abandon() {
-    pool_abandon();
 }

@@ -3,10 +3,9 @@
 use std::ffi::{CStr, CString, c_char};
 
 use gpucache::{Error, Result};
-use gpucache_engine::device::Handle;
 
 use super::status::{status, wrong};
-use crate::{enter, enter_uncached, invalidate, leave, set_auto_scope, set_backward_helps};
+use crate::{enter, enter_uncached, in_scopes, invalidate, leave, set_auto_scope, set_backward_helps};
 
 /// The text behind a pointer; `None` if it is null or no UTF-8.
 ///
@@ -97,7 +96,7 @@ pub unsafe extern "C" fn gpucache_report(name: *const c_char, report: *mut *mut 
         return wrong("gpucache_report: `name` is no UTF-8 text: pass the name of a scope, or null for the process");
     }
     match report {
-        Some(report) => status(|| Handle::keeping_current(|| told(found)).map(|told| *report = told.into_raw())),
+        Some(report) => status(|| in_scopes(|| told(found)).map(|told| *report = told.into_raw())),
         None => wrong("gpucache_report: `report` is null: pass room for the result"),
     }
 }

@@ -36,6 +36,11 @@ pub(super) fn new_shared_token() -> u64 {
     new_token() | SHARED
 }
 
+/// The number of a caller as people read it.
+pub(super) fn plain(token: u64) -> u64 {
+    token & !SHARED
+}
+
 /// Whether the thread works in the name of a caller that threads share.
 pub(super) fn is_shared() -> bool {
     token() & SHARED == SHARED

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::owner::{Cache, Owner};
 use super::supply::{self, Supplied};
-use super::token::claim_token;
+use super::token::{claim_token, plain};
 use crate::base::error::Result;
 use crate::base::sync::lock;
 use crate::device::Stream;
@@ -77,7 +77,7 @@ impl Cache {
     pub(super) fn note_thread(&self) {
         let thread = std::thread::current();
         let me = claim_token();
-        let name = thread.name().map_or_else(|| format!("thread {me}"), str::to_string);
+        let name = thread.name().map_or_else(|| format!("thread {}", plain(me)), str::to_string);
         self.serves.store(me, Relaxed);
         *lock(&self.thread) = Some(name.into());
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 from typing import Any, SupportsIndex
 
 from . import _arguments, _gpucache
@@ -13,6 +14,9 @@ from ._gpucache import Owned
 #: The streams that got memory, by device and handle, each with whether its object owns it. Their memory may wait for an event on them later,
 #: and the driver ends a process that passes it the handle of a destroyed stream.
 _kept_streams: dict[tuple[int, int], tuple[Any, bool]] = {}
+
+#: Held while these change. An object that goes away meanwhile may call `stream_ends` on the same thread.
+_streams_lock = threading.RLock()
 
 #: With each new stream, so many older ones are looked at, in turn.
 _LOOKS = 2
@@ -74,7 +78,10 @@ def stream_ends(device: int, stream: int) -> None:
     """
     number, handle = _arguments.device(device), _arguments.stream(stream)
     _gpucache.stream_ends(number, handle)
-    _kept_streams.pop((number, handle), None)
+    with _streams_lock:
+        kept = _kept_streams.pop((number, handle), None)
+    # The stream may go with it.
+    del kept
 
 
 def keep_stream(device: int, handle: int, stream: Any, owns: bool) -> None:
@@ -82,10 +89,13 @@ def keep_stream(device: int, handle: int, stream: Any, owns: bool) -> None:
     # The handles 0 and 1 are the default stream, and 2 is that of each thread. Nobody destroys these.
     if handle <= _LAST_DEFAULT:
         return
-    _, is_owned = known = _kept_streams.get((device, handle), (None, False))
-    if known[0] is None or (owns and not is_owned):
-        _kept_streams[device, handle] = stream, owns
-        _let_go_of_unused()
+    known = _kept_streams.get((device, handle))
+    if known is None or (owns and not known[1]):
+        with _streams_lock:
+            _kept_streams[device, handle] = stream, owns
+            unused = _take_unused()
+        for place, _ in unused:
+            _gpucache.stream_ends(*place)
 
 
 def _references(kept: tuple[Any, bool]) -> int:
@@ -96,17 +106,17 @@ def _references(kept: tuple[Any, bool]) -> int:
 _ALONE = _references((object(), True))
 
 
-def _let_go_of_unused() -> None:
-    """Ends some streams that nobody else has. No work can come to them any more. Otherwise a stream for each task would pile up."""
+def _take_unused() -> list[tuple[tuple[int, int], tuple[Any, bool]]]:
+    """Takes out some streams that nobody else has. No work can come to them any more. Otherwise a stream for each task would pile up."""
+    unused = []
     for place in list(itertools.islice(_kept_streams, _LOOKS)):
-        kept = _kept_streams.pop(place, None)
-        if kept is None:
-            continue
+        kept = _kept_streams.pop(place)
         if kept[1] and _references(kept) <= _ALONE:
-            _gpucache.stream_ends(*place)
+            unused.append((place, kept))
         else:
             # The last one to be looked at next.
             _kept_streams[place] = kept
+    return unused
 
 
 def base_address(address: int) -> tuple[int, int] | None:

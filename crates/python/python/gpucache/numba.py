@@ -32,6 +32,11 @@ __all__ = ["MemoryManager", "install"]
 class MemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
     """Numba's plug for memory of one context. Numba itself allocates pinned host memory."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        #: Memory that work may still use, since the wait for it failed: the driver refuses to wait while a graph is captured.
+        self._unfreed: list[int] = []
+
     def initialize(self) -> None:
         """Lets arrays wait for their free. Numba calls this whenever it prepares a context."""
         # Numba frees the arrays that wait once they have a fifth of these bytes. With 0 bytes, as at first, it would free each array at
@@ -48,15 +53,15 @@ class MemoryManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
             # The arrays that wait for their free may be enough.
             self.deallocations.clear()
             address = _gpucache.allocate(size, device)
-        deallocations, context = self.deallocations, weakref.proxy(self.context)
+        deallocations, context, unfreed = self.deallocations, weakref.proxy(self.context), self._unfreed
 
         def free(address: int) -> None:
-            try:
-                # At the end of the process, Numba's context may go first.
-                with contextlib.suppress(ReferenceError):
-                    _wait(context)
-            finally:
-                _gpucache.free(address)
+            unfreed.append(address)
+            # At the end of the process, Numba's context may go first.
+            with contextlib.suppress(ReferenceError):
+                _wait(context)
+            while unfreed:
+                _gpucache.free(unfreed.pop())
 
         def finalize() -> None:
             deallocations.add_item(free, address, size)

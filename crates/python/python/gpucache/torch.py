@@ -151,6 +151,11 @@ class backward_on_caller:  # noqa: N801
         _blocks.count += 1
 
     def __exit__(self, *_: object) -> None:
+        if not _blocks.count:
+            raise Error(
+                "the block backward_on_caller cannot end here: this thread is inside none. End it on the thread that began it, and not in a "
+                "generator that another thread goes on with"
+            )
         _blocks.count -= 1
         if not _blocks.count:
             torch._C._set_multithreading_enabled(_blocks.before)

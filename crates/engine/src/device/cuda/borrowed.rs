@@ -190,11 +190,10 @@ impl Handle {
         Some(new)
     }
 
-    /// Waits until all work of a stream's context is done. A failure is ignored: it means that the context and all its work are lost.
-    pub fn wait_for_context_of(stream: &Stream) {
-        if let Some(memory) = stream.backend::<CudaMemory>() {
-            let _ = driver::bind(memory.queue().stream().context()).and_then(|()| result::ctx::synchronize());
-        }
+    /// Waits until all work of a stream's context is done. Returns whether it is: while a stream is captured, the driver refuses to wait.
+    pub fn wait_for_context_of(stream: &Stream) -> bool {
+        let wait = |context: &CudaContext| driver::bind(context).and_then(|()| result::ctx::synchronize());
+        stream.backend::<CudaMemory>().is_none_or(|memory| wait(memory.queue().stream().context()).is_ok())
     }
 
     /// The number of the GPU of a stream; `None` if it is not one of a GPU.
@@ -208,8 +207,10 @@ impl Handle {
     /// # Errors
     /// The answer of the driver.
     pub fn give_context(stream: &Stream) -> Result<()> {
-        match (stream.backend::<CudaMemory>(), result::ctx::get_current()) {
-            (Some(memory), Ok(None)) => Ok(driver::bind(memory.queue().stream().context())?),
+        match stream.backend::<CudaMemory>() {
+            Some(memory) if result::ctx::get_current()?.is_none() => {
+                Ok(driver::bind(memory.queue().stream().context())?)
+            }
             _ => Ok(()),
         }
     }

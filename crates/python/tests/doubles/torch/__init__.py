@@ -1,5 +1,6 @@
 """Stands for PyTorch where it is not installed: what gpucache.torch needs of torch 2.11, with nothing behind it."""
 
+import contextlib
 import types
 
 __version__ = "2.11.0+double"
@@ -18,7 +19,7 @@ class Allocator:
         return lambda function: self.functions.__setitem__(name, function)
 
 
-state = types.SimpleNamespace(allocator=None, is_initialized=False, benchmark=False, multithreading=True)
+state = types.SimpleNamespace(allocator=None, is_initialized=False, benchmark=False, multithreading=True, captures=False)
 
 
 class _CUDAAllocator:
@@ -95,6 +96,9 @@ memory = types.SimpleNamespace(
 )
 cuda = types.SimpleNamespace(
     memory=memory,
+    current_stream=lambda: "stream",
+    stream=lambda _: contextlib.nullcontext(),
+    is_current_stream_capturing=lambda: state.captures,
     CUDAGraph=CUDAGraph,
     MemPool=MemPool,
     device_count=lambda: 2,
