@@ -66,7 +66,7 @@ thread_local! {
 }
 
 /// A number that no other living thread has.
-fn thread() -> usize {
+pub(crate) fn thread() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark) as usize)
 }
 

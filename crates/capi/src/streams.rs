@@ -4,6 +4,7 @@ use gpucache::{Error, Result};
 use gpucache_engine::device::{Handle, Stream, process_exits};
 
 use crate::devices::{HOST, default_stream};
+use crate::scopes::thread;
 use crate::{captures, forks};
 
 /// The handle that means another stream on each thread.
@@ -26,11 +27,21 @@ struct KnownStream {
     device: i32,
     handle: usize,
     stream: Stream,
+    /// The thread that asked. Another thread may work for the same caller.
+    thread: usize,
     /// Tells the stream apart from a later one with the same handle.
     id: Option<u64>,
     /// The entry of a scope in which the id was asked for, and how often the stream was used since.
     entry: u64,
     uses: u32,
+}
+
+impl KnownStream {
+    /// Whether the handle means the same stream on this thread as on the one that asked.
+    #[inline]
+    fn means_the_same(&self) -> bool {
+        self.handle != PER_THREAD || self.thread == thread()
+    }
 }
 
 impl KnownStreams {
@@ -43,7 +54,7 @@ impl KnownStreams {
         let is_first = self.known.first_mut().is_some_and(|first| {
             first.uses += 1;
             let is_same = (first.device, first.handle, first.entry) == (device, handle, entry);
-            is_same && handle != PER_THREAD && first.uses < ASK_AFTER
+            is_same && first.means_the_same() && first.uses < ASK_AFTER
         });
         if !is_first || self.ended != Handle::ended_streams() {
             captures::relaxed(|| self.look_up(device, handle, entry))?;
@@ -71,15 +82,18 @@ impl KnownStreams {
         }
         let place = self.known.iter().position(|known| (known.device, known.handle) == (device, handle));
         let known = place.map(|place| self.known.remove(place));
-        let still = known.filter(|known| handle != PER_THREAD && (device == HOST || Handle(handle).is_still(known.id)));
+        let is_still =
+            |known: &KnownStream| device == HOST || handle == PER_THREAD || Handle(handle).is_still(known.id);
+        let still = known.filter(|known| known.means_the_same() && is_still(known));
         let (stream, id) = match still {
             Some(known) => (known.stream, known.id),
             None => make(device, handle)?,
         };
         self.known.truncate(MOST - 1);
-        self.known.insert(0, KnownStream { device, handle, stream, id, entry, uses: 0 });
+        self.known.insert(0, KnownStream { device, handle, stream, thread: thread(), id, entry, uses: 0 });
         Ok(())
     }
+
     fn forget(&mut self) {
         let known = std::mem::take(&mut self.known);
         if forks::is_child() {

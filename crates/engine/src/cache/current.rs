@@ -171,6 +171,10 @@ pub(super) fn replace(before: &Serving, next: &Serving) {
             serving.planning.set(None);
             tell_inside(serving.current.get().map(|current| current.cache));
             trace::read_clock_next();
+        } else if next.keeping.get().is_none() {
+            // A trace may have ended since the caller entered its scope.
+            serving.keeping.set(next.current.get().and_then(Current::keeping));
+            serving.planning.set(next.current.get().and_then(Current::planning));
         }
     });
 }

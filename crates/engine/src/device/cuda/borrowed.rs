@@ -32,6 +32,11 @@ fn is_same(known: &mut Borrowed, id: Option<u64>) -> bool {
     known.1 == id
 }
 
+/// Whether a stream is of this context. That of a stream that was first seen while it was captured was a guess.
+fn is_of(stream: &Stream, context: &Arc<CudaContext>) -> bool {
+    stream.backend::<CudaMemory>().is_some_and(|memory| memory.queue().stream().context().cu_ctx() == context.cu_ctx())
+}
+
 impl Handle {
     /// Whether the handle means the default stream of the current context.
     pub(crate) fn is_default(self) -> bool {
@@ -97,11 +102,13 @@ impl Handle {
             };
             return Some((handle.ok()?.into_stream(), None));
         }
-        let is_captured = self.is_captured();
-        let id = if is_captured { None } else { self.id() };
-        let is_meant = |known: &mut Borrowed| is_captured || is_same(known, id);
+        if self.is_captured() {
+            return lock(&BORROWED).get(&self.0).cloned();
+        }
+        let (id, context) = (self.id(), self.context()?);
+        let is_meant = |known: &mut Borrowed| is_of(&known.0, &context) && is_same(known, id);
         let known = lock(&BORROWED).get_mut(&self.0).and_then(|known| is_meant(known).then(|| known.clone()));
-        known.or_else(|| if is_captured { None } else { self.take_in(id, self.context()?) })
+        known.or_else(|| self.take_in(id, context))
     }
 
     /// As [`stream`](Handle::stream). Handles of default streams mean those of the device of `default`, whichever context is current.
