@@ -109,7 +109,7 @@ fn without_place(address: u64) -> Error {
 
 #[cold]
 fn refused(error: Error, device: i32) -> Error {
-    if error.is_out_of_memory() {
+    if error.is_shortage() {
         crate::limits::count_out_of_memory(device);
     }
     error

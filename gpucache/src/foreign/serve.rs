@@ -70,7 +70,7 @@ fn answered(taken: Result<Option<u64>>) -> Answer {
             Current::note_foreign(Counter::ForeignServed);
             Answer::Served(address)
         }
-        Err(error) if error.is_out_of_memory() => Answer::Exhausted,
+        Err(error) if error.is_shortage() => Answer::Exhausted,
         Ok(None) | Err(_) => passed_on(),
     }
 }

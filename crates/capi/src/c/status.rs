@@ -75,7 +75,7 @@ pub(super) fn status(call: impl FnOnce() -> Result<()>) -> i32 {
 fn failed(error: &Error) -> i32 {
     keep(message(error, "pass device -1, which is the host"));
     match () {
-        () if error.is_out_of_memory() => GPUCACHE_OUT_OF_MEMORY,
+        () if error.is_shortage() => GPUCACHE_OUT_OF_MEMORY,
         () if error.is_unavailable() => GPUCACHE_UNAVAILABLE,
         () => GPUCACHE_DEVICE_FAILURE,
     }

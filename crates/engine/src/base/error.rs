@@ -246,6 +246,17 @@ impl Error {
         }
     }
 
+    /// Whether the present request found no memory. A deferred failure is of earlier work, which no memory helps any more.
+    ///
+    /// ```
+    /// use gpucache::{device::Virtual, prelude::*};
+    ///
+    /// assert!(Virtual::new(1 << 20).zeros::<u8>(2 << 20).unwrap_err().is_shortage());
+    /// ```
+    pub fn is_shortage(&self) -> bool {
+        !self.is_deferred() && self.is_out_of_memory()
+    }
+
     /// Whether a limit forbids the request, even if the device has memory.
     pub(crate) fn is_of_limit(&self) -> bool {
         matches!(self.cause(), Kind::OutOfMemory { bound, .. } if *bound != Bound::Capacity)

@@ -41,7 +41,7 @@ fn find_and_tell(
             let served_by = served_by(record, current::listed() != listed);
             tell(request, record.address, record.stream(), Some(served_by));
         }
-        Err(error) if error.is_out_of_memory() => tell(request, 0, stream, None),
+        Err(error) if error.is_shortage() => tell(request, 0, stream, None),
         Err(_) => {}
     }
     outcome

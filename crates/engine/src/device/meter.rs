@@ -131,7 +131,10 @@ impl Meter {
         *held = held.saturating_add(bytes);
         *peak = (*held).max(*peak);
         drop(tally);
-        self.ceiling.fetch_max(self.held(), Relaxed);
+        // The device has provided more than it had at its last refusal.
+        if self.held() > self.ceiling.load(Relaxed) {
+            self.ceiling.store(u64::MAX, Relaxed);
+        }
     }
 
     /// Counts out bytes that were returned. `count` counts the call.

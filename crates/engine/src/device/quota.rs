@@ -35,15 +35,15 @@ impl Meter {
     /// bytes, so `undone` counts this.
     pub(super) fn undo(&self, bytes: u64, error: &Error) {
         self.leave(bytes);
-        if error.is_out_of_memory() {
+        if error.is_shortage() {
             // It refused so many bytes together. Fewer may fit.
-            self.ceiling.store(self.held().saturating_add(bytes.saturating_sub(1)), Relaxed);
+            self.ceiling.fetch_min(self.held().saturating_add(bytes.saturating_sub(1)), Relaxed);
         }
         self.part.undone.fetch_add(1, Relaxed);
     }
 
     /// The limit in bytes that holds for the calling thread now.
-    fn most(&self) -> u64 {
+    pub(crate) fn most(&self) -> u64 {
         let limit = self.limit();
         if THREAD.with(|thread| thread.is_soft.get()) { limit.min(self.soft_limit()) } else { limit }
     }
@@ -181,8 +181,11 @@ mod tests {
         assert_eq!(meter.room(), 9, "10 bytes do not fit, and perhaps fewer do");
         meter.gave(30, |_| ());
         assert_eq!(meter.room(), 39);
-        take(50);
-        meter.gave(40, |_| ());
-        assert_eq!(meter.room(), 40);
+        take(30);
+        assert!(meter.enter(20).is_ok());
+        meter.undo(20, &Error::out_of_memory("the device", 20, "no memory is left"));
+        assert_eq!(meter.room(), 9, "the refusal of fewer bytes says more");
+        take(10);
+        assert!(meter.room() > 1 << 40, "the device has more than it had");
     }
 }

@@ -153,7 +153,9 @@ impl Pages for Source {
 
     fn room(&self) -> u64 {
         let all = Some(self.capacity()).filter(|&bytes| bytes > 0).unwrap_or(u64::MAX);
-        self.meter.room().min(all.saturating_sub(self.meter.held()))
+        let room = self.meter.room().min(all.saturating_sub(self.meter.held()));
+        // Only whole pages can be reserved.
+        room / self.granularity() * self.granularity()
     }
 
     fn chunk(&mut self, bytes: u64) -> Result<u64> {

@@ -51,7 +51,7 @@ impl<M, F: Fn() -> Result<M>> Ask for Call<'_, F> {
     fn ask_for_free(&self) -> Result<Option<M>> {
         DeviceRange::of(self.stream).map_or(Ok(0), |range| range.give_back(self.bytes))?;
         match self.ask(false) {
-            Err(error) if error.is_out_of_memory() => Ok(None),
+            Err(error) if error.is_shortage() => Ok(None),
             answer => answer.map(Some),
         }
     }

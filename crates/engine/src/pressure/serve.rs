@@ -58,7 +58,7 @@ pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A:
         |error| Reclaim { asked, ask, seen, error, counts: ReclaimStats::default(), step: ReclaimStep::Pages };
     if memory.meter().soft_limit() < u64::MAX && asked.bytes <= memory.most() {
         let served = match softly(|| ask.ask(false)) {
-            Err(error) if error.is_out_of_memory() => reclaim(error).run_softly()?,
+            Err(error) if error.is_shortage() => reclaim(error).run_softly()?,
             answer => Some(answer?),
         };
         if let Some(served) = served {
@@ -66,7 +66,7 @@ pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A:
         }
     }
     match ask.ask(false) {
-        Err(error) if error.is_out_of_memory() => reclaim(with_own_limit(error, &asked)).run(),
+        Err(error) if error.is_shortage() => reclaim(with_own_limit(error, &asked)).run(),
         answer => answer,
     }
 }
@@ -270,7 +270,7 @@ impl<A: Ask> Reclaim<'_, A> {
             return Ok(None);
         }
         match self.ask.ask(true) {
-            Err(error) if error.is_out_of_memory() => {
+            Err(error) if error.is_shortage() => {
                 self.error = error;
                 Ok(None)
             }
@@ -322,9 +322,10 @@ impl<A: Ask> Reclaim<'_, A> {
     fn revoke(&mut self) -> Result<Option<A::Memory>> {
         let device = Some(self.asked.stream.memory_id()).filter(|_| !self.error.is_of_process());
         let _in_need = transit::take_blocks(device);
+        let mut patience = transit::PATIENCE;
         for _ in 0..MOST_ATTEMPTS {
             let Some(wait_for) = self.found() else { break };
-            transit::wait();
+            transit::wait(&mut patience);
             if let Some(memory) = self.retry(wait_for, false)? {
                 return Ok(Some(memory));
             }

@@ -5,7 +5,8 @@
 //! arrival once other threads can find the block. All counts are sequentially consistent.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::thread::yield_now;
+use std::thread::{sleep, yield_now};
+use std::time::Duration;
 
 use crate::base::finally::{Finally, finally};
 use crate::base::sync::{Mutex, lock};
@@ -16,6 +17,11 @@ static ARRIVALS: AtomicU64 = AtomicU64::new(0);
 /// The most yields while a block is on its way, some hundred microseconds in all. On its way, a block waits at most for device
 /// calls, which take about as long.
 const MOST_YIELDS: u32 = 1000;
+
+/// How long a request waits in all for arrays on their way to the host. A thread that copies a GiB itself takes 0.1 to 0.4 s.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks at an array on its way.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// While this lives, a block or an array is on its way.
 #[derive(Debug)]
@@ -46,9 +52,13 @@ pub(super) fn is_still() -> bool {
     DEPARTURES.load(SeqCst) == arrivals
 }
 
-/// Waits for the blocks that are on their way, for a bounded time.
-pub(crate) fn wait() {
+/// Waits for what is on its way, for a bounded time, and takes the time of sleep off `patience`.
+pub(crate) fn wait(patience: &mut Duration) {
     (0..MOST_YIELDS).take_while(|_| !is_still()).for_each(|_| yield_now());
+    while !is_still() && !patience.is_zero() {
+        sleep(PAUSE);
+        *patience = patience.saturating_sub(PAUSE);
+    }
 }
 
 /// The devices on which threads take blocks away from plans; `None` stands for every device.
@@ -73,6 +83,18 @@ pub(crate) fn are_blocks_taken(device: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_array_on_its_way_is_awaited() {
+        let begun = Transit::begin();
+        let end = std::thread::spawn(move || {
+            sleep(Duration::from_millis(50));
+            drop(begun);
+            arrivals()
+        });
+        wait(&mut Duration::from_secs(60));
+        assert!(arrivals() >= end.join().unwrap());
+    }
 
     #[test]
     fn a_shortage_of_one_device_leaves_the_plans_of_others_alone() {

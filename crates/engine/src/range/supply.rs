@@ -51,7 +51,7 @@ impl DeviceRange {
         self.supply(|inner| {
             inner.serve(stream);
             match inner.extend(stream, bytes) {
-                Err(error) if insists && error.is_out_of_memory() => inner.seize(stream, bytes, error),
+                Err(error) if insists && error.is_shortage() => inner.seize(stream, bytes, error),
                 carved => carved,
             }
         })
@@ -85,11 +85,11 @@ impl DeviceRange {
         // The first attempt unmaps only as much as the device lacks by its limit and by all that is known.
         match self.try_gather(stream, bytes, GatherLimit::aiming_at(u64::MAX)) {
             // Other programs hold some of that memory. The second attempt unmaps as many bytes as it maps.
-            Err(error) if error.is_out_of_memory() => {}
+            Err(error) if error.is_shortage() => {}
             moved => return moved,
         }
         match self.try_gather(stream, bytes, GatherLimit::at(0)) {
-            Err(error) if error.is_out_of_memory() => Ok(None),
+            Err(error) if error.is_shortage() => Ok(None),
             moved => moved,
         }
     }

@@ -66,14 +66,18 @@ impl<A: Ask> Reclaim<'_, A> {
     /// these and by the limit of the process.
     fn lacks(&self) -> (u64, u64) {
         let (memory, needs) = (self.asked.stream.memory(), self.ask.needs());
-        let capacity = memory.capacity().unwrap_or(u64::MAX).saturating_sub(memory.meter().held());
-        let mut own = needs.saturating_sub(memory.meter().room_of_device().min(capacity));
-        let all = own.max(needs.saturating_sub(process::room()));
-        if needs > 0 && all == 0 {
-            // Other processes and libraries have memory of the device too. Only the driver knows how much.
-            let available = memory.pages().and_then(|pages| pages.available()).unwrap_or(u64::MAX);
-            own = needs.saturating_sub(available);
+        if needs == 0 {
+            return (0, 0);
         }
-        (own, all.max(own))
+        let meter = memory.meter();
+        let allowed = meter.most().min(memory.capacity().unwrap_or(u64::MAX)).saturating_sub(meter.held());
+        // Other processes and libraries have memory of the device too. Only the driver knows how much.
+        let left = match memory.pages().and_then(|pages| pages.available()) {
+            Some(bytes) => bytes,
+            None if meter.room_of_device() < needs => 0,
+            None => u64::MAX,
+        };
+        let own = needs.saturating_sub(left.min(allowed));
+        (own, own.max(needs.saturating_sub(process::room())))
     }
 }
