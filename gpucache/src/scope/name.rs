@@ -197,7 +197,10 @@ pub fn diagnose_all() -> Vec<Diagnosis> {
 }
 
 fn diagnose_scope(scope: &NamedCaches, families: &Families) -> Diagnosis {
-    let threads: Vec<ScopeFacts> = scope.caches().into_iter().map(Cache::known).collect();
+    let (_, caches) = scope.read(|cache| (cache, cache.number()));
+    // A cache may go to another name meanwhile, and then has another number.
+    let known = |(cache, number): (&'static Cache, u64)| Some(cache.known()).filter(|_| cache.number() == number);
+    let threads: Vec<ScopeFacts> = caches.into_iter().filter_map(known).collect();
     let prefetches = of_scope(scope).offload.prefetched > 0;
     diagnosis::examine(scope.name().clone(), &threads, siblings(families, scope.name()), prefetches)
 }

@@ -192,8 +192,13 @@ impl NamedCaches {
 
     /// Sets the peaks of each thread to its current use.
     pub fn reset_peaks(&self) {
-        lock(&self.threads).past.forget_peaks();
-        self.caches().into_iter().for_each(Cache::reset_peaks);
+        let mut threads = lock(&self.threads);
+        threads.past.forget_peaks();
+        // Under the lock, since a cache may go to another name afterwards.
+        threads.caches.iter().for_each(|cache| cache.ask_for_reset());
+        let caches = threads.caches.clone();
+        drop(threads);
+        caches.into_iter().for_each(Cache::follow_reset);
     }
 
     /// The reclaims for this name, summed over all threads.

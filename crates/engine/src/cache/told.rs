@@ -67,9 +67,14 @@ impl Cache {
         self.shared.number.load(Relaxed)
     }
 
-    /// Sets the peaks to the current use: at once, or, if another thread is inside, when that thread leaves.
-    pub(super) fn reset_peaks(&'static self) {
+    /// Has the cache set its peaks to the current use: in [`follow_reset`](Cache::follow_reset), or, if another thread is inside, when that
+    /// thread leaves.
+    pub(super) fn ask_for_reset(&self) {
         self.shared.wants_reset.store(true, SeqCst);
+    }
+
+    /// Sets the peaks, unless another thread is inside.
+    pub(super) fn follow_reset(&'static self) {
         self.briefly(Owner::catch_up);
     }
 

@@ -20,9 +20,11 @@ impl DeviceRange {
     /// # Errors
     /// [`is_out_of_memory`](crate::Error::is_out_of_memory) if the device has less than it seems, or a failure of the device.
     pub fn find_contiguous(&self, stream: &Stream, bytes: u64) -> Result<Option<(u64, u64)>> {
+        // Others may hold memory of the device too.
+        let available = stream.memory().pages().and_then(|pages| pages.available()).unwrap_or(u64::MAX);
         let most = {
             let range = &self.inner().range;
-            let pages = range.pages.room() / range.granule * range.granule;
+            let pages = range.pages.room().min(available / range.granule * range.granule);
             if range.is_long_enough(bytes) { bytes } else { bytes.min(pages) }
         };
         if most == 0 {
