@@ -68,22 +68,6 @@ driver_calls! {
     trim: cuDeviceGraphMemTrim(sys::CUdevice);
 }
 
-impl KernelParams {
-    pub(super) fn empty() -> KernelParams {
-        use std::ptr::null_mut;
-        KernelParams {
-            function: null_mut(),
-            grid: [0; 3],
-            block: [0; 3],
-            shared_bytes: 0,
-            arguments: null_mut(),
-            extra: null_mut(),
-            kernel: null_mut(),
-            context: null_mut(),
-        }
-    }
-}
-
 /// The driver's answer as a result.
 pub(super) fn answer(result: sys::CUresult) -> Result<(), DriverError> {
     result.result()

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 
 use cudarc::driver::{DriverError, sys};
@@ -185,9 +186,12 @@ impl Kernel {
     /// # Safety
     /// The node is a kernel's, in a graph that is alive.
     unsafe fn of(calls: &Calls, handle: sys::CUgraphNode) -> Result<Option<Kernel>, DriverError> {
-        let mut params = KernelParams::empty();
-        // SAFETY: the node is a kernel's, and `params` is writable.
-        answer(unsafe { (calls.kernel)(handle, &raw mut params) })?;
+        let mut params = MaybeUninit::<KernelParams>::zeroed();
+        // SAFETY: the node is a kernel's, and `params` is writable. Zeros are valid wherever the driver writes nothing.
+        let params = unsafe {
+            answer((calls.kernel)(handle, params.as_mut_ptr()))?;
+            params.assume_init()
+        };
         if params.function.is_null() || !params.extra.is_null() {
             return Ok(None);
         }
