@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, TryLockError, Weak};
+use std::sync::TryLockError;
 use std::time::Duration;
 
 use super::fit::EVERY_SPAN;
@@ -48,7 +48,6 @@ impl DeviceRange {
                 Some(bytes) => Range::span(source, bytes),
                 None => Range::chunks(source),
             };
-            devices().push(Arc::downgrade(memory));
             let mut streams = Streams::new(memory.meter().clone());
             streams.unknown = Unknown::of(memory.unknown_work().cloned());
             let inner = Mutex::new(Ordered::new(range, streams));
@@ -266,17 +265,4 @@ impl DeviceRange {
     pub(crate) fn attend(&self, stream: &Stream) {
         self.inner().streams.attend(stream);
     }
-}
-
-/// The devices that have a range. The lock of the list is released before this returns.
-pub(super) fn memories() -> Vec<Arc<Memory>> {
-    devices().iter().filter_map(Weak::upgrade).collect()
-}
-
-/// The devices that have a range.
-fn devices() -> MutexGuard<'static, Vec<Weak<Memory>>> {
-    static DEVICES: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
-    let mut devices = lock(&DEVICES);
-    devices.retain(|memory| memory.strong_count() > 0);
-    devices
 }

@@ -1,14 +1,16 @@
 //! The first and the last step of an allocation in a device's range: free memory, and more memory from the device. Also the calls that a
 //! shortage makes. No thread waits while the range is locked.
 
+use std::sync::Arc;
+
 use super::GatherLimit;
 use super::ordered::{CANDIDATES, Carved, Ordered, RangeState};
-use super::shared::{DeviceRange, memories};
+use super::shared::DeviceRange;
 use super::wait::WaitFor;
 use crate::base::errand::run_user_code;
 use crate::base::error::Result;
 use crate::base::held::assert_nothing_held;
-use crate::device::Stream;
+use crate::device::{Memory, Stream};
 
 impl DeviceRange {
     /// Memory for `bytes` from memory that is already reserved; or the state of the range, if no free span that the stream may use at once
@@ -140,7 +142,7 @@ pub(crate) fn await_elsewhere(but: u64, bytes: u64, wait_for: WaitFor) -> u64 {
 
 fn elsewhere(but: u64, bytes: u64, give_back: impl Fn(&DeviceRange, u64) -> Result<u64>) -> u64 {
     let mut given = 0;
-    for memory in memories().into_iter().filter(|memory| memory.id() != but) {
+    for memory in Memory::every().into_iter().filter(|memory| memory.id() != but) {
         if given < bytes
             && let Some(range) = memory.known_range::<DeviceRange>()
         {
@@ -152,5 +154,6 @@ fn elsewhere(but: u64, bytes: u64, give_back: impl Fn(&DeviceRange, u64) -> Resu
 
 /// The devices that have a range, except one.
 pub(crate) fn devices_but(but: u64) -> impl Iterator<Item = u64> {
-    memories().into_iter().map(|memory| memory.id()).filter(move |&id| id != but)
+    let with_range = |memory: &Arc<Memory>| memory.known_range::<DeviceRange>().is_some();
+    Memory::every().into_iter().filter(with_range).map(|memory| memory.id()).filter(move |&id| id != but)
 }

@@ -7,7 +7,6 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::ordered::{Carve, Carved, Ordered};
-use super::shared::memories;
 use super::wait::{LONG, WaitFor, poll};
 use super::{DeviceRange, Range, RangeError};
 use crate::base::error::Result;
@@ -143,8 +142,7 @@ fn is_worth_asking(range: &Range<Source>, bytes: u64, wait_for: WaitFor) -> bool
 /// while it holds no lock.
 pub(crate) fn trim_all(keep: impl Fn(u64) -> Option<u64>, wait_for: WaitFor) -> Vec<Memory> {
     let mut ended = Vec::new();
-    // Not under the lock of the list, since this may take some time.
-    for memory in memories() {
+    for memory in Memory::every() {
         if let Some(keep) = keep(memory.id())
             && let Some(range) = memory.known_range::<DeviceRange>()
             && let Err(error) = range.trim(keep, wait_for)
