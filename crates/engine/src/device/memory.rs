@@ -238,8 +238,8 @@ impl Memory {
 
     /// The same memory, for a device on which other code may launch work without telling this crate.
     #[cfg(feature = "cuda")]
-    pub(super) fn with_unknown_work(self, work: impl UnknownWork + 'static) -> Memory {
-        Memory { unknown_work: Some(Arc::new(work)), ..self }
+    pub(super) fn with_unknown_work(self, work: Arc<dyn UnknownWork>) -> Memory {
+        Memory { unknown_work: Some(work), ..self }
     }
 
     /// Work on unknown streams; `None` if this crate is told of every use.

@@ -4,8 +4,8 @@
 //! the lock, and a drop never waits for the lock. `ordered` has the code that runs under the lock.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::TryLockError;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use super::fit::EVERY_SPAN;

@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 use cudarc::driver::{CudaContext, CudaStream};
 
 use super::GpuStream;
-use crate::base::sync::{Mutex, lock};
+use crate::base::sync::{Mutex, OnceLock, lock};
 use crate::device::stream::{Stream, WeakStream};
 
 /// The driver's name of a stream: its context and its handle, which are compared and never dereferenced. Several objects of cudarc may
@@ -36,15 +36,17 @@ pub enum Peer {
 /// The live streams of one GPU.
 #[derive(Debug, Default)]
 pub(super) struct Known {
+    /// The context for which the GPU's memory was made. Nothing in it refers to this value.
+    pub(super) context: OnceLock<Arc<CudaContext>>,
     streams: Mutex<Vec<(RawStream, WeakStream)>>,
     /// Whether there was a stream that is unknown to the cudarc context object of another stream.
     is_mixed: AtomicBool,
     /// Whether cudarc skips the waits before launches on one of these streams, because its context object has made no stream.
     has_deaf: AtomicBool,
     /// Whether other code got an address and did not say on which stream it uses it.
-    has_unknown_work: AtomicBool,
+    pub(super) has_unknown_work: AtomicBool,
     /// Whether other code frees memory while work on other streams, of which it does not tell, may still use it.
-    is_unordered: AtomicBool,
+    pub(super) is_unordered: AtomicBool,
 }
 
 impl RawStream {
@@ -123,29 +125,6 @@ impl Known {
                 self.has_deaf.store(true, Relaxed);
             }
         }
-    }
-
-    /// Notes that other code gets an address and does not say on which stream it will use it.
-    #[inline]
-    pub(super) fn note_unknown_work(&self) {
-        // Without this check, all launches would write to one cache line.
-        if !self.has_unknown_work() {
-            self.has_unknown_work.store(true, Relaxed);
-        }
-    }
-
-    #[inline]
-    pub(super) fn has_unknown_work(&self) -> bool {
-        self.has_unknown_work.load(Relaxed)
-    }
-
-    pub(super) fn note_unordered(&self) {
-        self.is_unordered.store(true, Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn is_unordered(&self) -> bool {
-        self.is_unordered.load(Relaxed)
     }
 
     pub(super) fn has_deaf(&self) -> bool {

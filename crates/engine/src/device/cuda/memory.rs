@@ -26,6 +26,7 @@ use crate::device::backend::Backend;
 use crate::device::event::Event;
 use crate::device::mark::Mark;
 use crate::device::stream::{Stream, capture::relaxed};
+use crate::device::unknown::UnknownWork;
 
 #[derive(Debug)]
 pub(super) struct CudaMemory {

@@ -42,7 +42,6 @@ use self::memory::CudaMemory;
 pub(crate) use self::own_calls::disown;
 use self::pages::CudaPages;
 use self::queue::CudaQueue;
-use self::unknown::AnyWork;
 use super::kind::DeviceKind;
 use super::memory::Memory;
 use super::stream::Stream;
@@ -141,7 +140,8 @@ impl std::fmt::Debug for GpuStream {
 fn memory_of(context: &Arc<CudaContext>, known: &Arc<Known>) -> Arc<Memory> {
     let memory = CudaPages::of(context).map_or_else(Memory::with_chunks, Memory::with_pages);
     let kind = DeviceKind::Cuda(context.ordinal());
-    Arc::new(memory.of_kind(kind).with_unknown_work(AnyWork::of(context, known)))
+    known.context.get_or_init(|| context.clone());
+    Arc::new(memory.of_kind(kind).with_unknown_work(known.clone()))
 }
 
 fn with_gpu<R>(ordinal: usize, act: impl FnOnce(&mut Gpu) -> R) -> R {

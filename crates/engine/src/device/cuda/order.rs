@@ -8,6 +8,7 @@ use super::driver::{self, EventRef, OwnEvent};
 use super::errors;
 use super::known::{Known, Peer, RawStream};
 use crate::base::error::{Error, Result};
+use crate::device::unknown::UnknownWork;
 
 impl GpuStream {
     fn known(&self) -> &Known {
@@ -47,7 +48,7 @@ impl GpuStream {
     /// Notes that other code gets an address of this GPU's memory and does not say on which stream it will use it.
     #[inline]
     pub fn note_unknown_work(&self) {
-        self.known().note_unknown_work();
+        self.known().note();
     }
 
     /// Whether cudarc skips the waits before launches on a stream that this process used.

@@ -5,6 +5,7 @@
 //! caller can ask that thread, and so never has to wait without a limit.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{TryRecvError, channel};
 
 use cudarc::driver::{CudaContext, DriverError, result, sys::CUresult};
@@ -19,43 +20,38 @@ use crate::device::stream::Stream;
 use crate::device::unknown::{IsDone, UnknownWork};
 
 /// The work of all contexts of a GPU in which this process has handles of streams.
-#[derive(Debug)]
-pub(super) struct AnyWork {
-    context: Arc<CudaContext>,
-    known: Arc<Known>,
-}
-
-impl AnyWork {
-    pub(super) fn of(context: &Arc<CudaContext>, known: &Arc<Known>) -> AnyWork {
-        AnyWork { context: context.clone(), known: known.clone() }
-    }
-}
-
-impl UnknownWork for AnyWork {
+impl UnknownWork for Known {
+    #[inline]
     fn note(&self) {
-        self.known.note_unknown_work();
+        // Without this check, all launches would write to one cache line.
+        if !self.is_possible() {
+            self.has_unknown_work.store(true, Relaxed);
+        }
     }
 
+    #[inline]
     fn is_possible(&self) -> bool {
-        self.known.has_unknown_work()
+        self.has_unknown_work.load(Relaxed)
     }
 
     fn note_unordered(&self) {
-        self.known.note_unordered();
+        self.is_unordered.store(true, Relaxed);
     }
 
+    #[inline]
     fn is_unordered(&self) -> bool {
-        self.known.is_unordered()
+        self.is_unordered.load(Relaxed)
     }
 
     fn mark(&self) -> Result<Option<IsDone>> {
+        let Some(context) = self.context.get() else { return Ok(None) };
         // A mark would end the capture of a stream.
         if Stream::is_any_in_capture()
-            || self.known.all().iter().any(|stream| stream.memory().queue().is_captured() != Ok(false))
+            || self.all().iter().any(|stream| stream.memory().queue().is_captured() != Ok(false))
         {
             return Ok(None);
         }
-        let marks: Result<Vec<IsDone>, DriverError> = self.known.contexts(&self.context).iter().map(mark).collect();
+        let marks: Result<Vec<IsDone>, DriverError> = self.contexts(context).iter().map(mark).collect();
         match marks {
             Ok(marks) => Ok(Some(Box::new(move || {
                 let mut are_done = true;
@@ -66,7 +62,7 @@ impl UnknownWork for AnyWork {
             Err(DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED | CUresult::CUDA_ERROR_NOT_PERMITTED)) => {
                 Ok(None)
             }
-            Err(error) => Err(failure(&self.context, WAITING, error)),
+            Err(error) => Err(failure(context, WAITING, error)),
         }
     }
 }
