@@ -206,7 +206,7 @@ impl Owner {
         if let Some(stream) = wanted.filter(|_| !process_exits())
             && let Some(range) = DeviceRange::of(&stream)
         {
-            range.attend(&stream);
+            range.streams(|streams| streams.attend(&stream));
         }
     }
 

@@ -44,7 +44,7 @@ impl Drop for Reservation {
         self.0.end_reserving();
         let kept = self.0.end_reservation();
         if let Some(range) = DeviceRange::of(&self.0) {
-            range.release(&self.0);
+            range.streams(|streams| streams.release(&self.0));
         }
         // Each block goes back to where it came from, behind all work that is on the queue now.
         drop(kept);

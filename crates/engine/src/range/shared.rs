@@ -15,7 +15,7 @@ use super::{GatherLimit, GrowthRoom, Range, RangeBlock};
 use crate::base::error::Result;
 use crate::base::sync::{Mutex, MutexGuard, lock};
 use crate::device::{Memory, Source, Stream};
-use crate::order::{Epoch, Streams, Unknown};
+use crate::order::{Streams, Unknown};
 
 /// The range of one device.
 pub struct DeviceRange {
@@ -218,22 +218,9 @@ impl DeviceRange {
         reserved.saturating_sub(live)
     }
 
-    /// The present point in the work of `stream`, for [`order`](DeviceRange::order). Calls no device.
-    pub(crate) fn used(&self, stream: &Stream) -> Epoch {
-        self.inner().streams.used(stream)
-    }
-
-    /// Whether all work that is on `stream` now is done, as far as a query tells.
-    pub(crate) fn is_done(&self, stream: &Stream) -> bool {
-        self.inner().streams.is_done(stream)
-    }
-
-    /// Makes later work of `stream` wait for the work of `other` up to a point that [`used`](DeviceRange::used) returned.
-    ///
-    /// # Errors
-    /// A failure of the device, or a capture on either stream. `stream` must then not touch memory that `other` used.
-    pub(crate) fn order(&self, stream: &Stream, other: &Stream, epoch: Epoch) -> Result<()> {
-        self.inner().streams.order(stream, other, epoch)
+    /// Runs `act` on the streams of the device, under the lock. So `act` must not call back into the range.
+    pub(crate) fn streams<R>(&self, act: impl FnOnce(&mut Streams) -> R) -> R {
+        act(&mut self.inner().streams)
     }
 
     /// Takes back memory whose work `stream` orders. It never waits: if another thread holds the lock, the next thread that takes the lock
@@ -247,22 +234,5 @@ impl DeviceRange {
                 self.has_late.store(true, SeqCst);
             }
         }
-    }
-
-    /// Ends the reservation of memory that `stream` freed: others may use it once all work that is on its queue now is done.
-    #[cfg(any(feature = "cuda", test))]
-    pub(crate) fn release(&self, stream: &Stream) {
-        self.inner().streams.release(stream);
-    }
-
-    /// Ends the epoch of `stream` now, with one event.
-    pub(crate) fn seal(&self, stream: &Stream) {
-        self.inner().streams.seal(stream);
-    }
-
-    /// Lets the calling thread, which works on `stream`, end the open epoch that another thread wants to end.
-    #[cold]
-    pub(crate) fn attend(&self, stream: &Stream) {
-        self.inner().streams.attend(stream);
     }
 }

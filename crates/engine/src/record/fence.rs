@@ -15,7 +15,7 @@ pub struct Fence {
 impl Fence {
     /// The present point. Calls no device.
     pub(crate) fn now(stream: &Stream) -> Fence {
-        let epoch = DeviceRange::of(stream).map(|range| range.used(stream));
+        let epoch = DeviceRange::of(stream).map(|range| range.streams(|streams| streams.used(stream)));
         Fence { stream: stream.clone(), epoch }
     }
 
@@ -23,7 +23,7 @@ impl Fence {
     /// event.
     pub(crate) fn sealed(stream: &Stream) -> Fence {
         let fence = Fence::now(stream);
-        DeviceRange::of(stream).into_iter().for_each(|range| range.seal(stream));
+        DeviceRange::of(stream).into_iter().for_each(|range| range.streams(|streams| streams.seal(stream)));
         fence
     }
 
@@ -62,7 +62,7 @@ impl Fence {
             return self.precede_apart(stream);
         }
         match (DeviceRange::of(stream), self.epoch) {
-            (Some(range), Some(epoch)) => range.order(stream, &self.stream, epoch),
+            (Some(range), Some(epoch)) => range.streams(|streams| streams.order(stream, &self.stream, epoch)),
             _ => stream.follow(&self.stream),
         }
     }
@@ -98,7 +98,7 @@ pub(crate) fn order(stream: &Stream, other: &Stream, epoch: u64) -> Result<()> {
 
 /// Whether all work that is on the stream now is done, as far as a query tells.
 pub(crate) fn is_done(stream: &Stream) -> bool {
-    DeviceRange::of(stream).is_some_and(|range| range.is_done(stream))
+    DeviceRange::of(stream).is_some_and(|range| range.streams(|streams| streams.is_done(stream)))
 }
 
 #[cfg(test)]

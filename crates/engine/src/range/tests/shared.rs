@@ -64,7 +64,7 @@ fn released_memory_may_serve_others_in_time() {
     [low, high].into_iter().for_each(|block| range.free(&graph, block));
     assert!(!range.could_serve(6 * GRANULE));
     graph.end_reserving();
-    range.release(&graph);
+    range.streams(|streams| streams.release(&graph));
     assert!(range.could_serve(6 * GRANULE));
     assert_eq!(range.needs(7 * GRANULE), 0);
     range.free(&graph, pinned);
