@@ -19,8 +19,9 @@ use super::cuda::graph::{self as driver, DriverGraph, Executable};
 use super::host::HostMemory;
 use super::stream::Stream;
 pub use super::stream::capture::Word;
-use super::stream::capture::{CaptureBy, Listed, Listing, uncapturable};
+use super::stream::capture::{CaptureBy, Listed, uncapturable};
 use crate::base::error::{Error, Result};
+use crate::base::sync::{Mutex, lock};
 
 /// A capture in progress. It ends when this value is dropped, also by a panic.
 pub struct Capture {
@@ -34,7 +35,7 @@ enum By {
     Driver {
         is_open: bool,
     },
-    Listing(Arc<Listing>),
+    Listing(Arc<Mutex<Listed>>),
 }
 
 impl Capture {
@@ -60,9 +61,9 @@ impl Capture {
                 "use a stream of `Host::new_stream()`",
             ));
         }
-        let listing = Arc::new(Listing::of_this_thread());
-        stream.begin_capture(CaptureBy::Listing(listing.clone()))?;
-        Ok(Capture { stream: stream.clone(), by: By::Listing(listing) })
+        let list = Arc::default();
+        stream.begin_capture(CaptureBy::Listing(std::thread::current().id(), Arc::clone(&list)))?;
+        Ok(Capture { stream: stream.clone(), by: By::Listing(list) })
     }
 
     /// Whether the captured work has run already, as it does if this crate lists it.
@@ -86,8 +87,8 @@ impl Capture {
                 *is_open = false;
                 CapturedWork::Driver(driver::end(&self.stream)?)
             }
-            By::Listing(listing) => {
-                let listed = listing.take();
+            By::Listing(list) => {
+                let listed = std::mem::take(&mut *lock(list));
                 CapturedWork::Listed(listed.gap.map_or(Ok(listed), |gap| Err(uncapturable(gap)))?)
             }
         };

@@ -28,17 +28,11 @@ pub(in crate::device) enum CaptureBy {
     Driver(ThreadId),
     /// Other code captures it by the driver, and this crate serves the capture.
     Other,
-    /// This crate lists the operations, and runs each as usual.
-    Listing(Arc<Listing>),
+    /// This crate lists the operations of this thread, and runs each as usual. Operations of others are no part of the work.
+    Listing(ThreadId, Arc<Mutex<Listed>>),
 }
 
 /// The operations of a stream since its capture began.
-pub(in crate::device) struct Listing {
-    /// The thread that captures. Operations of others are no part of its work.
-    thread: ThreadId,
-    listed: Mutex<Listed>,
-}
-
 #[derive(Default)]
 pub(in crate::device) struct Listed {
     /// Each operation with its addresses.
@@ -63,21 +57,6 @@ type RunKernel = Box<dyn Fn(&[u64], &dyn Any) -> Result<()> + Send>;
 
 /// Why a capture was given up.
 const SHORT: &str = "a drop of memory that a request in a shortage needs";
-
-impl Listing {
-    /// Whether the list gets no graph, since memory was short.
-    fn is_given_up(&self) -> bool {
-        lock(&self.listed).gap == Some(SHORT)
-    }
-
-    pub(in crate::device) fn of_this_thread() -> Listing {
-        Listing { thread: current().id(), listed: Mutex::default() }
-    }
-
-    pub(in crate::device) fn take(&self) -> Listed {
-        std::mem::take(&mut *lock(&self.listed))
-    }
-}
 
 impl Notice {
     /// Whether this crate makes the driver capture the stream: for a captured scope, or for a graph with memory of its own.
@@ -174,7 +153,7 @@ impl Stream {
         let mut notice = self.notice();
         let keeps = match &notice.capture {
             Some(CaptureBy::Driver(_)) => true,
-            Some(CaptureBy::Listing(listing)) => !listing.is_given_up(),
+            Some(CaptureBy::Listing(_, list)) => lock(list).gap != Some(SHORT),
             Some(CaptureBy::Other) | None => false,
         };
         if !keeps {
@@ -204,8 +183,8 @@ impl Stream {
     /// whether there were any. The driver does none of the work that it captures, so its captures stay.
     pub(crate) fn give_up_listing(&self) -> bool {
         let mut notice = self.notice();
-        let Some(CaptureBy::Listing(listing)) = &notice.capture else { return false };
-        lock(&listing.listed).gap = Some(SHORT);
+        let Some(CaptureBy::Listing(_, list)) = &notice.capture else { return false };
+        lock(list).gap = Some(SHORT);
         let kept = std::mem::take(&mut notice.kept);
         drop(notice);
         !kept.is_empty()
@@ -259,11 +238,11 @@ impl Stream {
 
     /// The list to which this thread's operations are added, if any. Those of another thread may be a part of the block, or of other work,
     /// so they are a gap.
-    fn listing(&self) -> Option<Arc<Listing>> {
+    fn own_list(&self) -> Option<Arc<Mutex<Listed>>> {
         match self.capture()? {
-            CaptureBy::Listing(listing) if listing.thread == current().id() => Some(listing),
-            CaptureBy::Listing(listing) => {
-                lock(&listing.listed).gap.get_or_insert("work that another thread put on the stream meanwhile");
+            CaptureBy::Listing(thread, list) if thread == current().id() => Some(list),
+            CaptureBy::Listing(_, list) => {
+                lock(&list).gap.get_or_insert("work that another thread put on the stream meanwhile");
                 None
             }
             CaptureBy::Driver(_) | CaptureBy::Other => None,
@@ -297,9 +276,9 @@ impl Stream {
     /// Adds an operation to the list of a capture. `make` is called only if there is one.
     #[cold]
     fn list(&self, make: impl FnOnce() -> (Vec<Word>, Operation)) {
-        if let Some(listing) = self.listing() {
+        if let Some(list) = self.own_list() {
             let operation = make();
-            lock(&listing.listed).operations.push(operation);
+            lock(&list).operations.push(operation);
         }
     }
 
@@ -323,9 +302,9 @@ impl Stream {
     #[inline]
     pub fn note_gap(&self, what: &'static str) {
         if self.has_notice()
-            && let Some(listing) = self.listing()
+            && let Some(list) = self.own_list()
         {
-            lock(&listing.listed).gap.get_or_insert(what);
+            lock(&list).gap.get_or_insert(what);
         }
     }
 
