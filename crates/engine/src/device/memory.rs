@@ -16,18 +16,6 @@ use crate::base::error::{Error, Result};
 use crate::base::limit::Limit;
 use crate::base::sync::{Mutex, OnceLock, lock};
 
-/// The kind of memory that the device's range uses.
-#[derive(Debug, Default)]
-enum RangeMemory {
-    /// The device has no range. Each supply of a scope asks the stream's backend.
-    #[default]
-    Plain,
-    /// Large allocations of the stream's backend.
-    Chunks,
-    /// Pages behind reserved addresses.
-    Pages(Arc<dyn VirtualMemory>),
-}
-
 /// The memory of one device, shared by its streams.
 ///
 /// ```
@@ -45,7 +33,10 @@ pub struct Memory {
     id: u64,
     kind: DeviceKind,
     meter: Arc<Meter>,
-    range_memory: RangeMemory,
+    /// Whether the device has a range. Otherwise each supply of a scope asks the stream's backend.
+    has_range: bool,
+    /// The memory of the range's pages; `None` if the range is made of large allocations of the stream's backend.
+    pages: Option<Arc<dyn VirtualMemory>>,
     /// The error of the limit in the environment variable.
     refusal: Mutex<Option<Error>>,
     /// The range of the device, which the folder `range` keeps here.
@@ -72,15 +63,16 @@ static KNOWN: Mutex<Vec<Weak<Memory>>> = Mutex::new(Vec::new());
 /// Leaves out the contents of locks, since the program may format this value anywhere, also where a lock is held.
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Memory { id, meter, range_memory, .. } = self;
+        let Memory { id, meter, has_range, pages, .. } = self;
         let mut memory = f.debug_struct("Memory");
-        memory.field("id", id).field("meter", meter).field("range_memory", range_memory).finish_non_exhaustive()
+        memory.field("id", id).field("meter", meter).field("has_range", has_range).field("pages", pages);
+        memory.finish_non_exhaustive()
     }
 }
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory::of(RangeMemory::default())
+        Memory::limited(Memory::unlimited(false, None))
     }
 }
 
@@ -95,7 +87,7 @@ impl Memory {
     /// let memory = Memory::with_pages(Pages::default());
     /// ```
     pub fn with_pages(pages: impl VirtualMemory) -> Memory {
-        Memory::of(RangeMemory::Pages(Arc::new(pages)))
+        Memory::limited(Memory::unlimited(true, Some(Arc::new(pages))))
     }
 
     /// Memory whose range is made of chunks, which the streams' backends allocate.
@@ -106,7 +98,7 @@ impl Memory {
     /// let memory = Memory::with_chunks();
     /// ```
     pub fn with_chunks() -> Memory {
-        Memory::of(RangeMemory::Chunks)
+        Memory::limited(Memory::unlimited(true, None))
     }
 
     /// The host's memory for arrays that leave this device, made of chunks. It lasts as long as the device, since ranges never free memory
@@ -114,7 +106,7 @@ impl Memory {
     #[doc(hidden)]
     pub fn host_side(&self) -> &Arc<Memory> {
         self.host_side.get_or_init(|| {
-            let memory = Memory::unlimited(RangeMemory::Chunks);
+            let memory = Memory::unlimited(true, None);
             let meter = Arc::new(Meter::of(memory.id, 0).of_host_side());
             Memory { meter, ..memory.of_kind(DeviceKind::Host) }.into()
         })
@@ -152,12 +144,7 @@ impl Memory {
 
     /// Memory of this machine: of these pages, or of chunks without them.
     pub(super) fn of_machine(pages: Option<Arc<dyn VirtualMemory>>) -> Memory {
-        let memory = Memory::unlimited(pages.map_or(RangeMemory::Chunks, RangeMemory::Pages));
-        Memory::limited(memory.of_kind(DeviceKind::Host))
-    }
-
-    fn of(range_memory: RangeMemory) -> Memory {
-        Memory::limited(Memory::unlimited(range_memory))
+        Memory::limited(Memory::unlimited(true, pages).of_kind(DeviceKind::Host))
     }
 
     /// The same, with the limit in the environment.
@@ -174,20 +161,19 @@ impl Memory {
         Memory { refusal: Mutex::new(refused), ..memory }
     }
 
-    fn unlimited(range_memory: RangeMemory) -> Memory {
+    /// Memory without a limit. A range is made of `pages`, or of chunks without them.
+    fn unlimited(has_range: bool, pages: Option<Arc<dyn VirtualMemory>>) -> Memory {
         static NEXT_MEMORY: AtomicU64 = AtomicU64::new(1);
         let id = NEXT_MEMORY.fetch_add(1, Relaxed);
-        let page_bytes = match &range_memory {
-            RangeMemory::Pages(pages) => pages.granularity(),
-            RangeMemory::Plain | RangeMemory::Chunks => 0,
-        };
+        let page_bytes = pages.as_ref().map_or(0, |pages| pages.granularity());
         let meter = Arc::new(Meter::of(id, page_bytes));
         let refusal = Mutex::new(None);
         Memory {
             id,
             kind: DeviceKind::default(),
             meter,
-            range_memory,
+            has_range,
+            pages,
             refusal,
             range: OnceLock::new(),
             attached: OnceLock::new(),
@@ -271,7 +257,7 @@ impl Memory {
     /// Whether a range is made over this memory.
     #[inline]
     pub(crate) fn has_range(&self) -> bool {
-        !matches!(self.range_memory, RangeMemory::Plain)
+        self.has_range
     }
 
     #[doc(hidden)]
@@ -280,10 +266,7 @@ impl Memory {
     }
 
     pub(crate) fn pages(&self) -> Option<&Arc<dyn VirtualMemory>> {
-        match &self.range_memory {
-            RangeMemory::Pages(pages) => Some(pages),
-            RangeMemory::Plain | RangeMemory::Chunks => None,
-        }
+        self.pages.as_ref()
     }
 
     /// The capacity of the device in bytes, if the device reports it.
