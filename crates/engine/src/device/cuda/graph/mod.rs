@@ -12,7 +12,7 @@ use cudarc::driver::{CudaContext, sys};
 
 use self::calls::{Calls, answer, calls};
 pub(in crate::device) use self::executable::Executable;
-use self::nodes::{GraphNode, NodeWork, Unusable, read};
+use self::nodes::{GraphNode, NodeWork, read};
 use super::driver;
 use super::errors::failure;
 use super::memory::CudaMemory;
@@ -78,10 +78,7 @@ pub(in crate::device) fn end(stream: &Stream) -> Result<DriverGraph> {
     let mut graph = DriverGraph { handle, nodes: Vec::new(), context, calls };
     kept?;
     // SAFETY: the graph is alive, and its context is current, since a call was made on the stream.
-    graph.nodes = unsafe { read(calls, handle) }.map_err(|unusable| match unusable {
-        Unusable::Driver(error) => failure(&graph.context, "reading a graph", error),
-        Unusable::Contents(what) => uncapturable(what),
-    })?;
+    graph.nodes = unsafe { read(calls, handle, &|error| failure(&graph.context, "reading a graph", error)) }?;
     Ok(graph)
 }
 

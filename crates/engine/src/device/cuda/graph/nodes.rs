@@ -10,7 +10,8 @@ use std::ptr::{null, null_mut};
 use cudarc::driver::{DriverError, sys};
 
 use super::calls::{Calls, FillParams, KernelParams, answer};
-use crate::device::stream::capture::Word;
+use crate::base::error::{Error, Result};
+use crate::device::stream::capture::{Word, uncapturable};
 
 /// The kinds of nodes, as the driver numbers them.
 const KERNEL: u32 = 0;
@@ -46,72 +47,64 @@ pub(super) struct Kernel {
     places: Box<[(usize, usize)]>,
 }
 
-/// Why a graph cannot be used.
-pub(super) enum Unusable {
-    Driver(DriverError),
-    Contents(&'static str),
-}
-
-impl From<DriverError> for Unusable {
-    fn from(error: DriverError) -> Unusable {
-        Unusable::Driver(error)
-    }
-}
-
 /// Whether a copy has an address of the device, or one that the driver looks up itself. Others are pointers of the host, which may be
 /// gone at a later launch.
 fn is_on_device(kind: sys::CUmemorytype) -> bool {
     matches!(kind, sys::CUmemorytype::CU_MEMORYTYPE_DEVICE | sys::CUmemorytype::CU_MEMORYTYPE_UNIFIED)
 }
 
-/// All nodes of a graph, in the order in which they were captured.
+/// All nodes of a graph, in the order in which they were captured. `fail` makes the error for an answer of the driver.
 ///
 /// # Safety
 /// The graph is alive, and its context is current.
-pub(super) unsafe fn read(calls: &Calls, graph: sys::CUgraph) -> Result<Vec<GraphNode>, Unusable> {
+pub(super) unsafe fn read(
+    calls: &Calls,
+    graph: sys::CUgraph,
+    fail: &dyn Fn(DriverError) -> Error,
+) -> Result<Vec<GraphNode>> {
     let (mut count, mut handles) = (0, Vec::new());
     // SAFETY: the graph is alive, and `count` is writable. Without a place for nodes, the driver returns their number. Then `handles` has
     // room for as many.
     unsafe {
-        answer((calls.nodes)(graph, null_mut(), &raw mut count))?;
+        answer((calls.nodes)(graph, null_mut(), &raw mut count)).map_err(fail)?;
         handles.resize(count, null_mut());
-        answer((calls.nodes)(graph, handles.as_mut_ptr(), &raw mut count))?;
+        answer((calls.nodes)(graph, handles.as_mut_ptr(), &raw mut count)).map_err(fail)?;
     }
     handles.truncate(count);
     // SAFETY: these are nodes of a graph that is alive.
-    handles.into_iter().map(|handle| unsafe { GraphNode::of(calls, handle) }).collect()
+    handles.into_iter().map(|handle| unsafe { GraphNode::of(calls, handle, fail) }).collect()
 }
 
 impl GraphNode {
     /// # Safety
     /// The node is one of a graph that is alive.
-    unsafe fn of(calls: &Calls, handle: sys::CUgraphNode) -> Result<GraphNode, Unusable> {
+    unsafe fn of(calls: &Calls, handle: sys::CUgraphNode, fail: &dyn Fn(DriverError) -> Error) -> Result<GraphNode> {
         let mut kind = 0;
         // SAFETY: the node is alive, and `kind` is writable.
-        answer(unsafe { (calls.node_type)(handle, &raw mut kind) })?;
+        answer(unsafe { (calls.node_type)(handle, &raw mut kind) }).map_err(fail)?;
         let work = match kind {
             // SAFETY: the node is a kernel's.
-            KERNEL => unsafe { Kernel::of(calls, handle) }?.map_or(NodeWork::Opaque, NodeWork::Kernel),
+            KERNEL => unsafe { Kernel::of(calls, handle, fail) }?.map_or(NodeWork::Opaque, NodeWork::Kernel),
             COPY => {
                 let mut params = Box::<sys::CUDA_MEMCPY3D>::new_uninit();
                 // SAFETY: the node is a copy's, and `params` is writable.
-                answer(unsafe { (calls.copy)(handle, params.as_mut_ptr()) })?;
+                answer(unsafe { (calls.copy)(handle, params.as_mut_ptr()) }).map_err(fail)?;
                 // SAFETY: the driver has written all parameters of the copy.
                 let params = unsafe { params.assume_init() };
                 if !is_on_device(params.srcMemoryType) || !is_on_device(params.dstMemoryType) {
-                    return Err(Unusable::Contents("the work copies from or to memory of the host"));
+                    return Err(uncapturable("the work copies from or to memory of the host"));
                 }
                 NodeWork::Copy(params)
             }
             FILL => {
                 let mut params = FillParams::default();
                 // SAFETY: the node is a fill's, and `params` is writable.
-                answer(unsafe { (calls.fill)(handle, &raw mut params) })?;
+                answer(unsafe { (calls.fill)(handle, &raw mut params) }).map_err(fail)?;
                 NodeWork::Fill(params)
             }
             EMPTY => NodeWork::Empty,
-            ALLOCATION | FREE => return Err(Unusable::Contents("the work allocates from the driver")),
-            HOST => return Err(Unusable::Contents("the work calls a function of the host")),
+            ALLOCATION | FREE => return Err(uncapturable("the work allocates from the driver")),
+            HOST => return Err(uncapturable("the work calls a function of the host")),
             _ => NodeWork::Opaque,
         };
         Ok(GraphNode { handle, work })
@@ -185,11 +178,15 @@ impl Kernel {
     ///
     /// # Safety
     /// The node is a kernel's, in a graph that is alive.
-    unsafe fn of(calls: &Calls, handle: sys::CUgraphNode) -> Result<Option<Kernel>, DriverError> {
+    unsafe fn of(
+        calls: &Calls,
+        handle: sys::CUgraphNode,
+        fail: &dyn Fn(DriverError) -> Error,
+    ) -> Result<Option<Kernel>> {
         let mut params = MaybeUninit::<KernelParams>::zeroed();
         // SAFETY: the node is a kernel's, and `params` is writable. Zeros are valid wherever the driver writes nothing.
         let params = unsafe {
-            answer((calls.kernel)(handle, params.as_mut_ptr()))?;
+            answer((calls.kernel)(handle, params.as_mut_ptr())).map_err(fail)?;
             params.assume_init()
         };
         if params.function.is_null() || !params.extra.is_null() {
