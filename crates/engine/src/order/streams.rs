@@ -43,7 +43,7 @@ impl Streams {
         let epoch = slot.use_now();
         slot.freed = epoch;
         slot.last_freed = self.unknown.now();
-        Tag::new(place, epoch).reserved_if(slot.is_reserved).at(slot.last_freed)
+        Tag::new(place, epoch, slot.is_reserved, slot.last_freed)
     }
 
     /// Notes that the bytes in blocks changed from `before` to `now` for a stream.

@@ -38,25 +38,13 @@ impl Tag {
     /// No stream's work uses the memory, or ever did.
     pub(crate) const NOBODY: Tag = Tag { users: NOBODY, freed: FreeMoment::FIRST };
 
-    /// The tag of memory that the stream in `slot` used in `epoch`. If a number is too large for a tag, the tag names several streams,
-    /// which is safe.
+    /// The tag of memory that the stream in `slot` used in `epoch`, and that was freed then. If a number is too large for a tag, the tag
+    /// names several streams, which is safe.
     #[inline]
-    pub(super) fn new(slot: usize, epoch: Epoch) -> Tag {
+    pub(super) fn new(slot: usize, epoch: Epoch, is_reserved: bool, freed: FreeMoment) -> Tag {
         let fits = (slot as u64) < (1 << (63 - EPOCH_BITS)) - 1 && epoch.0 < 1 << EPOCH_BITS;
-        Tag { users: if fits { (slot as u64) << EPOCH_BITS | epoch.0 } else { SEVERAL }, freed: FreeMoment::FIRST }
-    }
-
-    /// The same tag, for memory that is reserved for its stream if this `is` so.
-    #[inline]
-    pub(super) fn reserved_if(self, is: bool) -> Tag {
-        let names_one = matches!(self.users(), Users::One(..));
-        Tag { users: if is && names_one { self.users | RESERVED } else { self.users }, ..self }
-    }
-
-    /// The same tag, for memory that is freed at this moment.
-    #[inline]
-    pub(super) fn at(self, freed: FreeMoment) -> Tag {
-        Tag { freed, ..self }
+        let reserved = if is_reserved { RESERVED } else { 0 };
+        Tag { users: if fits { reserved | (slot as u64) << EPOCH_BITS | epoch.0 } else { SEVERAL }, freed }
     }
 
     #[inline]
@@ -109,9 +97,17 @@ impl Tag {
 mod tests {
     use super::{EPOCH_BITS, Epoch, FreeMoment, SEVERAL, Tag, Users};
 
+    fn used(slot: usize, epoch: u64) -> Tag {
+        Tag::new(slot, Epoch(epoch), false, FreeMoment::FIRST)
+    }
+
+    fn reserved(slot: usize, epoch: u64) -> Tag {
+        Tag::new(slot, Epoch(epoch), true, FreeMoment::FIRST)
+    }
+
     #[test]
     fn merged_tags_forget_nobody() {
-        let (a, later, b) = (Tag::new(0, Epoch(1)), Tag::new(0, Epoch(2)), Tag::new(1, Epoch(1)));
+        let (a, later, b) = (used(0, 1), used(0, 2), used(1, 1));
         let several = Tag { users: SEVERAL, freed: FreeMoment::FIRST };
         assert_eq!(Tag::NOBODY.merge(a), Some(a));
         assert_eq!(a.merge(Tag::NOBODY), Some(a));
@@ -127,35 +123,34 @@ mod tests {
 
     #[test]
     fn reserved_memory_joins_no_other_memory() {
-        let tag = Tag::new(3, Epoch(1));
-        let (reserved, later) = (tag.reserved_if(true), Tag::new(3, Epoch(2)).reserved_if(true));
+        let (tag, reserved, later) = (used(3, 1), reserved(3, 1), reserved(3, 2));
         assert_eq!(reserved.users(), tag.users());
         assert_eq!(reserved.merge(reserved), Some(reserved));
         assert_eq!(reserved.merge(later), None);
         assert_eq!(reserved.merge(Tag::NOBODY), None);
         assert_eq!(Tag::NOBODY.merge(reserved), None);
         assert_eq!(reserved.merge(tag), None);
-        assert_eq!(Tag::NOBODY.reserved_if(true), Tag::NOBODY);
-        assert_eq!(tag.reserved_if(false), tag);
         assert_eq!(reserved.without_users().merge(Tag::NOBODY), Some(Tag::NOBODY));
     }
 
     #[test]
     fn merged_tags_were_freed_when_the_last_part_was() {
-        let (first, last) = (Tag::NOBODY, Tag::new(0, Epoch(1)).at(FreeMoment::LAST));
+        let (first, last) = (Tag::NOBODY, Tag::new(0, Epoch(1), false, FreeMoment::LAST));
         assert_eq!(first.merge(last), Some(last));
-        assert_eq!(last.merge(Tag::new(0, Epoch(2))).map(Tag::freed), Some(FreeMoment::LAST));
+        assert_eq!(last.merge(used(0, 2)).map(Tag::freed), Some(FreeMoment::LAST));
         let idle = last.without_users();
         assert!(idle.has_no_users() && idle.freed() == FreeMoment::LAST && !last.has_no_users());
     }
 
     #[test]
     fn tags_tell_what_they_were_made_of() {
-        let (slot, epoch) = ((1 << 23) - 2, Epoch((1 << EPOCH_BITS) - 1));
-        assert_eq!(Tag::new(slot, epoch).users(), Users::One(slot, epoch));
-        assert_eq!(Tag::new(0, Epoch(0)).users(), Users::One(0, Epoch(0)));
-        assert_eq!(Tag::new(slot + 1, Epoch(1)).users(), Users::Several);
-        assert_eq!(Tag::new(1, Epoch(epoch.0 + 1)).users(), Users::Several);
+        let (slot, epoch) = ((1 << 23) - 2, (1 << EPOCH_BITS) - 1);
+        for make in [used, reserved] {
+            assert_eq!(make(slot, epoch).users(), Users::One(slot, Epoch(epoch)));
+            assert_eq!(make(0, 0).users(), Users::One(0, Epoch(0)));
+            assert_eq!(make(slot + 1, 1).users(), Users::Several);
+            assert_eq!(make(1, epoch + 1).users(), Users::Several);
+        }
         assert_eq!(Tag::NOBODY.users(), Users::Nobody);
     }
 }
