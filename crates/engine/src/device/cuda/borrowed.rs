@@ -15,9 +15,8 @@ use hashbrown::HashMap;
 use super::driver::driver_calls;
 use super::lent::note_end;
 use super::memory::CudaMemory;
-use super::pool::Pool;
 use super::queue::{CudaQueue, lasting_stream};
-use super::{GpuStream, Handle, driver, gpu_of};
+use super::{GpuStream, Handle, driver, gpu_of, pool};
 use crate::base::error::Result;
 use crate::base::sync::{LazyLock, Mutex, lock};
 use crate::device::stream::Stream;
@@ -224,8 +223,8 @@ impl Handle {
 
     /// Bytes that the driver's pool of a stream's device keeps for later allocations.
     pub fn idle_in_pool(stream: &Stream) -> u64 {
-        let pool = |memory: &CudaMemory| Pool::of(memory.queue().stream().context()).ok();
-        stream.backend::<CudaMemory>().and_then(pool).map_or(0, Pool::idle)
+        let bytes = |memory: &CudaMemory| pool::bytes(memory.context()).ok();
+        stream.backend::<CudaMemory>().and_then(bytes).map_or(0, |[held, used]| held.saturating_sub(used))
     }
 }
 

@@ -17,9 +17,8 @@ use super::driver::OwnEvent;
 use super::errors::{describe, failure};
 use super::known::Known;
 use super::own_calls::{disown, note_own, own_call};
-use super::pool::Pool;
 use super::queue::{CudaQueue, untold_stream};
-use super::{GpuStream, kept};
+use super::{GpuStream, kept, pool};
 use crate::base::error::{Error, Result};
 use crate::device::Copies;
 use crate::device::backend::Backend;
@@ -224,15 +223,15 @@ unsafe impl Backend for CudaMemory {
         if !self.context().has_async_alloc() {
             return Ok(false);
         }
-        let pool = || self.call("asking the driver's pool", |_| Pool::of(self.context()));
-        let before = pool()?;
-        if before.idle() == 0 {
+        let bytes = || self.call("asking the driver's pool", |_| pool::bytes(self.context()));
+        let [held, used] = bytes()?;
+        if held <= used {
             return Ok(false);
         }
         self.synchronize()?;
         self.observe_others()?;
-        self.call("trimming the driver's pool", |_| Pool::trim(self.context()))?;
-        Ok(pool()?.holds < before.holds)
+        self.call("trimming the driver's pool", |_| pool::trim(self.context()))?;
+        Ok(bytes()?[0] < held)
     }
 
     fn new_event(&self) -> Result<Arc<dyn Event>> {
