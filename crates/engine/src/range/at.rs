@@ -3,7 +3,7 @@
 //! The search visits free spans until it finds the one at the address. Free spans are few beside blocks, and the owner copies the block's
 //! bytes over a bus, which costs far more.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::fit::Fit;
 use super::ordered::Ordered;
@@ -60,24 +60,17 @@ impl DeviceRange {
     }
 }
 
-/// Neighbouring free spans: one, unless different work may still use them.
-type Neighbours = SmallVec<[u32; 4]>;
-
 impl Fit {
-    /// The free spans that cover `bytes` from an offset on, in order of address; `None` if some of it is not free, or the offset is no
-    /// multiple of [`ALIGN`].
-    fn free_over(&self, offset: u64, bytes: u64) -> Option<Neighbours> {
+    /// The free spans that cover `bytes` from an offset on, in order of address: one, unless different work may still use them. `None` if
+    /// some of it is not free, or the offset is no multiple of [`ALIGN`].
+    fn free_over(&self, offset: u64, bytes: u64) -> Option<SmallVec<[u32; 4]>> {
         let end = offset.checked_add(bytes).filter(|_| offset.is_multiple_of(ALIGN))?;
         let spans = &self.spans;
         let begins = |id: u32| spans.at(id).offset <= offset && offset < spans.at(id).end();
-        let alone = self.free_spans(bytes).find(|&id| begins(id) && end <= spans.at(id).end());
-        if let Some(id) = alone {
-            return Some(smallvec![id]);
-        }
         let first = self.free_spans(0).find(|&id| begins(id))?;
         let is_free = |id: &u32| spans.state(*id) == Some(SpanState::Free);
         let next = |&id: &u32| Some(spans.at(id).next).filter(|next| spans.at(id).end() < end && is_free(next));
-        let covered: Neighbours = std::iter::successors(Some(first), next).collect();
+        let covered: SmallVec<_> = std::iter::successors(Some(first), next).collect();
         covered.last().is_some_and(|&last| end <= spans.at(last).end()).then_some(covered)
     }
 }
