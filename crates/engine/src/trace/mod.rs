@@ -8,7 +8,7 @@
 //! | `packed`, `ring` | an event as eight words, and the events of a thread |
 //! | `session` | the trace that is on |
 //! | `merge`, `whole` | the common order of all threads' events, and the allocation that each free ends |
-//! | `sites`, `stack` | the source lines that allocate, and their callers |
+//! | `stack` | the callers of the source lines that allocate |
 //! | `csv`, `environment` | the file, and the environment variable that asks for it |
 
 mod csv;
@@ -18,7 +18,6 @@ mod merge;
 mod packed;
 mod ring;
 mod session;
-mod sites;
 mod stack;
 mod whole;
 mod writer;

@@ -8,10 +8,10 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use super::event::{Action, ServedBy};
-use super::packed::{MOST_SCOPES, Packed, Shape};
+use super::packed::{MOST_SCOPES, MOST_SITES, Packed, Shape};
 use super::ring::Pen;
-use super::session::{self, Title};
-use super::sites::Sites;
+use super::session::{self, Site, Title};
+use super::stack;
 
 /// The number of events between two readings of the clock. A reading takes longer than all other work for an event.
 const LOOK_IN: u8 = 64;
@@ -44,7 +44,8 @@ struct Writer {
     scope: u32,
     scopes: HashMap<Arc<str>, u32>,
     dtypes: Vec<(&'static str, u16)>,
-    sites: Sites,
+    /// The numbers of source lines, by their addresses.
+    sites: HashMap<*const Location<'static>, u32>,
     /// A bit for each device that the session knows, by the last bits of its number.
     devices: [u64; 4],
 }
@@ -92,7 +93,7 @@ pub(crate) fn allocated(allocation: &Allocation<'_>) {
         let action = if served_by.is_some() { Action::Allocated } else { Action::Short };
         let (time, dtype, scope) = (writer.time(), writer.dtype(dtype), writer.scope);
         let (bytes, device, shape) = (bytes as u64, device as u8, Shape::new(dims));
-        let site = site.map_or(0, |site| writer.sites.number_of(writer.session, site));
+        let site = site.map_or(0, |site| writer.site(site));
         writer.note_device(device, page_bytes);
         let event = Packed { time, action, served_by, dtype, scope, device, address, bytes, stream, site, shape };
         writer.pen.push(&event);
@@ -141,7 +142,7 @@ pub(crate) fn read_clock_next() {
 impl Writer {
     fn join() -> Option<Writer> {
         let (session, began, pen) = session::join()?;
-        let (scopes, dtypes, sites, devices) = (HashMap::new(), Vec::new(), Sites::default(), [0; 4]);
+        let (scopes, dtypes, sites, devices) = (HashMap::new(), Vec::new(), HashMap::new(), [0; 4]);
         Some(Writer { session, began, pen, time: 0, look_in: 0, scope: 0, scopes, dtypes, sites, devices })
     }
 
@@ -188,6 +189,17 @@ impl Writer {
             session::number_of(self.session, u16::MAX.into(), |session| session.dtypes.number_of(&name)) as u16;
         self.dtypes.push((name, number));
         number
+    }
+
+    /// The number of a source line. With the feature `backtrace` lines with other callers have other numbers.
+    #[inline(always)]
+    fn site(&mut self, site: &'static Location<'static>) -> u32 {
+        let session = self.session;
+        let ask = |site: &Site| session::number_of(session, MOST_SITES, |session| session.sites.number_of(site));
+        match cfg!(feature = "backtrace") {
+            true => ask(&(site, stack::callers(site))),
+            false => *self.sites.entry(std::ptr::from_ref(site)).or_insert_with(|| ask(&(site, None))),
+        }
     }
 
     fn number_of(&mut self, title: &Title) -> u32 {
