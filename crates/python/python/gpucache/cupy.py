@@ -21,7 +21,7 @@ from typing import Any
 
 import cupy
 
-from . import _memory
+from . import _gpucache, _memory
 from ._errors import NotSupportedError, OutOfMemoryError
 from ._gpucache import Owned
 
@@ -69,8 +69,38 @@ def allocate(nbytes: int) -> Any:
     return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(owner.address, nbytes, owner, device), 0)
 
 
+def _begin_capture(stream: Any, *args: Any, **kwargs: Any) -> Any:
+    """As CuPy's. Until the end of the capture, gpucache makes no call that would end it."""
+    _gpucache.capture_begins()
+    try:
+        result = _begin(stream, *args, **kwargs)
+    except BaseException:
+        _gpucache.capture_ends()
+        raise
+    _captured.add(stream.ptr)
+    return result
+
+
+def _end_capture(stream: Any, *args: Any, **kwargs: Any) -> Any:
+    """As CuPy's. A capture is over also if its end fails."""
+    try:
+        return _end(stream, *args, **kwargs)
+    finally:
+        if stream.ptr in _captured:
+            _captured.discard(stream.ptr)
+            _gpucache.capture_ends()
+
+
+_Stream = cupy.cuda.stream._BaseStream
+_begin, _end = _Stream.begin_capture, _Stream.end_capture
+
+#: The handles of the streams whose captures are announced.
+_captured: set[int] = set()
+
+
 def install() -> None:
     """Has CuPy allocate from gpucache, in all threads. Arrays that exist stay where they are."""
+    _Stream.begin_capture, _Stream.end_capture = _begin_capture, _end_capture
     cupy.cuda.set_allocator(allocate)
 
 

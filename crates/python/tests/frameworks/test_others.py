@@ -45,6 +45,30 @@ def test_cupy_frees_with_the_last_array(cupy):
     assert gpucache.cupy.allocate(0).ptr == 0
 
 
+def test_captures_of_cupy_are_announced(cupy, monkeypatch):
+    import gpucache.cupy
+
+    calls = []
+    monkeypatch.setattr(gpucache.cupy._gpucache, "capture_begins", lambda: calls.append("begins"))
+    monkeypatch.setattr(gpucache.cupy._gpucache, "capture_ends", lambda: calls.append("ends"))
+    monkeypatch.setattr(gpucache.cupy, "_begin", lambda stream: calls.append("begin"))
+
+    def end(stream):
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(gpucache.cupy, "_end", end)
+    stream = types.SimpleNamespace(ptr=4096)
+    gpucache.cupy._begin_capture(stream)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="on purpose"):
+            gpucache.cupy._end_capture(stream)
+    assert calls == ["begins", "begin", "ends"]
+    monkeypatch.setattr(gpucache.cupy, "_begin", end)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        gpucache.cupy._begin_capture(stream)
+    assert calls[3:] == ["begins", "ends"]
+
+
 def test_cupy_runs_out_with_an_error_of_both(cupy, monkeypatch):
     import gpucache.cupy
 
