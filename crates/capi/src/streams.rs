@@ -2,6 +2,7 @@
 
 use gpucache::{Error, Result};
 use gpucache_engine::device::{Handle, Stream, process_exits};
+use gpucache_engine::range::DeviceRange;
 
 use crate::devices::{HOST, default_stream};
 use crate::scopes::thread;
@@ -112,6 +113,8 @@ fn make(device: i32, handle: usize) -> Result<(Stream, Option<u64>)> {
     };
     check_device(device, handle, &found.0)?;
     note(&found.0);
+    // Frameworks copy between GPUs by plain copies.
+    DeviceRange::share(&found.0)?;
     Ok(found)
 }
 

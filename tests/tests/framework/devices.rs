@@ -71,6 +71,23 @@ fn a_thread_without_a_context_is_given_that_of_a_gpu() {
     });
 }
 
+/// PyTorch copies between GPUs by plain copies. If the driver refuses the access of other GPUs, each one uses its own memory.
+#[test]
+fn gpus_that_a_framework_uses_reach_the_memory_of_each_other() {
+    alone(60, || {
+        let Some(_) = gpu().filter(|_| is_made_up()) else { return };
+        let granted = || madeup::calls(c"cuMemSetAccess");
+        let first = allocate(BYTES, 0, 0).unwrap();
+        let before = granted();
+        let second = allocate(BYTES, 1, 0).unwrap();
+        // For the pages of the first GPU, and for new pages of the second one.
+        assert!(granted() >= before + 2, "{} and {before}", granted());
+        madeup::fail(c"cuMemSetAccess", 0, 1, 1);
+        let third = allocate(8 * BYTES, 1, 0).unwrap();
+        [first, second, third].into_iter().for_each(|memory| free(memory).unwrap());
+    });
+}
+
 /// Leaves idle memory on GPU 1, inside an entry.
 fn idle_memory() -> Option<u64> {
     let entry = enter("step").unwrap();

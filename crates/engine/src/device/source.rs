@@ -96,6 +96,14 @@ impl Source {
         Source { meter: memory.meter().clone(), provider, failure: None }
     }
 
+    /// Lets the devices that share memory by now use mapped pages of this one.
+    pub(crate) fn renew_access(&self, offset: u64, bytes: u64) -> Result<()> {
+        match &self.provider {
+            Provider::Span { pages, base, .. } => pages.renew_access(base + offset, bytes),
+            Provider::Chunks { .. } => Ok(()),
+        }
+    }
+
     /// The counters of the device.
     pub(crate) fn meter(&self) -> &Meter {
         &self.meter

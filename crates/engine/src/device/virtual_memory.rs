@@ -153,6 +153,21 @@ pub unsafe trait VirtualMemory: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Notes that work of other devices uses this memory, and work of this device theirs. Returns whether other devices were noted before.
+    #[doc(hidden)]
+    fn share(&self) -> bool {
+        false
+    }
+
+    /// Lets the devices that share memory by now use what is mapped at `address`.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    #[doc(hidden)]
+    fn renew_access(&self, _address: u64, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Unmaps the memory of pieces that lie side by side, the first at `address`.
     ///
     /// By default it unmaps one piece at a time with [`unmap`](VirtualMemory::unmap), the last piece first. A device may do the same with

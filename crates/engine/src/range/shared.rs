@@ -56,6 +56,24 @@ impl DeviceRange {
         })
     }
 
+    /// Lets work of all GPUs for which this was called use the memory of each other, as far as they can reach it.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    pub fn share(stream: &Stream) -> Result<()> {
+        if stream.memory().pages().is_some_and(|pages| pages.share()) {
+            let every = Memory::every();
+            every.iter().filter_map(|memory| memory.known_range()).try_for_each(DeviceRange::renew_access)?;
+        }
+        Ok(())
+    }
+
+    fn renew_access(&self) -> Result<()> {
+        let range = &self.inner().range;
+        let mut pieces = range.handles.within(0, u64::MAX);
+        pieces.try_for_each(|(offset, bytes)| range.pages.renew_access(offset, bytes))
+    }
+
     pub(super) fn inner(&self) -> MutexGuard<'_, Ordered> {
         let mut inner = lock(&self.inner);
         if self.has_late.swap(false, SeqCst) {

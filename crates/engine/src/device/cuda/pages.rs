@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUdevice_attribute, CUmemAccessDesc, CUmemAllocationProp, CUmemLocation, CUresult};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUmemAccessDesc, CUmemAllocationProp, CUresult};
 use cudarc::driver::{CudaContext, DriverError, result};
 
 use super::driver;
 use super::errors::{describe, failure};
 use super::own_calls::own_call;
 use crate::base::error::{Error, Result};
+use crate::base::sync::{Mutex, lock};
 use crate::device::{ALIGNMENT, Unfinished, VirtualMemory};
 
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl CudaPages {
         let mut granularity = 0;
         let option = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         // SAFETY: the driver reads the properties, a temporary of this call, and writes one `size_t`, for which there is room.
-        unsafe { sys::cuMemGetAllocationGranularity(&mut granularity, &plain_memory(context), option) }
+        unsafe { sys::cuMemGetAllocationGranularity(&mut granularity, &plain_memory(context.cu_device()), option) }
             .result()
             .ok()?;
         let capacity = context.total_mem().unwrap_or(0) as u64;
@@ -44,6 +45,15 @@ impl CudaPages {
             granularity: granularity as u64,
             capacity,
         })
+    }
+
+    /// Access for the own GPU, and for all others that share memory with it and can reach it.
+    fn accesses(&self) -> Vec<CUmemAccessDesc> {
+        let own = self.context.cu_device();
+        let others: Vec<_> = lock(&SHARING).iter().copied().filter(|&gpu| gpu != own && can_access(gpu, own)).collect();
+        let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        let access = |gpu| CUmemAccessDesc { location: plain_memory(gpu).location, flags };
+        std::iter::once(own).chain(others).map(access).collect()
     }
 
     /// Makes `call` with the context current.
@@ -91,16 +101,30 @@ unsafe impl VirtualMemory for CudaPages {
     }
 
     fn map_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
-        let memory = plain_memory(&self.context);
+        let memory = plain_memory(self.context.cu_device());
         let mapped = self.call(pieces.iter().sum(), "mapping pages", || {
             let mut mapping = Mapping { address, bytes: 0 };
             let mapped = pieces.iter().try_for_each(|&bytes| mapping.extend(bytes as usize, &memory));
-            mapped.and_then(|()| mapping.make_accessible(memory.location)).inspect_err(|_| {
+            mapped.and_then(|()| mapping.make_accessible(&self.accesses())).inspect_err(|_| {
                 // Pieces that the driver refuses to unmap are lost, with their addresses; nobody uses them.
                 let _ = mapping.unmap();
             })
         });
         mapped.map_err(|error| Unfinished { mapped: 0, error })
+    }
+
+    fn share(&self) -> bool {
+        let (mut sharing, own) = (lock(&SHARING), self.context.cu_device());
+        let is_new = !sharing.contains(&own);
+        if is_new {
+            sharing.push(own);
+        }
+        is_new && sharing.len() > 1
+    }
+
+    fn renew_access(&self, address: u64, bytes: u64) -> Result<()> {
+        let mapping = Mapping { address, bytes: bytes as usize };
+        self.call(bytes, "sharing pages", || mapping.make_accessible(&self.accesses()))
     }
 
     unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
@@ -140,12 +164,13 @@ impl Mapping {
         released
     }
 
-    /// Allows the GPU of the memory to read and write it.
-    fn make_accessible(&self, location: CUmemLocation) -> Result<(), DriverError> {
-        let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        // SAFETY: the driver reads one description of the access, which is a temporary of this call. All addresses of the mapping have
-        // memory.
-        unsafe { sys::cuMemSetAccess(self.address, self.bytes, &CUmemAccessDesc { location, flags }, 1) }.result()
+    /// Allows GPUs to read and write the memory. The first one is that of the memory. If the driver refuses the others, it alone may.
+    fn make_accessible(&self, accesses: &[CUmemAccessDesc]) -> Result<(), DriverError> {
+        // SAFETY: the driver reads the descriptions, which are borrowed. All addresses of the mapping have memory.
+        let set = |accesses: &[CUmemAccessDesc]| unsafe {
+            sys::cuMemSetAccess(self.address, self.bytes, accesses.as_ptr(), accesses.len()).result()
+        };
+        set(accesses).or_else(|error| if accesses.len() > 1 { set(&accesses[..1]) } else { Err(error) })
     }
 
     /// Unmaps all pieces. If that fails, all of them are still mapped.
@@ -158,8 +183,19 @@ impl Mapping {
     }
 }
 
-/// The properties of plain memory on the context's GPU.
-fn plain_memory(context: &CudaContext) -> CUmemAllocationProp {
+/// The GPUs whose work uses memory of each other. PyTorch and CuPy copy between GPUs by plain copies, and by kernels that read the memory of
+/// another GPU.
+static SHARING: Mutex<Vec<sys::CUdevice>> = Mutex::new(Vec::new());
+
+/// Whether work of one GPU can use memory of another one.
+fn can_access(gpu: sys::CUdevice, of: sys::CUdevice) -> bool {
+    let mut can = 0;
+    // SAFETY: the driver writes one number, for which there is room, and refuses numbers of no GPU.
+    unsafe { sys::cuDeviceCanAccessPeer(&mut can, gpu, of) }.result().is_ok() && can != 0
+}
+
+/// The properties of plain memory on a GPU.
+fn plain_memory(gpu: sys::CUdevice) -> CUmemAllocationProp {
     // SAFETY: this is a C structure of numbers, enumerations that have a zero variant, and a pointer that may be null. So zero bytes are a
     // valid value of it, and zero means "nothing special" in each field. In every version of CUDA, the `int id` of a location follows its
     // 4-byte type, so the second `i32` of a location lies within it. Newer bindings have the id inside a union, so it cannot be written by
@@ -168,7 +204,7 @@ fn plain_memory(context: &CudaContext) -> CUmemAllocationProp {
         let mut memory: CUmemAllocationProp = std::mem::zeroed();
         memory.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         memory.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-        (&raw mut memory.location).cast::<i32>().add(1).write(context.cu_device());
+        (&raw mut memory.location).cast::<i32>().add(1).write(gpu);
         memory
     }
 }
