@@ -19,26 +19,6 @@ use gpucache_engine::{Error, Result};
 /// Captured work, and the addresses of the plans' memory that it uses.
 type Work = (Captured, Option<Range<u64>>);
 
-/// The outcome of a capture.
-struct Recorded<E> {
-    captured: Result<Work>,
-    /// Whether the work is done, and the outputs are those of the run.
-    is_done: bool,
-    /// The failure of the run, which did its work.
-    failed: Option<E>,
-}
-
-impl<E> Recorded<E> {
-    fn nothing(why: Error) -> Recorded<E> {
-        Recorded { captured: Err(why), is_done: false, failed: None }
-    }
-
-    /// The work ran, and is not done again.
-    fn failed(failure: E) -> Recorded<E> {
-        Recorded { failed: Some(failure), ..Recorded::nothing(failed_block()) }
-    }
-}
-
 impl<D: Device> Run<'_, D> {
     /// Runs the block in a capture, and makes a graph of it. `None` if the work was not done.
     pub(super) fn capture<'b, I: Inputs<D> + 'b, R: Outputs<D>, E: From<Error>>(
@@ -60,15 +40,17 @@ impl<D: Device> Run<'_, D> {
         outputs.visit(&mut Visitor::new(self.device, Act::Note(&mut self.seen.arrays)));
         let (_inside, cache) = self.enter(Visit::Uncaptured);
         let cache = cache?;
-        let recorded = self.record(cache, &like, &mut outputs, || block(inputs.lend()));
-        if let Some(failure) = recorded.failed {
-            self.stats.direct += 1;
-            return Some(Err(failure));
-        }
+        let (captured, has_run) = match self.record(cache, &like, &mut outputs, || block(inputs.lend())) {
+            Ok(recorded) => recorded,
+            Err(failure) => {
+                self.stats.direct += 1;
+                return Some(Err(failure));
+            }
+        };
         let are_same = self.are_same(inputs);
-        let is_made = self.make_or_refuse(known, (cache, recorded.captured), (are_same, is_checked));
+        let is_made = self.make_or_refuse(known, (cache, captured), (are_same, is_checked));
         // A run that is not done now is done directly, and counts there.
-        let is_done = recorded.is_done || self.launch_first(known, cache);
+        let is_done = has_run || self.launch_first(known, cache);
         self.stats.captures += u64::from(is_done && is_made);
         self.stats.direct += u64::from(is_done && !is_made);
         match is_done {
@@ -115,36 +97,34 @@ impl<D: Device> Run<'_, D> {
         visitor.end().is_ok() && now.arrays == self.seen.arrays[..self.seen.inputs]
     }
 
-    /// Captures the block and the copies of its results.
+    /// Captures the block and the copies of its results. Returns the captured work, and whether that work also ran: then `outputs` are those of
+    /// the run. The error is that of work that ran.
     fn record<R: Outputs<D>, E: From<Error>>(
         &self,
         cache: &'static Cache,
         like: &R::Like,
         outputs: &mut R,
         block: impl FnOnce() -> Result<R, E>,
-    ) -> Recorded<E> {
+    ) -> Result<(Result<Work>, bool), E> {
         let stream = self.device.stream_handle();
         let (place, serves_all) = (cache.idle_place(stream), cache.watch_served());
         let capture = match Capture::begin(stream) {
             Ok(capture) => capture,
-            Err(error) if error.is_deferred() => return Recorded::failed(error.into()),
-            Err(error) => return Recorded::nothing(error),
+            Err(error) if error.is_deferred() => return Err(error.into()),
+            Err(error) => return Ok((Err(error), false)),
         };
         let runs_work = capture.runs_work();
         let results = match ScopeGuard::run_block(block) {
             Ok(results) => results,
-            Err(failure) if runs_work => return Recorded::failed(failure),
+            Err(failure) if runs_work => return Err(failure),
             // Without effect on the device. The block runs again directly, and returns the error if it is its own.
-            Err(_) if capture.has_refused() => return Recorded::nothing(unplanned()),
-            Err(_) => return Recorded::nothing(failed_block()),
+            Err(_) if capture.has_refused() => return Ok((Err(unplanned()), false)),
+            Err(_) => return Ok((Err(failed_block()), false)),
         };
-        let captured = match self.copy_and_end(capture, results, like, outputs) {
-            Ok(captured) => captured,
-            Err(error) => return Recorded::failed(E::from(error)),
-        };
+        let captured = self.copy_and_end(capture, results, like, outputs)?;
         let is_planned = serves_all();
         let captured = captured.and_then(|work| if is_planned { Ok((work, place)) } else { Err(unplanned()) });
-        Recorded { captured, is_done: runs_work, failed: None }
+        Ok((captured, runs_work))
     }
 
     /// Copies the results, and ends the capture. The outer error is that of work that ran, and whose results are lost. The inner one says why
