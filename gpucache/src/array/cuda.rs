@@ -8,8 +8,6 @@
 mod foreign_uses;
 mod graph;
 mod launch;
-#[cfg(feature = "nccl")]
-mod queued_write;
 mod slices;
 mod view;
 mod view_mut;
@@ -27,8 +25,6 @@ use foreign_uses::ForeignUses;
 pub(crate) use foreign_uses::MemoryOwner;
 pub use graph::Graph;
 pub use launch::{KernelArgument, Launch};
-#[cfg(feature = "nccl")]
-pub(crate) use queued_write::QueuedWrite;
 use slices::TrackedSlice;
 pub use view::ArrayView;
 pub use view_mut::ArrayViewMut;
@@ -36,8 +32,17 @@ pub use view_mut::ArrayViewMut;
 use super::{Array, Element};
 use crate::device::{Cuda, Device};
 use gpucache_engine::cache::Block;
+#[cfg(feature = "nccl")]
+use gpucache_engine::device::Stream;
 use gpucache_engine::device::{GpuStream, Peer};
 use gpucache_engine::{Error, Result};
+
+/// A write whose end the code that queues its work tells (`Block::end_write_on`): the block, and the stream that it knows as its writer.
+/// Otherwise a write lasts until the array is dropped, and whoever waits for it waits for all work that is on its stream at that time. A
+/// training step reduces its gradients on one stream, while another one reads those that are done. With known ends, one event serves all
+/// writes of an epoch, and the end of the step needs none.
+#[cfg(feature = "nccl")]
+pub(crate) type QueuedWrite<'a> = Option<(&'a Block, Stream)>;
 
 impl<T: Element> Array<T, Cuda> {
     fn foreign_uses(&self) -> &ForeignUses<T> {
@@ -215,6 +220,18 @@ unsafe impl<'a, 'b: 'a, T: Element> PushKernelArg<&'b mut Array<T, Cuda>> for La
 
 #[cfg(feature = "nccl")]
 impl<T: Element> Array<T, Cuda> {
+    /// As `device_ptr_mut`, for one write whose end the caller tells. If the block does not know the stream, the write lasts until the array is
+    /// dropped.
+    pub(crate) fn queue_write<'a>(&'a mut self, stream: &'a CudaStream) -> (u64, SyncOnDrop<'a>, QueuedWrite<'a>) {
+        let (peer, ordered) = self.order_write(stream);
+        let writer = match &peer {
+            Peer::Known(user) if ordered.is_ok() => Some(user.stream_handle().clone()),
+            _ => None,
+        };
+        let guard = self.guard(stream, peer, ordered);
+        (self.block.address(), guard, writer.map(|writer| (&self.block, writer)))
+    }
+
     /// An array over memory that another library allocated. It belongs to no scope, and its contents are old. Its drop waits for all work
     /// that uses the memory, and then drops `owner`, which frees it.
     ///

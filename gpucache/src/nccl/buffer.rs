@@ -19,7 +19,7 @@ mod sealed {
             Self: DevicePtrMut<T>,
         {
             let (address, guard) = self.device_ptr_mut(stream);
-            (address, guard, QueuedWrite::UNKNOWN)
+            (address, guard, None)
         }
     }
 }
@@ -72,8 +72,9 @@ impl Uses<'_> {
     /// The operation is on the stream, or failed. After a failure, the arrays still count as used.
     pub(super) fn end(self, is_queued: bool) {
         drop(self.guards);
-        if is_queued {
-            self.write.end();
+        // No more work of the write comes. Others then wait for this point, not for later work of the stream.
+        if let Some((block, stream)) = self.write.filter(|_| is_queued) {
+            block.end_write_on(&stream);
         }
     }
 }

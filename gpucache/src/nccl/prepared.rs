@@ -10,7 +10,6 @@ use cudarc::driver::{CudaContext, CudaStream, DeviceSlice, sys};
 use super::buffer::{Readable, Uses, Writable};
 use super::communicator::Communicator;
 use super::operation::Operation;
-use crate::array::QueuedWrite;
 use gpucache_engine::{Error, Result};
 
 impl Communicator {
@@ -72,7 +71,7 @@ pub(super) fn read<'a, T>(
 ) -> Result<(Operation, Uses<'a>)> {
     on_its_gpu(ranks, from)?;
     let (from, read) = from.device_ptr(ranks.raw_stream());
-    let uses = Uses { guards: [Some(read), None], write: QueuedWrite::UNKNOWN };
+    let uses = Uses { guards: [Some(read), None], write: None };
     Ok((Operation { from, ..operation }, uses))
 }
 
