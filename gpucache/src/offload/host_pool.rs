@@ -255,7 +255,7 @@ impl HostPool {
         let (mut freed, mut failure) = (0, None);
         self.evict_lined_up(bytes, &mut freed, &mut failure);
         if freed < bytes {
-            self.present.line_up(self.clock.load(Relaxed), |slot| slot.tag());
+            self.present.line_up(|slot| slot.tag());
             self.evict_lined_up(bytes, &mut freed, &mut failure);
         }
         (freed, failure)
