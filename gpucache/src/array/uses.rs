@@ -1,4 +1,4 @@
-//! Arrays as inputs and outputs of captured scopes, and the outcome of a launch on the host.
+//! Arrays as inputs and outputs of captured scopes.
 
 use std::any::Any;
 use std::slice::from_ref;
@@ -47,32 +47,14 @@ pub(crate) fn is_same<T: Element>(one: &T, other: &T) -> bool {
     bytes_of(from_ref(one)) == bytes_of(from_ref(other))
 }
 
-/// A launch of a graph on a stream of the host: the outcomes of the work that wrote its inputs, and its own.
-#[derive(Clone, Default)]
-pub(crate) struct Launched {
-    pub(crate) before: Arc<Vec<Arc<Outcome>>>,
-    pub(crate) outcome: Arc<Outcome>,
-}
-
-impl Launched {
-    /// Lets the launch fail if earlier work failed to write an input. Copies in a graph do not look for that.
-    pub(crate) fn check_inputs<D: Device>(&self, device: &D) {
-        let device: &dyn Any = device;
-        if !self.before.is_empty()
-            && let Some(host) = device.downcast_ref::<Host>()
-        {
-            let launched = self.clone();
-            host.0.push(move |_| launched.settle(|| ()));
-        }
-    }
-
-    /// Runs one function of the graph, unless an earlier one failed, or the work that wrote an input.
-    pub(crate) fn settle(&self, work: impl FnOnce()) {
-        self.outcome.settle(|| {
-            self.outcome.check()?;
-            self.before.iter().try_for_each(|before| before.check())?;
-            work();
-            Ok(())
-        });
+/// Lets the launch of a graph with this outcome fail if earlier work failed to write an input. The launch's work on the host looks at the outcome
+/// alone, and copies in a graph at neither.
+pub(crate) fn check_inputs<D: Device>(before: &[Arc<Outcome>], outcome: &Arc<Outcome>, device: &D) {
+    let device: &dyn Any = device;
+    if !before.is_empty()
+        && let Some(host) = device.downcast_ref::<Host>()
+    {
+        let (before, outcome) = (before.to_vec(), outcome.clone());
+        host.0.push(move |_| outcome.settle(|| before.iter().try_for_each(|before| before.check())));
     }
 }

@@ -1,14 +1,17 @@
 //! A run by a graph: nothing of the block runs.
 #![allow(unsafe_code)]
 
+use std::sync::Arc;
+
 use super::inputs::Inputs;
 use super::kept::{KeyState, Launchable};
 use super::outputs::Outputs;
 use super::run::Run;
 use super::visitor::{Act, Operand, RunArrays, Visitor};
-use crate::array::uses::Launched;
+use crate::array::uses::check_inputs;
 use crate::device::Device;
 use crate::scope::ScopeGuard;
+use gpucache_engine::record::Outcome;
 use gpucache_engine::{Error, Result};
 
 impl<D: Device> Run<'_, D> {
@@ -67,7 +70,7 @@ impl<D: Device> Run<'_, D> {
         &self,
         launchable: &mut Launchable,
         is_moved: bool,
-    ) -> Result<Option<Option<Launched>>, (Error, bool)> {
+    ) -> Result<Option<Option<Arc<Outcome>>>, (Error, bool)> {
         if is_moved && !launchable.follow(&self.seen.arrays).map_err(|error| (error, false))? {
             return Ok(None);
         }
@@ -85,16 +88,16 @@ impl<D: Device> Run<'_, D> {
         &self,
         launchable: &Launchable,
         has_entry: bool,
-    ) -> Option<Result<Option<Launched>, (Error, bool)>> {
+    ) -> Option<Result<Option<Arc<Outcome>>, (Error, bool)>> {
         let stream = self.device.stream_handle();
         // Only streams of the host have outcomes of work.
-        let launched = if stream.can_capture() { None } else { Some(self.seen.launched()) };
-        let context: &dyn std::any::Any = match &launched {
-            Some(launched) => launched,
+        let outcome = (!stream.can_capture()).then(Arc::<Outcome>::default);
+        let context: &dyn std::any::Any = match &outcome {
+            Some(outcome) => outcome,
             None => &(),
         };
         let launch = || {
-            launched.iter().for_each(|launched| launched.check_inputs(self.device));
+            outcome.iter().for_each(|outcome| check_inputs(&self.seen.outcomes, outcome, self.device));
             // SAFETY: the addresses of the work lie in three kinds of memory. (1) The inputs: they are borrowed, at the addresses that the
             // graph has, and their other uses are ordered with this stream. The graph writes only those that are borrowed exclusively;
             // `check` looked for that, or the caller of `run_unchecked` promises it. (2) The outputs: they are new, on this stream. (3) The
@@ -108,18 +111,18 @@ impl<D: Device> Run<'_, D> {
             true => launchable.cache.launch_in(stream, place, launch),
             false => launchable.cache.launch_alone(stream, place, launch),
         }?;
-        Some(done.map(|()| launched))
+        Some(done.map(|()| outcome))
     }
 
     /// Stores the outcome of the launch in the arrays that it writes, on a stream of the host.
     pub(super) fn expect<I: Inputs<D>, R: Outputs<D>>(
         &self,
-        launched: Option<Launched>,
+        outcome: Option<Arc<Outcome>>,
         inputs: &mut I,
         outputs: &mut R,
     ) {
-        if let Some(launched) = launched {
-            let mut visitor = Visitor::new(self.device, Act::Expect(&launched.outcome));
+        if let Some(outcome) = outcome {
+            let mut visitor = Visitor::new(self.device, Act::Expect(&outcome));
             inputs.visit(&mut visitor);
             outputs.visit(&mut visitor);
         }

@@ -4,7 +4,6 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::array::uses::Launched;
 use crate::array::{Array, Element};
 use crate::device::Device;
 use gpucache_engine::cache::Block;
@@ -126,11 +125,6 @@ impl RunArrays {
         self.lens.clear();
         self.outcomes.clear();
         self.is_apart = false;
-    }
-
-    /// The context of a launch on a stream of the host.
-    pub(super) fn launched(&self) -> Launched {
-        Launched { before: Arc::new(self.outcomes.clone()), outcome: Arc::default() }
     }
 
     #[inline]

@@ -4,9 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::launch::{Arguments, sealed};
-use crate::array::uses::Launched;
 use crate::device::{Device, Host};
 use gpucache_engine::Result;
+use gpucache_engine::record::Outcome;
 
 impl Host {
     /// As [`launch`](Host::launch), for work that can run any number of times. So a [`CapturedScope`](crate::graph::CapturedScope) records
@@ -47,14 +47,16 @@ impl Host {
                 // They stand for the lengths of the arrays only, and are never lent to work.
                 let lengths = A::at(elements, &mut std::iter::empty());
                 let run = move |addresses: &[u64], context: &dyn Any| {
-                    let launched = context.downcast_ref::<Launched>().cloned().unwrap_or_default();
+                    let outcome = context.downcast_ref::<Arc<Outcome>>().cloned().unwrap_or_default();
                     let elements = A::at(&lengths, &mut addresses.iter().copied());
                     let again = again.clone();
                     // The launch of the graph gives the work these elements at its turn, as `LaunchableGraph::launch` requires of its caller.
                     stream.0.push(move |lent| {
-                        launched.settle(|| {
+                        outcome.settle(|| {
+                            outcome.check()?;
                             lent.note(|arrays| A::addresses(&elements, arrays));
                             again(A::slices(elements));
+                            Ok(())
                         });
                     });
                     Ok(())
