@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::{CudaGraph, DriverError};
 
 use crate::device::{Cuda, Device};
+use gpucache_engine::base::finally::finally;
 use gpucache_engine::base::held::assert_nothing_held;
 use gpucache_engine::cache::GraphMemory;
 use gpucache_engine::{Error, Result};
@@ -78,10 +79,13 @@ impl Cuda {
         self.stream_handle().check_kept()?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         stream.begin_capture(mode).map_err(failure("beginning a capture"))?;
-        let capture = Capture(self);
         assert_nothing_held();
-        let done = work();
-        let graph = capture.end();
+        let mut graph = Ok(None);
+        let done = {
+            // Also after a panic.
+            let _end = finally(|| graph = self.end_capture());
+            work()
+        };
         memory.close();
         let done = done?;
         match graph.map_err(failure("ending a capture"))? {
@@ -94,24 +98,11 @@ impl Cuda {
             .into()),
         }
     }
-}
 
-/// A capture in progress. It ends when this value is dropped, also by a panic.
-struct Capture<'a>(&'a Cuda);
-
-impl Capture<'_> {
-    fn end(self) -> Result<Option<CudaGraph>, cudarc::driver::DriverError> {
-        let gpu = std::mem::ManuallyDrop::new(self).0;
+    fn end_capture(&self) -> Result<Option<CudaGraph>, DriverError> {
         // Otherwise `end_capture` would return the kept failure instead, and the stream would stay captured.
-        gpu.0.take_kept(gpu.stream().context());
-        gpu.stream().end_capture(CUgraphInstantiate_flags(0))
-    }
-}
-
-impl Drop for Capture<'_> {
-    fn drop(&mut self) {
-        // A drop cannot return the error, and the graph is dropped anyway.
-        let _ = Capture(self.0).end();
+        self.0.take_kept(self.stream().context());
+        self.stream().end_capture(CUgraphInstantiate_flags(0))
     }
 }
 
