@@ -233,25 +233,20 @@ impl<T: Element> Array<T, Cuda> {
     }
 
     /// An array over memory that another library allocated. It belongs to no scope, and its contents are old. Its drop waits for all work
-    /// that uses the memory, and then drops `owner`, which frees it.
+    /// that uses the memory, and frees it by `owner`.
     ///
     /// # Errors
     /// [`is_invalid_shape`](Error::is_invalid_shape) if the bytes overflow.
     ///
     /// # Safety
-    /// An array of this shape fits at `address` on the GPU of `device` until `owner` is dropped, aligned to 256 bytes, and nobody else uses
+    /// An array of this shape fits at `address` on the GPU of `device` until `owner` is called or dropped, aligned to 256 bytes, and nobody else uses
     /// that memory. Every element is written before anything reads it.
-    pub(crate) unsafe fn owned_by(
-        device: &Cuda,
-        dims: &[usize],
-        address: u64,
-        owner: Box<dyn MemoryOwner>,
-    ) -> Result<Self> {
+    pub(crate) unsafe fn owned_by(device: &Cuda, dims: &[usize], address: u64, owner: MemoryOwner) -> Result<Self> {
         let device = Cuda(device.0.clone().here()?);
         let request = super::extent::request::<T>(dims)?;
         let view = Box::new(ForeignUses::<T>::owned_by(&device, owner));
-        // SAFETY: the caller promises that the bytes of the request lie at `address` until the owner is dropped. The view drops the owner
-        // in its own drop only, after all work that it knows of.
+        // SAFETY: the caller promises that the bytes of the request lie at `address` until the owner is called or dropped. The view
+        // does that in its own drop only, after all work that it knows of.
         let block = unsafe { Block::adopt(device.stream_handle(), &request, address, view) };
         Ok(Array { block, typed: std::marker::PhantomData })
     }

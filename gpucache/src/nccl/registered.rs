@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::communicator::Communicator;
 use super::library::{Code, Library};
 use super::link::Link;
-use crate::array::{Array, Element, MemoryOwner, Shape};
+use crate::array::{Array, Element, Shape};
 use crate::device::{Cuda, Device};
 use gpucache_engine::{Error, Result};
 
@@ -65,9 +65,10 @@ impl Communicator {
         self.check_gpu("a stream for registered memory", context, "pass a stream of the communicator's GPU")?;
         let piece = self.registered_piece(stream, bytes as u64, dims)?;
         let address = piece.address;
-        // SAFETY: NCCL's memory has `bytes` bytes at `address` or more, in pages, and nobody else knows it. The piece frees it in its drop
-        // only. The fill writes every element.
-        let mut array = unsafe { Array::owned_by(stream, dims, address, Box::new(piece))? };
+        let owner = Box::new(|home: &Cuda| piece.free_after_uses(home));
+        // SAFETY: NCCL's memory has `bytes` bytes at `address` or more, in pages, and nobody else knows it. The piece, which the owner has, frees it in
+        // its drop only. The fill writes every element.
+        let mut array = unsafe { Array::owned_by(stream, dims, address, owner)? };
         array.block_mut().fill(&[0])?;
         Ok(array)
     }
@@ -110,14 +111,19 @@ fn allocated(library: &Library, stream: &Cuda, bytes: u64) -> Result<u64> {
     }
 }
 
-impl MemoryOwner for Piece {
-    /// A collective whose other ranks ended would never end. After the communicator's timeout, an abort ends it. Work of another
-    /// communicator is not ended by that: if it takes as long again, the memory is never freed.
-    fn wait_for_uses(&self, home: &Cuda) -> Result<()> {
+impl Piece {
+    /// Makes the calling thread wait for all work of `home`, and frees the memory. A collective whose other ranks ended would never end. After the
+    /// communicator's timeout, an abort ends it. Work of another communicator is not ended by that: if it takes as long again, the memory
+    /// is never freed.
+    fn free_after_uses(self, home: &Cuda) -> Result<()> {
         if let Err(error) = self.link.wait_for(home, self.link.timeout()) {
             self.link.abort(&format!("a registered array was dropped, and its work could not be waited for: {error}"));
         }
-        self.link.wait_for_others(home)
+        if let Err(error) = self.link.wait_for_others(home) {
+            std::mem::forget(self);
+            return Err(error);
+        }
+        Ok(())
     }
 }
 

@@ -180,7 +180,7 @@ impl Block {
     /// keeps it.
     pub fn can_leave(&self) -> bool {
         let has_owner =
-            matches!(self.0.origin, Origin::Nowhere) && self.0.view.get().is_some_and(|view| view.can_leave());
+            matches!(self.0.origin, Origin::Nowhere) && self.0.view.get().is_some_and(|view| !view.is_pinned());
         self.0.bytes > 0 && !self.0.is_kept() && (has_owner || matches!(self.0.origin, Origin::Device))
     }
 

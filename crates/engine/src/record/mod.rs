@@ -78,12 +78,7 @@ impl Request<'_> {
 
 /// A front end's own object over a block's memory. It knows of uses on streams for which the engine has no handle.
 pub trait View: Any + Send + Sync {
-    /// Whether the memory can leave the block with the view, for another owner.
-    fn can_leave(&self) -> bool {
-        true
-    }
-
-    /// Whether the memory has to stay at its address, since other code has that address for good.
+    /// Whether the memory has to stay with this block at its address, since other code has that address for good.
     fn is_pinned(&self) -> bool {
         false
     }

@@ -36,18 +36,12 @@ pub(super) struct ForeignUses<T: Element> {
     slices: OnceLock<Slices<T>>,
     reads_untold: AtomicBool,
     writes_untold: AtomicBool,
-    /// The owner of memory that another library allocated.
-    owner: Option<Box<dyn MemoryOwner>>,
+    owner: Option<MemoryOwner>,
 }
 
-/// The owner of memory that another library allocated. Its drop frees the memory.
-pub(crate) trait MemoryOwner: Send + Sync {
-    /// Makes the calling thread wait for all work of `home`, which is behind all uses of the memory.
-    ///
-    /// # Errors
-    /// If the work cannot be waited for. The memory is never freed then.
-    fn wait_for_uses(&self, home: &Cuda) -> Result<()>;
-}
+/// The owner of memory that another library allocated. The call makes the calling thread wait for all work of the stream, which is behind all
+/// uses of the memory, and then frees the memory. If it fails, the memory is never freed. A drop frees the memory without a wait.
+pub(crate) type MemoryOwner = Box<dyn FnOnce(&Cuda) -> Result<()> + Send + Sync>;
 
 impl<T: Element> ForeignUses<T> {
     pub(super) fn new(home: &Cuda) -> ForeignUses<T> {
@@ -61,9 +55,9 @@ impl<T: Element> ForeignUses<T> {
         }
     }
 
-    /// Uses of memory that `owner` frees when it is dropped, once all work that uses the memory is done.
+    /// Uses of memory that `owner` frees, once all work that uses the memory is done.
     #[cfg(feature = "nccl")]
-    pub(super) fn owned_by(home: &Cuda, owner: Box<dyn MemoryOwner>) -> ForeignUses<T> {
+    pub(super) fn owned_by(home: &Cuda, owner: MemoryOwner) -> ForeignUses<T> {
         let mut uses = ForeignUses::new(home);
         uses.owner = Some(owner);
         uses
@@ -191,15 +185,10 @@ impl<T: Element> ForeignUses<T> {
         Ok(())
     }
 
-    /// Waits for all work that uses the memory, and frees it by dropping its owner. If the wait fails, the memory is never freed.
+    /// Waits for all work that uses the memory, and frees it. If the wait fails, the memory is never freed.
     fn give_up_owner(&mut self) {
-        let Some(owner) = self.owner.take() else { return };
-        match owner.wait_for_uses(&self.home) {
-            Ok(()) => drop(owner),
-            Err(error) => {
-                std::mem::forget(owner);
-                self.home.stream_handle().keep(error);
-            }
+        if let Some(Err(error)) = self.owner.take().map(|free| free(&self.home)) {
+            self.home.stream_handle().keep(error);
         }
     }
 
@@ -210,10 +199,6 @@ impl<T: Element> ForeignUses<T> {
 }
 
 impl<T: Element> View for ForeignUses<T> {
-    fn can_leave(&self) -> bool {
-        self.owner.is_none()
-    }
-
     fn is_pinned(&self) -> bool {
         self.owner.is_some()
     }
