@@ -22,7 +22,7 @@ use cudarc::driver::{
 
 use foreign_uses::ForeignUses;
 #[cfg(feature = "nccl")]
-pub(crate) use foreign_uses::MemoryOwner;
+use foreign_uses::MemoryOwner;
 pub use graph::Graph;
 pub use launch::{KernelArgument, Launch};
 use slices::TrackedSlice;

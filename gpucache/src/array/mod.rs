@@ -30,10 +30,10 @@ use std::slice::{from_raw_parts_mut, from_ref};
 
 pub use allocate::Allocate;
 pub(crate) use away::{Away, Room};
+#[cfg(feature = "nccl")]
+pub(crate) use cuda::QueuedWrite;
 #[cfg(feature = "cuda")]
 pub use cuda::{ArrayView, ArrayViewMut, Graph, KernelArgument, Launch};
-#[cfg(feature = "nccl")]
-pub(crate) use cuda::{MemoryOwner, QueuedWrite};
 pub use element::Element;
 pub use host::Arguments;
 pub use shape::Shape;

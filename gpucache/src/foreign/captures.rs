@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use gpucache_engine::Result;
+use gpucache_engine::base::finally::finally;
 use gpucache_engine::base::sync::{Mutex, lock};
 use gpucache_engine::cache::{Block, GraphMemory};
 use gpucache_engine::device::{Handle, Stream};
@@ -35,24 +36,18 @@ pub(super) fn is_any() -> bool {
     COUNT.load(Relaxed) > 0
 }
 
-/// Stands for a capture that is open or about to begin. Its drop notes the end.
-struct Counted;
-
-impl Counted {
-    fn begin() -> Counted {
-        COUNT.fetch_add(1, Relaxed);
-        Stream::begin_other_capture();
-        Handle::forget_found();
-        Counted
-    }
+/// Counts a capture that is open or about to begin.
+fn count_up() {
+    COUNT.fetch_add(1, Relaxed);
+    Stream::begin_other_capture();
+    Handle::forget_found();
 }
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        Stream::end_other_capture();
-        COUNT.fetch_sub(1, Relaxed);
-        Handle::forget_found();
-    }
+/// Counts its end.
+fn count_down() {
+    Stream::end_other_capture();
+    COUNT.fetch_sub(1, Relaxed);
+    Handle::forget_found();
 }
 
 /// Lets `begin` begin a capture of the stream, and reserves memory for it if it succeeds. A stream whose context is not served gets memory
@@ -62,7 +57,8 @@ pub(super) fn begin(handle: Handle, begin: impl FnOnce() -> bool) {
     let home = if handle.is_of_context() { None } else { handle.stream().map(|(stream, _)| stream) };
     home.iter().for_each(GraphMemory::prepare);
     // Counted before, so that nobody serves an allocation of the capture from a plan.
-    let counted = Counted::begin();
+    count_up();
+    let uncounted = finally(count_down);
     if !begin() {
         return;
     }
@@ -70,7 +66,7 @@ pub(super) fn begin(handle: Handle, begin: impl FnOnce() -> bool) {
         home.begin_served_capture();
         let memory = GraphMemory::of_capture(handle);
         lock(&OPEN).push(OpenCapture { number, origin: handle, stream: home, memory });
-        std::mem::forget(counted);
+        std::mem::forget(uncounted);
     }
 }
 
@@ -89,7 +85,7 @@ pub(super) fn forget(handle: Handle, except: Option<u64>) {
     // The streams are dropped while no lock is held.
     ended.into_iter().for_each(|open| {
         open.stream.end_served_capture();
-        drop(Counted);
+        count_down();
     });
 }
 

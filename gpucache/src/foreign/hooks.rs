@@ -10,8 +10,9 @@ use cudarc::driver::sys::{CUdeviceptr, CUgraph, CUresult, CUstream, CUstreamCapt
 
 use super::driver::Driver;
 use super::probe::{Entrance, answer};
-use super::serve::{self, Answer, Freed};
+use super::serve::{self, Answer};
 use super::{captures, pool};
+use gpucache_engine::cache::Block;
 use gpucache_engine::device::{Handle, process_exits};
 
 /// Runs a hook with the driver's own functions and catches panics. Planned allocations and frees do not come here: they cannot panic.
@@ -87,19 +88,17 @@ pub(super) unsafe extern "C" fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> CUresult {
     let handle = Handle(stream as usize);
-    let block = match serve::take_back(address, handle) {
-        Freed::Done => return CUresult::CUDA_SUCCESS,
-        Freed::Elsewhere(block) => Some(block),
-        Freed::Unknown => None,
-    };
-    guarded(|driver| match block {
-        Some(block) => {
+    if let Some(block) = Block::take_at(address) {
+        let Some(block) = serve::free_here(block, handle) else { return CUresult::CUDA_SUCCESS };
+        return guarded(|_| {
             serve::free_elsewhere(block, handle);
             CUresult::CUDA_SUCCESS
-        }
-        None if is_ours_alone(address) => CUresult::CUDA_ERROR_INVALID_VALUE,
+        });
+    }
+    guarded(|driver| match is_ours_alone(address) {
+        true => CUresult::CUDA_ERROR_INVALID_VALUE,
         // SAFETY: the memory is not this crate's, so the driver's own function gets the caller's arguments for it.
-        None => unsafe { (driver.free_async)(address, stream) },
+        false => unsafe { (driver.free_async)(address, stream) },
     })
 }
 

@@ -23,15 +23,6 @@ pub(super) enum Answer {
     Exhausted,
 }
 
-/// The result of a free.
-pub(super) enum Freed {
-    Done,
-    /// The block was served here, but it is freed on another stream than its own, or on an unknown one.
-    Elsewhere(Block),
-    /// The memory was not served here.
-    Unknown,
-}
-
 /// Serves the next planned allocation of the innermost scope on the stream of a handle, if this request is that allocation.
 #[inline]
 pub(super) fn allocate_planned(bytes: usize, handle: Handle) -> Option<u64> {
@@ -113,21 +104,19 @@ pub(super) fn retry(bytes: usize, handle: Handle, succeeds: impl Fn() -> bool) -
     !Handle::is_own_call() && streams::with(handle, Entry::now(), again).is_ok_and(|has_succeeded| has_succeeded)
 }
 
-/// Takes memory back that [`allocate`] served, if only work of its own stream may use it.
+/// Drops a block that [`allocate`] served, if only work of its own stream may use it. Otherwise returns the block.
 #[inline]
-pub(super) fn take_back(address: u64, handle: Handle) -> Freed {
-    let Some(block) = Block::take_at(address) else { return Freed::Unknown };
+pub(super) fn free_here(block: Block, handle: Handle) -> Option<Block> {
     if process_exits() {
         std::mem::forget(block);
-        return Freed::Done;
+        return None;
     }
-    match streams::with_known(handle, Entry::now(), |stream| stream.id() == block.stream().id()) {
-        Some(true) => {
-            Handle::keeping_current(|| drop(block));
-            Freed::Done
-        }
-        _ => Freed::Elsewhere(block),
+    let is_own = streams::with_known(handle, Entry::now(), |stream| stream.id() == block.stream().id());
+    if is_own != Some(true) {
+        return Some(block);
     }
+    Handle::keeping_current(|| drop(block));
+    None
 }
 
 /// Takes a block back that work on the stream of this handle may use, if that is not the block's own stream.

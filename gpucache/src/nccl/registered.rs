@@ -66,8 +66,8 @@ impl Communicator {
         let piece = self.registered_piece(stream, bytes as u64, dims)?;
         let address = piece.address;
         let owner = Box::new(|home: &Cuda| piece.free_after_uses(home));
-        // SAFETY: NCCL's memory has `bytes` bytes at `address` or more, in pages, and nobody else knows it. The piece, which the owner has, frees it in
-        // its drop only. The fill writes every element.
+        // SAFETY: NCCL's memory has `bytes` bytes at `address` or more, in pages, and nobody else knows it. The owner has the piece, which frees
+        // the memory in its drop only. The fill writes every element.
         let mut array = unsafe { Array::owned_by(stream, dims, address, owner)? };
         array.block_mut().fill(&[0])?;
         Ok(array)
