@@ -71,7 +71,7 @@ fn difference(graph: &[Contents], direct: &[Contents], kind: &str) -> Option<Str
         return Some(format!("the graph has {} {kind}s, and the direct run {}", graph.len(), direct.len()));
     }
     graph.iter().zip(direct).enumerate().find_map(|(number, (one, other))| {
-        let byte = one.bytes.iter().zip(&other.bytes).position(|(one, other)| one != other);
+        let byte = one.1.iter().zip(&other.1).position(|(one, other)| one != other);
         let at = |byte| format!("{kind} {number} differs from byte {byte} on");
         byte.map(at).or_else(|| (one != other).then(|| format!("{kind} {number} has another size or type")))
     })

@@ -6,15 +6,9 @@
 use super::visitor::Operand;
 use gpucache_engine::device::Word;
 
-/// The words of a capture.
+/// The words of a capture: the value and the owner of each.
 #[derive(Debug, Default)]
-pub(super) struct Slots(Vec<WordSlot>);
-
-#[derive(Clone, Copy, Debug)]
-struct WordSlot {
-    value: u64,
-    owner: Owner,
-}
+pub(super) struct Slots(Vec<(u64, Owner)>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
@@ -39,19 +33,17 @@ impl Owner {
             _ => self,
         }
     }
-}
 
-impl WordSlot {
-    /// The value if the operands move from `before` to `now`, and whether that is sure. `None` if it is not known.
+    /// The value of its word if the operands move from `before` to `now`, and whether that is sure. `None` if it is not known.
     #[inline]
-    fn after(&self, before: &[Operand], now: &[Operand]) -> Option<(u64, bool)> {
-        match self.owner {
-            Owner::Nobody => Some((self.value, true)),
+    fn after(self, value: u64, before: &[Operand], now: &[Operand]) -> Option<(u64, bool)> {
+        match self {
+            Owner::Nobody => Some((value, true)),
             Owner::Changing => None,
-            Owner::Several { is_sure } => common_move(self.value, before, now).map(|value| (value, is_sure)),
+            Owner::Several { is_sure } => common_move(value, before, now).map(|value| (value, is_sure)),
             Owner::Operand { number, is_sure } => {
                 let (one, other) = (&before[number as usize], &now[number as usize]);
-                Some((other.address.wrapping_add(self.value.wrapping_sub(one.address)), is_sure))
+                Some((other.address.wrapping_add(value.wrapping_sub(one.address)), is_sure))
             }
         }
     }
@@ -67,7 +59,7 @@ impl Slots {
                 (Some((number, _)), None) => Owner::Operand { number, is_sure: word.is_address },
                 (Some(_), Some(_)) => Owner::Several { is_sure: word.is_address },
             };
-            WordSlot { value: word.value, owner }
+            (word.value, owner)
         };
         Slots(words.iter().map(slot).collect())
     }
@@ -78,20 +70,20 @@ impl Slots {
         if !is_alike {
             return Slots::of(words, now);
         }
-        let slot = |(old, word): (&WordSlot, &Word)| {
+        let slot = |(&(old, known), word): (&(u64, Owner), &Word)| {
             let moved = |(one, other): (&Operand, &Operand)| {
-                let offset = old.value.wrapping_sub(one.address);
-                one.contains(old.value) && word.value == other.address.wrapping_add(offset)
+                let offset = old.wrapping_sub(one.address);
+                one.contains(old) && word.value == other.address.wrapping_add(offset)
             };
             let mut owners = (0..).zip(before.iter().zip(now)).filter(|(_, pair)| moved(*pair));
             let is_sure = |(one, other): (&Operand, &Operand)| word.is_address || one.address != other.address;
             let owner = match (owners.next(), owners.next()) {
                 (Some((number, pair)), None) => Owner::Operand { number, is_sure: is_sure(pair) },
                 (Some((_, pair)), Some(_)) => Owner::Several { is_sure: is_sure(pair) },
-                (None, _) if old.value == word.value => Owner::Nobody,
+                (None, _) if old == word.value => Owner::Nobody,
                 (None, _) => Owner::Changing,
             };
-            WordSlot { value: word.value, owner: owner.or_known(old.owner) }
+            (word.value, owner.or_known(known))
         };
         Slots(self.0.iter().zip(words).map(slot).collect())
     }
@@ -99,9 +91,9 @@ impl Slots {
     /// Adds the words to change if the operands move from `before` to `now`. Returns false if that is not known for sure. Nothing is
     /// noted yet: see [`changed`](Slots::changed).
     pub(super) fn changes(&self, before: &[Operand], now: &[Operand], into: &mut Vec<(usize, u64)>) -> bool {
-        for (place, slot) in self.0.iter().enumerate() {
-            match slot.after(before, now) {
-                Some((value, _)) if value == slot.value => {}
+        for (place, &(old, owner)) in self.0.iter().enumerate() {
+            match owner.after(old, before, now) {
+                Some((value, _)) if value == old => {}
                 Some((value, true)) => into.push((place, value)),
                 _ => return false,
             }
@@ -111,12 +103,12 @@ impl Slots {
 
     /// The slots of work that has other words too: any move of an operand needs another capture.
     pub(super) fn unknown() -> Slots {
-        Slots(vec![WordSlot { value: 0, owner: Owner::Changing }])
+        Slots(vec![(0, Owner::Changing)])
     }
 
     /// Notes that these words were changed.
     pub(super) fn changed(&mut self, changes: &[(usize, u64)]) {
-        changes.iter().for_each(|&(place, value)| self.0[place].value = value);
+        changes.iter().for_each(|&(place, value)| self.0[place].0 = value);
     }
 }
 

@@ -52,24 +52,8 @@ pub(super) enum Act<'v> {
     Restore(&'v mut std::vec::IntoIter<Contents>),
 }
 
-/// The contents of an array.
-#[derive(PartialEq, Eq)]
-pub(super) struct Contents {
-    element: TypeId,
-    pub(super) bytes: Vec<u8>,
-}
-
-impl Contents {
-    pub(super) fn of<T: Element, D: Device>(array: &Array<T, D>) -> Result<Contents> {
-        Ok(Contents { element: TypeId::of::<T>(), bytes: array.contents()? })
-    }
-
-    /// Writes them back. An implementation of `Inputs` may show another array than before: bytes of one type need not be those of another.
-    fn restore<T: Element, D: Device>(&self, array: &mut Array<T, D>) -> Result<()> {
-        let is_same = self.element == TypeId::of::<T>() && self.bytes.len() == array.block().bytes();
-        if is_same { array.block_mut().write(&self.bytes) } else { Ok(()) }
-    }
-}
+/// The contents of an array: the type of its elements, and their bytes.
+pub(super) type Contents = (TypeId, Vec<u8>);
 
 /// The arrays of a run.
 #[derive(Default)]
@@ -201,8 +185,14 @@ impl<'v, D: Device> Visitor<'v, D> {
                 array.block_mut().set_outcome(Some(outcome.clone()));
                 Ok(())
             }
-            Act::Save(contents) => Contents::of(array).map(|new| contents.push(new)),
-            Act::Restore(contents) => contents.next().map_or(Ok(()), |old| old.restore(array)),
+            Act::Save(contents) => array.contents().map(|bytes| contents.push((TypeId::of::<T>(), bytes))),
+            Act::Restore(contents) => match contents.next() {
+                // An implementation of `Inputs` may show another array than before: bytes of one type need not be those of another.
+                Some((element, bytes)) if element == TypeId::of::<T>() && bytes.len() == array.block().bytes() => {
+                    array.block_mut().write(&bytes)
+                }
+                _ => Ok(()),
+            },
         };
         self.failure = self.failure.take().or(done.err());
     }
