@@ -38,28 +38,35 @@ impl Config {
     }
 }
 
-macro_rules! functions {
+macro_rules! library {
     ($($name:ident: $symbol:literal($($argument:ty),*);)*) => {
-        /// The functions of NCCL. Each returns a code ([`Code`]).
-        pub(super) struct Functions {
+        /// The loaded library, and its functions. Each returns a code ([`Code`]).
+        pub(super) struct Library {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
+            version: c_int,
+            /// Keeps the functions at their addresses.
+            _loaded: libloading::Library,
         }
 
-        impl Functions {
+        impl Library {
             /// # Errors
             /// The name of a function that the library does not have.
-            fn of(library: &libloading::Library) -> Result<Functions, &'static str> {
-                Ok(Functions { $(
-                    // SAFETY: the type is that of the function in `nccl.h`, which has not changed since it was added. The library is never
-                    // unloaded while the pointer is used: both are kept for as long as the process lives.
-                    $name: *unsafe { library.get($symbol) }.map_err(|_| $symbol)?,
-                )* })
+            fn of(loaded: libloading::Library) -> Result<Library, &'static str> {
+                Ok(Library {
+                    $(
+                        // SAFETY: the type is that of the function in `nccl.h`, which has not changed since it was added. The library is
+                        // never unloaded while the pointer is used: both are kept for as long as the process lives.
+                        $name: *unsafe { loaded.get($symbol) }.map_err(|_| $symbol)?,
+                    )*
+                    version: 0,
+                    _loaded: loaded,
+                })
             }
         }
     };
 }
 
-functions! {
+library! {
     get_version: "ncclGetVersion"(*mut c_int);
     get_unique_id: "ncclGetUniqueId"(*mut Id);
     init_rank: "ncclCommInitRankConfig"(*mut RawComm, c_int, Id, c_int, *mut Config);
@@ -119,14 +126,6 @@ impl Code {
     }
 }
 
-/// The loaded library.
-pub(super) struct Library {
-    pub(super) functions: Functions,
-    version: c_int,
-    /// Keeps the functions at their addresses.
-    _loaded: libloading::Library,
-}
-
 impl Library {
     /// The library of this process.
     ///
@@ -147,13 +146,12 @@ impl Library {
         let load = |name: &&str| unsafe { libloading::Library::new(*name) }.ok();
         let loaded = NAMES.iter().find_map(load).ok_or_else(|| format!("no library {} was found", NAMES[0]))?;
         let missing = |name| format!("the library has no {name}");
-        let functions = Functions::of(&loaded).map_err(missing)?;
-        let mut version = 0;
+        let mut library = Library::of(loaded).map_err(missing)?;
         // SAFETY: the function writes one `int`, for which there is room.
-        let code = unsafe { (functions.get_version)(&mut version) };
-        match Code(code).is_error() || version < OLDEST {
-            true => Err(format!("the library has version {version}, and {OLDEST} is needed")),
-            false => Ok(Library { functions, version, _loaded: loaded }),
+        let code = unsafe { (library.get_version)(&mut library.version) };
+        match Code(code).is_error() || library.version < OLDEST {
+            true => Err(format!("the library has version {}, and {OLDEST} is needed", library.version)),
+            false => Ok(library),
         }
     }
 
@@ -204,7 +202,7 @@ impl Id {
     pub fn new() -> Result<Id> {
         let (library, mut id) = (Library::get()?, Id([0; Id::BYTES]));
         // SAFETY: the function writes 128 bytes, for which there is room.
-        match Code(unsafe { (library.functions.get_unique_id)(&mut id) }) {
+        match Code(unsafe { (library.get_unique_id)(&mut id) }) {
             Code::SUCCESS => Ok(id),
             code => Err(code.error("NCCL", "making an id")),
         }

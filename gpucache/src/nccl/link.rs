@@ -61,7 +61,7 @@ impl Link {
         let (mut comm, mut config) = (null_mut(), Config::nonblocking());
         // SAFETY: the function writes a pointer, for which there is room, and reads the configuration before it returns. `size` of the
         // configuration says how many bytes it has.
-        let code = unsafe { (library.functions.init_rank)(&mut comm, ranks, *id, rank, &mut config) };
+        let code = unsafe { (library.init_rank)(&mut comm, ranks, *id, rank, &mut config) };
         let comm = Mutex::new((!comm.is_null()).then_some(Comm(comm)));
         let link = Link { library, comm, lost: OnceLock::new(), name, timeout, is_over: Arc::default() };
         match link.settle(Code(code), "connecting") {
@@ -145,7 +145,7 @@ impl Link {
         let answer = self.with(name, |library, comm| {
             let queue = |operation: &Operation| {
                 // SAFETY: the object lives while its lock is held. The caller promises the rest.
-                unsafe { operation.queue(&library.functions, comm.0, stream) }
+                unsafe { operation.queue(library, comm.0, stream) }
             };
             match operations {
                 [only] => queue(only),
@@ -167,7 +167,7 @@ impl Link {
         let code = self.with(operation, |library, comm| {
             // SAFETY: the object lives while its lock is held, the function writes a pointer, for which there is room, and the caller
             // promises that the memory is allocated.
-            Code(unsafe { (library.functions.register)(comm.0, address as *mut c_void, bytes, &mut handle) })
+            Code(unsafe { (library.register)(comm.0, address as *mut c_void, bytes, &mut handle) })
         })?;
         if code.is_error() { Err(code.error(&self.name, operation)) } else { Ok(handle as usize) }
     }
@@ -180,7 +180,7 @@ impl Link {
         // A failure concerns NCCL's table alone.
         let _ = self.with("deregistering memory", |library, comm| {
             // SAFETY: the object lives while its lock is held, and the caller promises that the handle is its own and is given back once.
-            Code(unsafe { (library.functions.deregister)(comm.0, handle as *mut c_void) })
+            Code(unsafe { (library.deregister)(comm.0, handle as *mut c_void) })
         });
     }
 
@@ -277,36 +277,35 @@ fn state(library: &Library, comm: &Comm) -> Code {
     let mut state = 0;
     // SAFETY: a `Comm` is alive, and no other thread calls it, since it is borrowed from its one place. The function writes one `int`, for
     // which there is room.
-    let code = Code(unsafe { (library.functions.async_error)(comm.0, &mut state) });
+    let code = Code(unsafe { (library.async_error)(comm.0, &mut state) });
     if code.is_error() { code } else { Code(state) }
 }
 
 /// Makes calls that NCCL launches together. Returns the first error.
 fn grouped(library: &Library, calls: impl FnOnce() -> Option<Code>) -> Code {
     // SAFETY: the function takes no arguments. Its counterpart is called below, on the same thread.
-    let start = Code(unsafe { (library.functions.group_start)() });
+    let start = Code(unsafe { (library.group_start)() });
     if start.is_error() {
         return start;
     }
     let failed = calls();
     // SAFETY: the group that ends here began above, on the same thread.
-    let ended = Code(unsafe { (library.functions.group_end)() });
+    let ended = Code(unsafe { (library.group_end)() });
     failed.unwrap_or(ended)
 }
 
 /// Ends a communicator. The object is not used again, even if NCCL answers with an error.
 fn end(library: &Library, comm: Comm, finishes: Option<Duration>) {
-    let functions = &library.functions;
     let is_finished = finishes.is_some_and(|timeout| is_finished(library, &comm, timeout));
     // SAFETY: the object is alive, because only this function frees it, and it owns it. No other thread calls it any more.
-    let _ = unsafe { if is_finished { (functions.destroy)(comm.0) } else { (functions.abort)(comm.0) } };
+    let _ = unsafe { if is_finished { (library.destroy)(comm.0) } else { (library.abort)(comm.0) } };
 }
 
 /// Lets a communicator finish its work. Returns whether it did within `timeout`.
 fn is_finished(library: &Library, comm: &Comm, timeout: Duration) -> bool {
     let start = Instant::now();
     // SAFETY: the caller owns the object, which is alive.
-    let mut code = Code(unsafe { (library.functions.finalize)(comm.0) });
+    let mut code = Code(unsafe { (library.finalize)(comm.0) });
     while code == Code::IN_PROGRESS && start.elapsed() < timeout {
         std::thread::sleep(LONGEST_PAUSE);
         code = state(library, comm);

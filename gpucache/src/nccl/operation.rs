@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use super::library::{Code, Functions, RawComm, RawStream};
+use super::library::{Code, Library, RawComm, RawStream};
 use super::number::{BYTE, Number};
 use crate::array::Element;
 
@@ -62,20 +62,20 @@ impl Operation {
     /// # Safety
     /// The communicator and the stream are alive, and of one GPU. The memory has as many elements as the kind needs, and stays allocated
     /// until the stream has done the operation. The stream is ordered with all other uses of the memory.
-    pub(super) unsafe fn queue(&self, functions: &Functions, comm: RawComm, stream: RawStream) -> Code {
+    pub(super) unsafe fn queue(&self, library: &Library, comm: RawComm, stream: RawStream) -> Code {
         let &Operation { kind, count, dtype, .. } = self;
         let (from, to) = (self.from as *const _, self.to as *mut _);
         // SAFETY: the caller promises what each function of NCCL requires: valid handles, and memory for `count` elements of `dtype` on
         // each side that the kind uses, or that many for each rank.
         let code = unsafe {
             match kind {
-                Kind::AllReduce { by } => (functions.all_reduce)(from, to, count, dtype, by, comm, stream),
-                Kind::Reduce { by, root } => (functions.reduce)(from, to, count, dtype, by, root, comm, stream),
-                Kind::ReduceScatter { by } => (functions.reduce_scatter)(from, to, count, dtype, by, comm, stream),
-                Kind::AllGather => (functions.all_gather)(from, to, count, dtype, comm, stream),
-                Kind::Broadcast { root } => (functions.broadcast)(from, to, count, dtype, root, comm, stream),
-                Kind::Send { to } => (functions.send)(from, count, dtype, to, comm, stream),
-                Kind::Recv { from } => (functions.recv)(to, count, dtype, from, comm, stream),
+                Kind::AllReduce { by } => (library.all_reduce)(from, to, count, dtype, by, comm, stream),
+                Kind::Reduce { by, root } => (library.reduce)(from, to, count, dtype, by, root, comm, stream),
+                Kind::ReduceScatter { by } => (library.reduce_scatter)(from, to, count, dtype, by, comm, stream),
+                Kind::AllGather => (library.all_gather)(from, to, count, dtype, comm, stream),
+                Kind::Broadcast { root } => (library.broadcast)(from, to, count, dtype, root, comm, stream),
+                Kind::Send { to } => (library.send)(from, count, dtype, to, comm, stream),
+                Kind::Recv { from } => (library.recv)(to, count, dtype, from, comm, stream),
             }
         };
         Code(code)

@@ -99,7 +99,7 @@ fn allocated(library: &Library, stream: &Cuda, bytes: u64) -> Result<u64> {
     stream.0.make_current();
     let mut memory = null_mut();
     // SAFETY: the function writes a pointer, for which there is room, if it succeeds.
-    let code = Code(unsafe { (library.functions.allocate)(&mut memory, bytes as usize) });
+    let code = Code(unsafe { (library.allocate)(&mut memory, bytes as usize) });
     if code == Code::SUCCESS {
         return Ok(memory as u64);
     }
@@ -136,7 +136,7 @@ impl Drop for Piece {
         }
         let Ok(library) = Library::get() else { return };
         // SAFETY: `allocated` got the memory from NCCL, it is freed only here, and no work uses it any more.
-        let code = Code(unsafe { (library.functions.free)(self.address as *mut _) });
+        let code = Code(unsafe { (library.free)(self.address as *mut _) });
         match code.is_error() {
             true => self.home.stream_handle().keep(code.error("NCCL", "freeing memory")),
             false => self.home.stream_handle().uncount(self.bytes),
