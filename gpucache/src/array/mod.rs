@@ -69,7 +69,7 @@ use gpucache_engine::record::Request;
 /// # Ok::<(), gpucache::Error>(())
 /// ```
 pub struct Array<T, D> {
-    block: Block,
+    pub(crate) block: Block,
     typed: PhantomData<(T, D)>,
 }
 

@@ -8,20 +8,7 @@ use super::extent::{bytes_of, with_room};
 use super::{Array, Element};
 use crate::device::{Device, Host};
 use gpucache_engine::Result;
-use gpucache_engine::cache::Block;
 use gpucache_engine::record::Outcome;
-
-impl<T, D> Array<T, D> {
-    #[inline]
-    pub(crate) fn block(&self) -> &Block {
-        &self.block
-    }
-
-    #[inline]
-    pub(crate) fn block_mut(&mut self) -> &mut Block {
-        &mut self.block
-    }
-}
 
 impl<T: Element, D: Device> Array<T, D> {
     /// The bytes of an array of this shape.

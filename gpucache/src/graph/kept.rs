@@ -20,7 +20,7 @@ const KEYS: usize = 1 << 12;
 
 /// The state of each key.
 pub(super) struct Kept<K> {
-    keys: HashMap<K, KeyState>,
+    pub(super) keys: HashMap<K, KeyState>,
     clock: u64,
     /// Whether keys without a graph were forgotten, since there were too many.
     pub(super) has_forgotten: bool,
@@ -222,14 +222,6 @@ impl<K: Hash + Eq + Clone> Kept<K> {
         let others = self.keys.iter_mut().filter(|(key, known)| known.launchable.is_some() && *key != except);
         let (_, oldest) = others.min_by_key(|(_, known)| known.used)?;
         oldest.launchable.take().map(|launchable| launchable.graph.bytes().unwrap_or(0))
-    }
-
-    pub(super) fn remove(&mut self, key: &K) -> bool {
-        self.keys.remove(key).is_some()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.keys.clear();
     }
 }
 

@@ -66,7 +66,7 @@ impl<T: Element, D: Device> sealed::Out<D> for Array<T, D> {
     }
 
     fn copy_from(&mut self, from: &Self) -> Result<()> {
-        self.block_mut().copy_from(from.block())
+        self.block.copy_from(&from.block)
     }
 
     fn visit<'a>(&'a mut self, visitor: &mut Visitor<'a, D>) {

@@ -20,25 +20,16 @@ pub(super) type Block<'b, D, I, R, E> = dyn for<'a> FnMut(<I as Inputs<D>>::Lent
 pub(super) struct Run<'r, D> {
     pub(super) device: &'r D,
     pub(super) name: &'r str,
-    outputs: &'r str,
+    pub(super) outputs: &'r str,
     pub(super) site: &'static Location<'static>,
     pub(super) stats: &'r mut GraphStats,
     /// The arrays of the run.
     pub(super) seen: &'r mut RunArrays,
     /// The scope around the run.
-    around: Option<Current>,
+    pub(super) around: Option<Current>,
 }
 
-impl<'r, D: Device> Run<'r, D> {
-    #[inline]
-    pub(super) fn of(
-        device: &'r D,
-        (name, outputs, site): (&'r str, &'r str, &'static Location<'static>),
-        (stats, seen): (&'r mut GraphStats, &'r mut RunArrays),
-    ) -> Run<'r, D> {
-        Run { device, name, outputs, site, stats, seen, around: ScopeGuard::innermost() }
-    }
-
+impl<D: Device> Run<'_, D> {
     /// Whether the run is a part of other work that is captured: of another captured scope, or by `Cuda::capture`, or by other code.
     #[inline]
     pub(super) fn is_part_of_another(device: &D) -> bool {

@@ -13,6 +13,7 @@ use super::run::{Block, Run, too_many_keys};
 use super::stats::GraphStats;
 use super::visitor::RunArrays;
 use crate::device::Device;
+use crate::scope::ScopeGuard;
 use gpucache_engine::{Error, Result};
 
 /// A scope whose block is captured into graphs, one for each key.
@@ -267,8 +268,16 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     /// The state of each key, and a run.
     #[inline]
     fn parts(&mut self) -> (&mut Kept<K>, Run<'_, D>) {
-        let names = (&*self.name, &*self.outputs, self.site);
-        (&mut self.kept, Run::of(&self.device, names, (&mut self.stats, &mut self.seen)))
+        let run = Run {
+            device: &self.device,
+            name: &self.name,
+            outputs: &self.outputs,
+            site: self.site,
+            stats: &mut self.stats,
+            seen: &mut self.seen,
+            around: ScopeGuard::innermost(),
+        };
+        (&mut self.kept, run)
     }
 
     /// Does the work by a call of the block, captured or not.
@@ -329,7 +338,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn remove(&mut self, key: &K) -> bool {
-        self.kept.remove(key)
+        self.kept.keys.remove(key).is_some()
     }
 
     /// Drops all graphs.
@@ -347,7 +356,7 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn clear(&mut self) {
-        self.kept.clear();
+        self.kept.keys.clear();
     }
 
     /// The runs of the captured scope so far, and the graphs that it holds.

@@ -155,8 +155,8 @@ impl<'v, D: Device> Visitor<'v, D> {
     #[inline]
     pub fn read<T: Element>(&mut self, array: &'v Array<T, D>) {
         if let Act::Order(seen) = &mut self.act {
-            seen.note::<T>(array.block(), self.stream, false);
-            let ordered = array.block().read_on(self.stream);
+            seen.note::<T>(&array.block, self.stream, false);
+            let ordered = array.block.read_on(self.stream);
             self.failure = self.failure.take().or(ordered.err());
         }
     }
@@ -174,22 +174,22 @@ impl<'v, D: Device> Visitor<'v, D> {
     pub fn write<T: Element>(&mut self, array: &'v mut Array<T, D>) {
         let done = match &mut self.act {
             Act::Order(seen) => {
-                seen.note::<T>(array.block(), self.stream, true);
-                array.block_mut().write_on(self.stream)
+                seen.note::<T>(&array.block, self.stream, true);
+                array.block.write_on(self.stream)
             }
             Act::Note(outputs) => {
-                outputs.push(Operand::of::<T>(array.block(), true));
+                outputs.push(Operand::of::<T>(&array.block, true));
                 Ok(())
             }
             Act::Expect(outcome) => {
-                array.block_mut().set_outcome(Some(outcome.clone()));
+                array.block.set_outcome(Some(outcome.clone()));
                 Ok(())
             }
             Act::Save(contents) => array.contents().map(|bytes| contents.push((TypeId::of::<T>(), bytes))),
             Act::Restore(contents) => match contents.next() {
                 // An implementation of `Inputs` may show another array than before: bytes of one type need not be those of another.
-                Some((element, bytes)) if element == TypeId::of::<T>() && bytes.len() == array.block().bytes() => {
-                    array.block_mut().write(&bytes)
+                Some((element, bytes)) if element == TypeId::of::<T>() && bytes.len() == array.block.bytes() => {
+                    array.block.write(&bytes)
                 }
                 _ => Ok(()),
             },

@@ -224,7 +224,7 @@ fn numbers(rank: usize, ranks: usize) -> Result<(c_int, c_int)> {
 
 impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.link.name())
+        f.write_str(&self.link.name)
     }
 }
 
@@ -234,7 +234,7 @@ impl Drop for Communicator {
         if process_exits() {
             return;
         }
-        match self.wait(self.link.timeout()) {
+        match self.wait(self.link.timeout) {
             Ok(()) => self.link.close(),
             Err(error) => self.link.abort(&error.to_string()),
         }

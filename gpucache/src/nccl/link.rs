@@ -39,9 +39,9 @@ pub(super) struct Link {
     /// Why it was aborted.
     lost: OnceLock<String>,
     /// The rank and its GPU, for messages.
-    name: String,
+    pub(super) name: String,
     /// How long a call waits for the other ranks.
-    timeout: Duration,
+    pub(super) timeout: Duration,
     /// Whether the object is gone, and puts no more work on any stream.
     is_over: Arc<AtomicBool>,
 }
@@ -239,15 +239,6 @@ impl Link {
     pub(super) fn close(&self) {
         let _ = self.lost.set("it was dropped".to_string());
         self.end(Some(self.timeout));
-    }
-
-    pub(super) fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
-    /// The rank and its GPU.
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     /// Takes the object and ends it on a thread of its own, because NCCL may wait for other ranks there. This thread waits for that, but

@@ -69,7 +69,7 @@ impl Communicator {
         // SAFETY: NCCL's memory has `bytes` bytes at `address` or more, in pages, and nobody else knows it. The owner has the piece, which frees
         // the memory in its drop only. The fill writes every element.
         let mut array = unsafe { Array::owned_by(stream, dims, address, owner)? };
-        array.block_mut().fill(&[0])?;
+        array.block.fill(&[0])?;
         Ok(array)
     }
 
@@ -116,7 +116,7 @@ impl Piece {
     /// communicator's timeout, an abort ends it. Work of another communicator is not ended by that: if it takes as long again, the memory
     /// is never freed.
     fn free_after_uses(self, home: &Cuda) -> Result<()> {
-        if let Err(error) = self.link.wait_for(home, self.link.timeout()) {
+        if let Err(error) = self.link.wait_for(home, self.link.timeout) {
             self.link.abort(&format!("a registered array was dropped, and its work could not be waited for: {error}"));
         }
         if let Err(error) = self.link.wait_for_others(home) {

@@ -89,7 +89,8 @@ const TOLD_AHEAD: u64 = 64;
 const MOST_ROUNDS: u32 = 4;
 
 pub(super) struct HostPool {
-    stream: Stream,
+    /// The stream that the pool was made with.
+    pub(super) stream: Stream,
     /// The host memory of the copy streams.
     host: Arc<Memory>,
     copy_streams: OnceLock<CopyStreams>,
@@ -283,11 +284,6 @@ impl HostPool {
     /// Counts the timed waits that are over by now.
     pub(super) fn settle(&self) {
         self.waits.settle(&self.moves);
-    }
-
-    /// The stream that the pool was made with.
-    pub(super) fn stream(&self) -> &Stream {
-        &self.stream
     }
 
     /// How often an array has left.

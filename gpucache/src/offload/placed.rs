@@ -289,7 +289,7 @@ impl<T: Element, D: Device> Placed<T, D> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn device(&self) -> &D {
-        self.slot.device()
+        &self.slot.device
     }
 
     /// The elements, in row-major order.

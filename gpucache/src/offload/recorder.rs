@@ -341,7 +341,7 @@ impl Recorder {
         let history = self.scopes.entry(entry.scope()).or_default();
         if let Some(mut followed) = history.known.take() {
             let is_followed = followed.begin(self.account.clone());
-            history.relearned = history.relearned.saturating_add(u32::from(followed.is_outdated()));
+            history.relearned = history.relearned.saturating_add(u32::from(followed.is_outdated));
             if is_followed {
                 self.left.apart = followed.take_apart();
             }

@@ -18,7 +18,7 @@ impl HostPool {
     /// how many they are: fewer, if there are not as many.
     #[cold]
     pub(super) fn tidy(&self, bytes: u64) -> Option<(u64, u64)> {
-        let stream = self.stream();
+        let stream = &self.stream;
         let range = DeviceRange::of(stream)?;
         if stream.can_capture() && stream.is_capturing() {
             return None;
@@ -60,7 +60,7 @@ impl HostPool {
 
     /// How often pages of the pool's device were unmapped so far.
     pub(super) fn pages_gone(&self) -> u64 {
-        let [.., unmapped_pieces] = self.stream().meter().calls();
+        let [.., unmapped_pieces] = self.stream.meter().calls();
         unmapped_pieces
     }
 }

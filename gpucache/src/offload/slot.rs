@@ -37,7 +37,7 @@ pub(super) struct Slot<T, D> {
     pub(super) pool: Arc<HostPool>,
     /// This slot, for the pool.
     me: Weak<dyn Rests>,
-    device: D,
+    pub(super) device: D,
     state: RwLock<State<T, D>>,
     /// One thread brings the array, and the others wait.
     coming: Arc<Errand>,
@@ -158,10 +158,6 @@ impl<T: Element, D: Device> Slot<T, D> {
         slot.pool.present.enter(&slot.tag, &slot.me);
         recorder::born(&slot);
         slot
-    }
-
-    pub(super) fn device(&self) -> &D {
-        &self.device
     }
 
     /// The array's own stream.

@@ -50,7 +50,8 @@ pub(super) struct Followed {
     entries: u32,
     /// Whether the room or sizes have changed since.
     change: Change,
-    is_outdated: bool,
+    /// Whether the order is to be learned again.
+    pub(super) is_outdated: bool,
     /// Moves that are due, to be made once the recorder is not borrowed.
     due_moves: Due,
 }
@@ -179,11 +180,6 @@ impl Followed {
         !self.is_outdated
     }
 
-    /// Whether the order is to be learned again.
-    pub(super) fn is_outdated(&self) -> bool {
-        self.is_outdated
-    }
-
     /// Whether no array is known to have to leave: none did since, or everything was found to fit and there is as much room as then. Then
     /// arrays that leave do so for others, or since they rest on the host.
     fn needs_no_moves(&mut self) -> bool {
@@ -237,7 +233,7 @@ impl Followed {
             && self.hold().is_some()
             && let (Some(pacer), Some(pool)) = (&mut self.pacer, &self.held)
         {
-            pacer.pass(self.place, pool.stream());
+            pacer.pass(self.place, &pool.stream);
         }
         while let Some(each) = self.table.moves().get(self.next)
             && each.before as usize <= self.place
