@@ -3,7 +3,7 @@
 use super::buffer::{Readable, Writable};
 use super::communicator::Communicator;
 use super::group::Group;
-use super::number::{Number, Reduction};
+use super::operation::{Number, Reduction};
 use crate::array::Element;
 use gpucache_engine::Result;
 

@@ -5,8 +5,7 @@ use std::fmt;
 
 use super::buffer::{Readable, Uses, Writable};
 use super::communicator::Communicator;
-use super::number::{Number, Reduction};
-use super::operation::{Kind, Operation};
+use super::operation::{Kind, Number, Operation, Reduction};
 use super::prepared::{WHOLE, both, part_of, read, same_lengths, written};
 use crate::array::Element;
 use gpucache_engine::Result;

@@ -40,8 +40,7 @@
 // | file | content |
 // |---|---|
 // | `library` | the loaded library, its functions and codes, and the names of communicators |
-// | `number` | element types and reductions |
-// | `operation` | one operation as plain numbers, and the call of NCCL for it |
+// | `operation` | one operation as plain numbers, and the call of NCCL for it; element types and reductions |
 // | `link` | NCCL's object: connection, abort, end, polling |
 // | `buffer` | what collectives take, and their uses of it |
 // | `prepared` | the checks of a collective, and the order of its arrays |
@@ -55,7 +54,6 @@ mod communicator;
 mod group;
 mod library;
 mod link;
-mod number;
 mod operation;
 mod prepared;
 mod registered;
@@ -64,7 +62,7 @@ pub use buffer::{Readable, Writable};
 pub use communicator::Communicator;
 pub use group::Group;
 pub use library::Id;
-pub use number::{Number, Reduction};
+pub use operation::{Number, Reduction};
 
 use gpucache_engine::Result;
 

@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use super::moves::{Moves, OffloadStats};
-use super::placement::Placement;
+use super::placement::{Placement, Tag};
 use super::present::Present;
-use super::tag::Tag;
 use super::waits::Waits;
 use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::shortage::Shortage;

@@ -36,24 +36,22 @@
 // | `slot` | where an array is, and how it moves to the host |
 // | `slot::coming` | brings an array back to the device |
 // | `recorder` | the order of fetches in the entries of a scope, and whether an entry follows a known order |
-// | `recorder::thread` | the state of a thread: the next uses of a known order, where a fetch sees them; counts and times |
+// | `recorder::thread` | the state of a thread: the next uses of a known order, where a fetch sees them; counts and times; makes the moves that are due |
 // | `recorder::learned` | a recorded entry |
 // | `recorder::followed` | an entry that follows a known order, and makes the moves that are due |
-// | `recorder::moving` | makes the moves that are due |
 // | `recorder::timetable` | the schedule: which arrays a fetch brings ahead of their use (prefetch). It gets better as more is measured |
 // | `recorder::pacer` | how long the work of an entry takes |
 // | `recorder::change` | whether a known order no longer suits |
 // | `recorder::misses` | what happens if arrays are fetched on demand although there is a schedule |
 // | `host_pools` | the host memory pools of all devices, and the counts of each device and scope |
 // | `host_pool` | the host memory pool of a device: its copy streams, the room for its arrays, and evictions |
-// | `tag` | the part of a slot that needs no lock |
 // | `present` | the slots on the device, and the order in which their arrays leave |
 // | `shift` | moves arrays within the device, so that free memory is contiguous |
 // | `waits` | how long streams waited for moves |
 // | `sampling` | which entries are timed |
 // | `moves` | [`OffloadStats`]: the counts of moves |
 // | `speed` | how long copies take |
-// | `placement` | [`Placement`], and the default for new arrays |
+// | `placement` | [`Placement`], and the default for new arrays; the part of a slot that needs no lock |
 
 mod guard;
 mod host_pool;
@@ -68,7 +66,6 @@ mod sampling;
 mod shift;
 mod slot;
 mod speed;
-mod tag;
 mod unwritten;
 mod waits;
 

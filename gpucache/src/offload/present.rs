@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::tag::Tag;
+use super::placement::Tag;
 use gpucache_engine::base::sync::{Mutex, lock};
 
 /// The time of the last use, and the number of the slot. The smallest key leaves first.

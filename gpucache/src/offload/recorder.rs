@@ -11,7 +11,6 @@ mod change;
 mod followed;
 mod learned;
 mod misses;
-mod moving;
 mod pacer;
 mod thread;
 mod timetable;
@@ -26,12 +25,11 @@ use hashbrown::HashMap;
 
 use self::followed::Followed;
 use self::learned::Learned;
-use self::moving::make;
-use self::thread::{THREAD, Thread, begin_thread, with};
+use self::thread::{THREAD, Thread, begin_thread, make, with};
 use super::host_pool::{HostPool, Rests};
 use super::host_pools;
 use super::moves::Moves;
-use super::tag::Tag;
+use super::placement::Tag;
 use gpucache_engine::cache::Entry;
 use gpucache_plan::offload::{Access, Move};
 

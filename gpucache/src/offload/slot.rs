@@ -16,9 +16,8 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::host_pool::{HostPool, Rests};
 use super::moves::OffloadStats;
-use super::placement::{Chosen, Placement};
+use super::placement::{Chosen, Placement, Tag};
 use super::recorder;
-use super::tag::Tag;
 use crate::array::{Array, Away, Element, Room};
 use crate::device::Device;
 use gpucache_engine::base::amounts::add;

@@ -17,7 +17,7 @@
 // | file | content |
 // |---|---|
 // | `scope` | `ScopeStats`, `ThreadStats`: one scope and its threads; peaks that start again; `Invalidated`: what an invalidation freed |
-// | `served`, `plan`, `foreign` | the parts of it |
+// | `served`, `plan` | the parts of it |
 // | `device` | `DeviceStats`: one device |
 // | `process` | `ProcessStats`: all of them |
 // | `guard` | `StatsGuard`: what a part of the program allocated |
@@ -25,7 +25,6 @@
 // | `watch` | the same in a file, once a second |
 
 mod device;
-mod foreign;
 mod guard;
 mod plan;
 mod process;
@@ -37,7 +36,6 @@ mod watch;
 pub use crate::offload::OffloadStats;
 pub(crate) use device::of_device;
 pub use device::{DeviceStats, RangeUse};
-pub use foreign::ForeignStats;
 pub use gpucache_engine::home::Deviations;
 pub use gpucache_engine::pressure::{ReclaimStats, ReclaimStep, StepUse};
 pub use guard::{StatsGuard, report_on_drop};
@@ -45,6 +43,6 @@ pub use plan::{PlanStats, Unplanned};
 pub use process::{ProcessStats, process};
 pub(crate) use scope::of_scope;
 pub use scope::{Invalidated, ScopeStats, ThreadStats, reset_peaks};
-pub use served::{Amount, InUse, Served};
+pub use served::{Amount, ForeignStats, InUse, Served};
 pub use top::{Top, top};
 pub(crate) use watch::start_from_environment;

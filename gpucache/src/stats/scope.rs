@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use super::foreign::ForeignStats;
 use super::plan::PlanStats;
-use super::served::{InUse, Served};
+use super::served::{ForeignStats, InUse, Served};
 use crate::offload::{OffloadStats, stats_of_scope};
 use gpucache_engine::base::amounts::{Bytes, Combine, Count, SINCE, SUM, combine, total};
 use gpucache_engine::cache::{Cache, NamedCaches};

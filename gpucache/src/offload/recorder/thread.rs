@@ -1,4 +1,4 @@
-//! The state of a thread: one value, and what it counts and times.
+//! The state of a thread: one value, what it counts and times, and the moves that it makes.
 //!
 //! A use of the recorder has to borrow it, which costs 3 ns. So the recorder lays out the next uses of a known order ([`Ahead`]), up to the
 //! next move, and a fetch sees them by a few loads. The recorder learns how many of them were made when it is used next.
@@ -6,19 +6,18 @@
 use std::cell::{Cell, RefCell};
 use std::mem::{ManuallyDrop, take};
 
-use super::{Account, Now, Recorder, Seen, name_of};
-use crate::offload::host_pool::HostPool;
+use super::{Account, Due, Now, Recorder, Seen, name_of};
+use crate::offload::host_pool::{HostPool, unasked};
 use crate::offload::host_pools;
 use crate::offload::moves::OffloadStats;
-use crate::offload::placement::{self, Placement};
+use crate::offload::placement::{self, Placement, Tag};
 use crate::offload::sampling::Timing;
-use crate::offload::tag::Tag;
 use gpucache_engine::base::amounts::add;
 use gpucache_engine::base::finally::finally;
 use gpucache_engine::base::held::Held;
 use gpucache_engine::cache::Entry;
 use gpucache_engine::device::{Span, Stream};
-use gpucache_plan::offload::Access;
+use gpucache_plan::offload::{Access, Move, What};
 
 /// The state of a thread.
 pub(super) struct Thread {
@@ -165,6 +164,24 @@ pub(super) fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
         super::tidy(pool, *bytes);
     }
     Some(answer)
+}
+
+/// Makes moves of a schedule, while the recorder is not borrowed. A move that finds no memory may call handlers of the program. A failed move is made up for by the fetch of its array.
+pub(super) fn make(due: Due) {
+    for (slot, Move { what, array, before }) in due {
+        match what {
+            What::WriteBack => _ = unasked(&*slot, slot.write_back()),
+            // Its placement may have changed meanwhile.
+            What::Evict if slot.tag().placement.get() == Placement::Device => {}
+            What::Evict => _ = unasked(&*slot, slot.evict()),
+            What::Prefetch => {
+                let at = with(|recorder| recorder.followed()?.address(array, before)).flatten();
+                if unasked(&*slot, slot.bring(at)) == Some(true) {
+                    count(slot.pool(), |stats| stats.prefetched += 1);
+                }
+            }
+        }
+    }
 }
 
 /// How many uses are laid out at most.
