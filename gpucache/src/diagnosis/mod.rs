@@ -45,7 +45,9 @@ pub(crate) fn examine(scope: Arc<str>, threads: &[ScopeFacts], siblings: Sibling
     let cases = threads.iter().map(|known| Case::new(known, prefetches));
     let cases: Vec<Case<'_>> = cases.filter(|case| case.entries() > 0).collect();
     let entries = total(cases.iter().map(Case::entries));
-    let mut findings = merged(cases.iter().filter_map(Case::finding));
+    // The findings with one cause on several threads become one finding.
+    let found = cases.iter().filter_map(Case::finding);
+    let mut findings = gather(found, |known, new| known.cause == new.cause, merge);
     if siblings.names >= MANY_NAMES && siblings.entries / FEW_ENTRIES < siblings.names {
         findings.push(of_names(siblings));
     }
@@ -62,16 +64,16 @@ fn affected(finding: &Finding) -> f64 {
     finding.entries as f64 / finding.of_entries.max(1) as f64
 }
 
-/// The findings with one cause on several threads become one finding.
-fn merged(found: impl Iterator<Item = Finding>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = Vec::new();
-    for new in found {
-        match findings.iter_mut().find(|known| known.cause == new.cause) {
-            Some(known) => merge(known, new),
-            None => findings.push(new),
+/// Joins values that are alike with the first one of them.
+fn gather<T>(all: impl Iterator<Item = T>, is_alike: fn(&T, &T) -> bool, join: fn(&mut T, T)) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for new in all {
+        match kept.iter_mut().find(|known| is_alike(known, &new)) {
+            Some(known) => join(known, new),
+            None => kept.push(new),
         }
     }
-    findings
+    kept
 }
 
 fn merge(known: &mut Finding, new: Finding) {
@@ -114,14 +116,7 @@ fn of_names(siblings: Siblings) -> Finding {
 /// Joins the diagnoses of scopes with problems that have the same source line and the same causes, such as `layer0` to `layer31` of one
 /// macro with a computed name. The first scope by name stays, and has the names of the others.
 pub(crate) fn joined(all: impl Iterator<Item = Diagnosis>) -> Vec<Diagnosis> {
-    let mut kept: Vec<Diagnosis> = Vec::new();
-    for new in all {
-        match kept.iter_mut().find(|known| is_alike(known, &new)) {
-            Some(known) => join(known, new),
-            None => kept.push(new),
-        }
-    }
-    kept
+    gather(all, is_alike, join)
 }
 
 fn is_alike(known: &Diagnosis, new: &Diagnosis) -> bool {
