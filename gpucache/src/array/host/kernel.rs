@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::launch::{Arguments, sealed};
+use super::launch::{Arguments, add_addresses, sealed};
 use crate::device::{Device, Host};
 use gpucache_engine::Result;
 use gpucache_engine::record::Outcome;
@@ -43,7 +43,7 @@ impl Host {
             move |slices| kernel(slices),
             |elements| {
                 let mut arrays = Vec::new();
-                A::addresses(elements, &mut arrays);
+                add_addresses::<A>(elements, &mut arrays);
                 // They stand for the lengths of the arrays only, and are never lent to work.
                 let lengths = A::at(elements, &mut std::iter::empty());
                 let run = move |addresses: &[u64], context: &dyn Any| {
@@ -54,7 +54,7 @@ impl Host {
                     stream.0.push(move |lent| {
                         outcome.settle(|| {
                             outcome.check()?;
-                            lent.note(|arrays| A::addresses(&elements, arrays));
+                            lent.note(|arrays| add_addresses::<A>(&elements, arrays));
                             again(A::slices(elements));
                             Ok(())
                         });

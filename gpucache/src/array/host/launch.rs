@@ -81,13 +81,10 @@ pub(super) mod sealed {
         /// Stores the work's outcome in the arrays that the work writes.
         fn expect(&mut self, outcome: &Arc<Outcome>);
 
-        /// Called when it is the work's turn: whether earlier work has written each of the arrays successfully.
-        fn check(elements: &Self::Elements) -> Result<(), String>;
-
         fn slices<'a>(elements: Self::Elements) -> Self::Slices<'a>;
 
-        /// Adds the address of each array.
-        fn addresses(elements: &Self::Elements, into: &mut Vec<Word>);
+        /// Visits each array: its memory, and the outcome of the late work that wrote it before.
+        fn each(elements: &Self::Elements, visit: &mut dyn FnMut(Word, Option<&Arc<Outcome>>));
 
         /// The elements of arrays as long as these, at the next addresses. As for `elements`, only work uses them, at its turn.
         fn at(elements: &Self::Elements, addresses: &mut dyn Iterator<Item = u64>) -> Self::Elements;
@@ -99,8 +96,20 @@ fn at<S>(lent: &Elements<S>, addresses: &mut dyn Iterator<Item = u64>) -> Elemen
     Elements { address, len: lent.len, before: None, slice: PhantomData }
 }
 
-fn check<S>(lent: &Elements<S>) -> Result<(), String> {
-    lent.before.as_ref().map_or(Ok(()), |outcome| outcome.check())
+/// Called when it is the work's turn: whether earlier work has written each of the arrays successfully.
+fn check<A: sealed::Lend>(elements: &A::Elements) -> Result<(), String> {
+    let mut checked = Ok(());
+    A::each(elements, &mut |_, before| {
+        if let (Ok(()), Some(before)) = (&checked, before) {
+            checked = before.check();
+        }
+    });
+    checked
+}
+
+/// Adds the address of each array.
+pub(super) fn add_addresses<A: sealed::Lend>(elements: &A::Elements, into: &mut Vec<Word>) {
+    A::each(elements, &mut |word, _| into.push(word));
 }
 
 #[diagnostic::do_not_recommend]
@@ -118,16 +127,12 @@ impl<T: Element> sealed::Lend for &Array<T, Host> {
 
     fn expect(&mut self, _: &Arc<Outcome>) {}
 
-    fn check(lent: &Self::Elements) -> Result<(), String> {
-        check(lent)
-    }
-
     fn slices<'a>(lent: Self::Elements) -> &'a [T] {
         lent.slice()
     }
 
-    fn addresses(lent: &Self::Elements, into: &mut Vec<Word>) {
-        into.push(lent.word::<T>(false));
+    fn each(lent: &Self::Elements, visit: &mut dyn FnMut(Word, Option<&Arc<Outcome>>)) {
+        visit(lent.word::<T>(false), lent.before.as_ref());
     }
 
     fn at(lent: &Self::Elements, next: &mut dyn Iterator<Item = u64>) -> Self::Elements {
@@ -155,16 +160,12 @@ impl<T: Element> sealed::Lend for &mut Array<T, Host> {
         self.block.set_outcome(Some(outcome.clone()));
     }
 
-    fn check(lent: &Self::Elements) -> Result<(), String> {
-        check(lent)
-    }
-
     fn slices<'a>(lent: Self::Elements) -> &'a mut [T] {
         lent.slice()
     }
 
-    fn addresses(lent: &Self::Elements, into: &mut Vec<Word>) {
-        into.push(lent.word::<T>(true));
+    fn each(lent: &Self::Elements, visit: &mut dyn FnMut(Word, Option<&Arc<Outcome>>)) {
+        visit(lent.word::<T>(true), lent.before.as_ref());
     }
 
     fn at(lent: &Self::Elements, next: &mut dyn Iterator<Item = u64>) -> Self::Elements {
@@ -186,16 +187,12 @@ impl<A: sealed::Lend> sealed::Lend for Vec<A> {
         self.iter_mut().for_each(|each| each.expect(outcome));
     }
 
-    fn check(elements: &Self::Elements) -> Result<(), String> {
-        elements.iter().try_for_each(A::check)
-    }
-
     fn slices<'a>(elements: Self::Elements) -> Self::Slices<'a> {
         elements.into_iter().map(A::slices).collect()
     }
 
-    fn addresses(elements: &Self::Elements, into: &mut Vec<Word>) {
-        elements.iter().for_each(|each| A::addresses(each, into));
+    fn each(elements: &Self::Elements, visit: &mut dyn FnMut(Word, Option<&Arc<Outcome>>)) {
+        elements.iter().for_each(|each| A::each(each, visit));
     }
 
     fn at(elements: &Self::Elements, addresses: &mut dyn Iterator<Item = u64>) -> Self::Elements {
@@ -223,19 +220,13 @@ macro_rules! tuples {
                 $($name.expect(outcome);)*
             }
 
-            fn check(elements: &Self::Elements) -> Result<(), String> {
-                let ($($name,)*) = elements;
-                $($name::check($name)?;)*
-                Ok(())
-            }
-
             fn slices<'a>(($($name,)*): Self::Elements) -> Self::Slices<'a> {
                 ($($name::slices($name),)*)
             }
 
-            fn addresses(elements: &Self::Elements, into: &mut Vec<Word>) {
+            fn each(elements: &Self::Elements, visit: &mut dyn FnMut(Word, Option<&Arc<Outcome>>)) {
                 let ($($name,)*) = elements;
-                $($name::addresses($name, into);)*
+                $($name::each($name, visit);)*
             }
 
             fn at(elements: &Self::Elements, addresses: &mut dyn Iterator<Item = u64>) -> Self::Elements {
@@ -314,7 +305,7 @@ impl Host {
         let elements = unsafe { arguments.elements(self) }?;
         list(&elements);
         if self.0.is_synchronous() {
-            A::check(&elements).map_err(Error::panicked)?;
+            check::<A>(&elements).map_err(Error::panicked)?;
             assert_nothing_held();
             work(A::slices(elements));
             return Ok(());
@@ -323,8 +314,8 @@ impl Host {
         arguments.expect(&outcome);
         self.0.push(move |lent| {
             outcome.settle(|| {
-                A::check(&elements)?;
-                lent.note(|arrays| A::addresses(&elements, arrays));
+                check::<A>(&elements)?;
+                lent.note(|arrays| add_addresses::<A>(&elements, arrays));
                 work(A::slices(elements));
                 Ok(())
             });
