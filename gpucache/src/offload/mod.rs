@@ -36,7 +36,7 @@
 // | `slot` | where an array is, and how it moves to the host |
 // | `slot::coming` | brings an array back to the device |
 // | `recorder` | the order of fetches in the entries of a scope, and whether an entry follows a known order |
-// | `recorder::thread` | the state of a thread: the next uses of a known order, where a fetch sees them; counts and times; makes the moves that are due |
+// | `recorder::thread` | the state of a thread: the next uses of a known order, where a fetch sees them; counts, times, due moves |
 // | `recorder::learned` | a recorded entry |
 // | `recorder::followed` | an entry that follows a known order, and makes the moves that are due |
 // | `recorder::timetable` | the schedule: which arrays a fetch brings ahead of their use (prefetch). It gets better as more is measured |

@@ -172,7 +172,8 @@ pub struct ForeignStats {
     /// Of these, allocations in a capture that other code began. Their memory belongs to the graph until the graph is destroyed. It counts
     /// for the device and not for the scope.
     pub captured: u64,
-    /// Allocations inside the scope that went on to the driver, because the beginning of a capture was not seen or the context is not the device's own.
+    /// Allocations inside the scope that went on to the driver, because the beginning of a capture was not seen or the context is not the
+    /// device's own.
     pub passed_on: u64,
     /// Blocks of the scope that were freed on another stream than their own. The next use of their memory waits for that stream.
     pub freed_elsewhere: u64,

@@ -166,7 +166,8 @@ pub(super) fn with<R>(act: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
     Some(answer)
 }
 
-/// Makes moves of a schedule, while the recorder is not borrowed. A move that finds no memory may call handlers of the program. A failed move is made up for by the fetch of its array.
+/// Makes moves of a schedule, while the recorder is not borrowed. A move that finds no memory may call handlers of the program. A failed
+/// move is made up for by the fetch of its array.
 pub(super) fn make(due: Due) {
     for (slot, Move { what, array, before }) in due {
         match what {
