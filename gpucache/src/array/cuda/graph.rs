@@ -79,11 +79,11 @@ impl Cuda {
         self.stream_handle().check_kept()?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         stream.begin_capture(mode).map_err(failure("beginning a capture"))?;
-        assert_nothing_held();
         let mut graph = Ok(None);
         let done = {
             // Also after a panic.
             let _end = finally(|| graph = self.end_capture());
+            assert_nothing_held();
             work()
         };
         memory.close();
