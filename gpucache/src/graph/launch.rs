@@ -100,9 +100,9 @@ impl<D: Device> Run<'_, D> {
             outcome.iter().for_each(|outcome| check_inputs(&self.seen.outcomes, outcome, self.device));
             // SAFETY: the addresses of the work lie in three kinds of memory. (1) The inputs: they are borrowed, at the addresses that the
             // graph has, and their other uses are ordered with this stream. The graph writes only those that are borrowed exclusively;
-            // `checked` looked for that, or the caller of `run_unchecked` promises it. (2) The outputs: they are new, on this stream. (3) The
+            // `check` looked for that, or the caller of `run_unchecked` promises it. (2) The outputs: they are new, on this stream. (3) The
             // memory of the scope's plans: the cache runs this while the memory is there, nothing in it is alive, and nobody can take it;
-            // afterwards the range hands it on behind this work. Other memory was refused by `checked`, or the caller of
+            // afterwards the range hands it on behind this work. Other memory was refused by `check`, or the caller of
             // `run_unchecked` promises that it stays.
             unsafe { launchable.graph.launch(context) }
         };

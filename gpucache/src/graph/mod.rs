@@ -31,12 +31,13 @@
 
 // A run passes these files. `scope` looks up the key (`kept`) and decides. `launch` compares the inputs (`inputs`, `visitor`) with those of
 // the graph, replaces addresses that moved (`slots`), and launches it. Without a graph, `run` runs the block directly, or `capture`
-// captures it and looks at the addresses in it. If no plan serves the block since captured scopes of this name work on other streams
+// captures it and `check` looks at the addresses in it. If no plan serves the block since captured scopes of this name work on other streams
 // too, it gets a scope of its own (`beside`). Results are copied to ordinary arrays (`outputs`). `compare` does both, for
 // `compare(true)`.
 
 mod beside;
 mod capture;
+mod check;
 mod compare;
 mod inputs;
 mod kept;
