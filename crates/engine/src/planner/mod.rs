@@ -37,7 +37,7 @@
 //! | `carry` | the ring for arrays that outlive their entry |
 //! | `carry/size`, `carry/worth`, `carry/comparison` | how large the ring becomes; whether it is worth its memory; whether the range needs less |
 //! | `plans` | the plans themselves, and which of them is active |
-//! | `draft` | a layout of a plan, and its later improvements |
+//! | `draft` | a layout of a plan |
 //! | `footprint` | how much memory an arena may take |
 //! | `needs` | the memory that a scope needs again and again between two arenas |
 //! | `trimming` | when to look at the range for memory that no scope needs |

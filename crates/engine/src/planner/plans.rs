@@ -330,9 +330,9 @@ impl Plans {
         place
     }
 
-    /// Whether there is a layout to make or improve, now or later.
+    /// Whether there is a layout to make, now or later.
     pub(super) fn has_open_layouts(&self) -> bool {
-        self.plans.iter().any(|plan| plan.is_outgrown() || plan.draft.as_ref().is_some_and(Draft::is_open))
+        self.plans.iter().any(Plan::is_outgrown)
     }
 
     /// Forgets the active plan. Nothing may be alive in it.

@@ -30,11 +30,13 @@ struct LayoutInput {
 }
 
 impl Plans {
-    /// Makes the layouts that are missing, too small, or can become lower. Nothing may be alive. Returns whether any layout has
-    /// changed. Where sizes grow, the layouts may have `ahead` more bytes in use at once than so far.
+    /// Makes the layouts that are missing or too small. Nothing may be alive. Returns whether any layout has changed. Where sizes grow, the
+    /// layouts may have `ahead` more bytes in use at once than so far.
     pub(in crate::planner) fn relayout(&mut self, active: &mut Cursor, ahead: u64) -> bool {
-        let is_due = self.plans.iter().any(Plan::is_outgrown);
-        let changed = if is_due { self.lay_out(ahead) } else { self.improve() };
+        if !self.has_open_layouts() {
+            return false;
+        }
+        let changed = self.lay_out(ahead);
         for (place, plan) in self.plans.iter_mut().enumerate().filter(|&(place, _)| changed[place]) {
             let laid_out = |draft: &Draft| Cursor::new(&plan.envelope, &draft.buffers, &draft.layout);
             let mut cursor = plan.draft.as_ref().map(laid_out).unwrap_or_default();
@@ -46,15 +48,6 @@ impl Plans {
             }
         }
         changed.contains(&true)
-    }
-
-    /// Lowers layouts. Returns which plans have changed.
-    fn improve(&mut self) -> [bool; PLANS] {
-        let mut changed = [false; PLANS];
-        for (plan, has_changed) in self.plans.iter_mut().zip(&mut changed) {
-            *has_changed = plan.draft.as_mut().is_some_and(Draft::improve);
-        }
-        changed
     }
 
     /// Makes the layouts that are missing or too small, and those that depend on them. Returns which plans have changed.
@@ -86,7 +79,6 @@ impl Plans {
         });
         if let Some((other, count, draft)) = around {
             self.plans[place].take_draft(Some(draft), source.envelope.clone(), source.need);
-            self.plans[other].draft.iter_mut().for_each(Draft::close);
             self.note_alike(place, other, count as u32);
             return;
         }
