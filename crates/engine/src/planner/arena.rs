@@ -109,7 +109,7 @@ impl Planner {
         let holds_too_much = self.plans.need() > shared.counters.get(Counter::Demand);
         if is_patient && holds_too_much && !self.is_captured {
             self.forget_plans(shared);
-            self.loops.forget_learned();
+            self.loops.learned = None;
             self.learning.begin_anew(self.entry.number);
         }
     }
@@ -197,7 +197,7 @@ impl Planner {
         self.vacate_ring(shared);
         self.effects.streams.extend(self.plans.clear(&mut self.hot.cursor));
         self.effects.records.push(std::mem::take(&mut self.hot.records));
-        self.effects.records.push(self.carry.take_records());
+        self.effects.records.push(std::mem::take(&mut self.carry.records));
     }
 
     /// Forgets all plans and all recordings.
@@ -209,7 +209,7 @@ impl Planner {
         self.evictions = Backoff::default();
         self.footprint.moving = Backoff::default();
         (self.recurring, self.rise) = (RecurringMoves::default(), Rise::default());
-        self.carry.forget_waits();
+        self.carry.trials = Backoff::default();
         shared.counters.set(Counter::IsInside, 0);
         self.nested.forget();
         self.trimming.forget_needs();

@@ -26,20 +26,20 @@ pub(super) struct Carry {
     /// How many bytes may be in use in the arena before the use has to be noted again, at the ring's current use. Far below 0 while
     /// this is unknown.
     slack: i64,
-    records: RecordStack,
+    pub(super) records: RecordStack,
     ring: Ring,
     /// The number of the ring among all arenas.
     id: Option<ArenaId>,
     /// Waits before the ring asks for more memory again.
     waits: Backoff,
     /// Entries that went by the plan since it is known what the plans carry.
-    entries: u32,
+    pub(super) entries: u32,
     /// The most bytes that were in use at the end of an entry since the last look.
     lately: u64,
     /// The number of entries since the last look.
     lately_entries: u32,
     /// Waits before another ring is tried, after one that was not worth its memory.
-    trials: Backoff,
+    pub(super) trials: Backoff,
     comparison: Comparison,
     /// The arrays that the plans carry.
     plan: CarryPlan,
@@ -83,12 +83,6 @@ impl Carry {
         self.path = self.id.filter(|_| !is_noted).map_or(DropPath::NOBODYS, DropPath::of_arena);
     }
 
-    /// Counts an entry that goes by the plan.
-    #[inline]
-    pub(super) fn count_entry(&mut self) {
-        self.entries = self.entries.saturating_add(1);
-    }
-
     /// From now on serves the arrays that this plan carries, whose sizes may grow.
     pub(super) fn follow(&mut self, plan: CarryPlan, grows: bool) {
         if plan.largest == 0 {
@@ -117,10 +111,6 @@ impl Carry {
         self.slack.max(0) as u64
     }
 
-    pub(super) fn forget_waits(&mut self) {
-        self.trials = Backoff::default();
-    }
-
     /// Whether the range serves the carried arrays for now, since it may need less memory than the ring.
     pub(super) fn is_range_used(&self) -> bool {
         !self.is_there() && self.comparison.is_range_used()
@@ -142,11 +132,6 @@ impl Carry {
     /// The number of arrays that are alive in the ring.
     pub(super) fn live(&self) -> u64 {
         self.ring.live()
-    }
-
-    /// Takes all records that wait for their next use. The caller drops them.
-    pub(super) fn take_records(&mut self) -> RecordStack {
-        std::mem::take(&mut self.records)
     }
 }
 

@@ -11,7 +11,7 @@ use super::backoff::{Backoff, Pace};
 #[derive(Debug, Default)]
 pub(super) struct Curiosity {
     /// How many entries of this spell are left.
-    left: u64,
+    pub(super) left: u64,
     /// The rest between two spells.
     rest: Backoff,
     /// Whether a deviation began this spell or came in it. Otherwise a new plan began it, and no rest follows: the next deviation is the first
@@ -78,16 +78,6 @@ impl Curiosity {
     /// Begins a spell, since something new was learned or has to be learned.
     pub(super) fn renew(&mut self) {
         *self = Curiosity { left: SPELL, ..Curiosity::default() };
-    }
-
-    /// Takes what is left of the spell, so that the entry which begins is not recorded.
-    pub(super) fn suspend(&mut self) -> u64 {
-        std::mem::take(&mut self.left)
-    }
-
-    /// Goes on with a spell.
-    pub(super) fn resume(&mut self, left: u64) {
-        self.left = left;
     }
 
     /// Makes the planner record the next entry.

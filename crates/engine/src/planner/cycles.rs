@@ -35,8 +35,8 @@ pub(super) struct Cycles {
     tries: u32,
     /// Whether the entry may have cycles.
     is_wanted: bool,
-    /// Whether it may go on for ever.
-    is_endless: bool,
+    /// Whether the entry may go on for ever.
+    pub(super) is_endless: bool,
 }
 
 /// A cycle that is so many times as long as any before is none. The number was chosen, not measured.
@@ -73,11 +73,6 @@ impl Cycles {
     /// Whether the entry is in a cycle.
     pub(super) fn are_there(&self) -> bool {
         self.water.is_some()
-    }
-
-    /// Whether the entry may go on for ever.
-    pub(super) fn is_endless(&self) -> bool {
-        self.is_endless
     }
 
     /// For how many allocations no cycles are searched, since those that were found were none.

@@ -158,7 +158,7 @@ impl Planner {
         self.vacate_ring(shared);
         // They name the stream.
         self.effects.records.push(std::mem::take(&mut self.hot.records));
-        self.effects.records.push(self.carry.take_records());
+        self.effects.records.push(std::mem::take(&mut self.carry.records));
         let before = self.plans.move_to(stream.clone());
         before.iter().for_each(|before| self.prove(before.id()));
         self.effects.streams.extend(before);

@@ -63,11 +63,6 @@ impl Learning {
         (self.is_recording, self.notes) = (true, true);
     }
 
-    /// Whether entries beside a partial plan, this one included, have orders that come again.
-    fn finds_orders(&mut self) -> bool {
-        self.learner.finds_orders()
-    }
-
     /// Stops recording this entry.
     pub(super) fn stop(&mut self) {
         (self.learner.is_recording, self.is_recording) = (false, false);
@@ -160,7 +155,7 @@ impl Planner {
         self.plans.note_followed(self.plans.active(), self.entry.number);
         self.note_first(self.plans.active(), true);
         self.plans.score(true);
-        self.footprint.count_down();
+        self.footprint.look_in -= 1;
     }
 
     fn learn(&mut self, shared: &Shared, course: Course) {
@@ -221,7 +216,7 @@ impl Planner {
         if self.has_other_stream() {
             return None;
         }
-        if self.plans.is_partial() && self.learning.finds_orders() {
+        if self.plans.is_partial() && self.learning.learner.finds_orders() {
             self.forget_plans(shared);
         }
         let plan = if self.follows_part(course) { None } else { self.learn_plan_of_entry(shared) };
@@ -234,9 +229,9 @@ impl Planner {
     fn learn_plan_of_entry(&mut self, shared: &Shared) -> Option<usize> {
         self.entry.first = self.learning.learner.recorded().and_then(|log| log.bytes_at(0)).unwrap_or(0);
         let plan = self.learn_plan(shared)?;
-        self.plans.note_beginning(self.learning.others.came_first);
+        self.plans.begin_elsewhere = self.learning.others.came_first;
         self.plans.note_growth(plan, &self.learning.learner.growth);
-        self.loops.note_learned(plan);
+        self.loops.learned = Some(plan);
         Some(plan)
     }
 
@@ -312,7 +307,7 @@ impl Planner {
             Fate::Forget => {
                 self.vacate(shared);
                 self.plans.remove_active(&mut self.hot.cursor);
-                self.loops.forget_learned();
+                self.loops.learned = None;
                 self.carry.follow(self.plans.carry(), false);
                 // Without plans, nobody takes back what a ring served. So the arrays that are alive in it get memory of their own.
                 if self.plans.is_empty() {
@@ -323,7 +318,7 @@ impl Planner {
             }
             Fate::ForgetAll => {
                 self.forget_plans(shared);
-                self.loops.forget_learned();
+                self.loops.learned = None;
                 self.trimming.note_spare(shared.counters.times_taken());
                 self.learning.begin_anew(self.entry.number);
             }

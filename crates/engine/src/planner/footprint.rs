@@ -16,7 +16,7 @@ pub(super) struct Footprint {
     /// The most bytes that the plan had in use at once since it was laid out or looked at.
     pub(super) peak: u64,
     /// Entries until the next look at this peak.
-    look_in: u32,
+    pub(super) look_in: u32,
     /// The peak at the last look.
     last_peak: u64,
     /// How many looks in a row found no higher peak than the look before.
@@ -97,11 +97,6 @@ impl Footprint {
         self.stays >= STAYS
     }
 
-    /// Counts an entry after which no look is due.
-    pub(super) fn count_down(&mut self) {
-        self.look_in -= 1;
-    }
-
     /// How many bytes a plan may now be larger than necessary, so that growing sizes find their places in later entries.
     pub(super) fn ahead(shared: &Shared) -> u64 {
         shared.counters.get(Counter::Demand) / AHEAD + LITTLE
@@ -129,7 +124,7 @@ impl Planner {
     pub(crate) fn had_better_move(&mut self) -> bool {
         let Footprint { has_planned, moving, .. } = &mut self.footprint;
         let is_lately = *has_planned && moving.try_now(self.entry.number, Pace::STEEP);
-        !self.recurring.are_too_many() && ((self.entry.is_planned && !self.carry.is_range_used()) || is_lately)
+        !self.recurring.are_too_many && ((self.entry.is_planned && !self.carry.is_range_used()) || is_lately)
     }
 
     /// Whether an iteration of a loop has to do without its arena. It leaves the arena's memory in pieces. A server of batches with random sizes

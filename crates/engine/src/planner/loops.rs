@@ -34,7 +34,7 @@ pub(super) struct Loops {
     search: Search,
     stage: Stage,
     /// Whether the entry searched, or was in a loop. If neither this nor `are_known` holds, an entry takes no further step.
-    is_used: bool,
+    pub(super) is_used: bool,
     /// Whether a plan is that of a loop.
     are_known: bool,
     /// The allocations of an iteration, if the entry is in a loop.
@@ -59,9 +59,9 @@ pub(super) struct Loops {
     /// How often a loop was left for another stream.
     departures: u32,
     /// The plan that the next iteration follows, if that is known.
-    next: Option<usize>,
-    /// The plan that the last recorded entry taught.
-    learned: Option<usize>,
+    pub(super) next: Option<usize>,
+    /// The plan that the last recorded entry taught. `None` once another plan may have its number.
+    pub(super) learned: Option<usize>,
     /// Whether the entry began with something else than the loop.
     is_astray: bool,
     /// Whether the entry is recorded as a whole.
@@ -116,12 +116,6 @@ impl Loops {
         self.length.is_none() && self.stage == Stage::Off && !self.whole.goes_on(u64::from(allocations))
     }
 
-    /// Whether the entry before searched, or was in a loop.
-    #[inline]
-    pub(super) fn is_used(&self) -> bool {
-        self.is_used
-    }
-
     /// Whether the loop keeps its plan, although another iteration goes without it. Also notes that iteration.
     fn bears_with_plan(&mut self) -> bool {
         self.unplanned += 1;
@@ -162,21 +156,6 @@ impl Loops {
         let allocations = iterations.saturating_mul(u64::from(least));
         self.longer = Some((least, u32::try_from(allocations).unwrap_or(u32::MAX)));
         self.leave();
-    }
-
-    /// The plan that the iteration follows which begins now, if that is known.
-    pub(super) fn take_next(&mut self) -> Option<usize> {
-        self.next.take()
-    }
-
-    /// Forgets which plan the entry taught, since another plan has its number now.
-    pub(super) fn forget_learned(&mut self) {
-        self.learned = None;
-    }
-
-    /// Notes which plan the entry that ends taught.
-    pub(super) fn note_learned(&mut self, plan: usize) {
-        self.learned = Some(plan);
     }
 }
 

@@ -219,13 +219,13 @@ impl Planner {
     /// Begins an entry of the scope, or a cycle of one. Returns what the caller has to do first.
     #[inline]
     pub(crate) fn begin_cycle(&mut self, shared: &Shared) -> Begin {
-        if self.loops.is_used() { self.begin_after_loops(shared) } else { self.begin(shared, None) }
+        if self.loops.is_used { self.begin_after_loops(shared) } else { self.begin(shared, None) }
     }
 
     /// Begins an iteration of a loop, as an entry does.
     #[cold]
     pub(crate) fn begin_iteration(&mut self, shared: &Shared) -> Begin {
-        let next = self.loops.take_next();
+        let next = self.loops.next.take();
         self.begin(shared, next)
     }
 
@@ -296,7 +296,7 @@ impl Planner {
         };
         hot.cursor.begin(shared.lease.live() > 0);
         self.entry.is_planned = true;
-        self.carry.count_entry();
+        self.carry.entries = self.carry.entries.saturating_add(1);
         self.entry.served_before = hot.cursor.served() + self.carry.served();
     }
 

@@ -33,8 +33,8 @@ pub(super) struct Plans {
     last: usize,
     /// The stream of all positions.
     stream: Option<Stream>,
-    /// Whether entries begin with an allocation on another stream.
-    begin_elsewhere: bool,
+    /// Whether the last entry that taught a plan began with an allocation on another stream.
+    pub(super) begin_elsewhere: bool,
 }
 
 #[derive(Default)]
@@ -106,11 +106,6 @@ impl Plans {
     /// Makes all plans serve another stream. Returns the one before. Nothing may be alive in them, and they have no arena.
     pub(super) fn move_to(&mut self, stream: Stream) -> Option<Stream> {
         self.stream.replace(stream)
-    }
-
-    /// Notes whether an entry that taught a plan began with an allocation on another stream.
-    pub(super) fn note_beginning(&mut self, is_elsewhere: bool) {
-        self.begin_elsewhere = is_elsewhere;
     }
 
     /// Whether a first allocation of so many bytes on another stream tells that the entry is on that stream.

@@ -45,7 +45,8 @@ pub(super) struct RecurringMoves {
     mark: u64,
     /// Whether sizes grew at a move.
     grows: bool,
-    are_too_many: bool,
+    /// Whether the scope should go without plans for a while.
+    pub(super) are_too_many: bool,
     /// The length of the longest loop that was planned, in allocations.
     longest: u32,
     waits: Backoff,
@@ -85,12 +86,6 @@ impl RecurringMoves {
         self.left = left.saturating_sub(pieces);
     }
 
-    /// Whether the scope should go without plans for a while.
-    #[inline]
-    pub(super) fn are_too_many(&self) -> bool {
-        self.are_too_many
-    }
-
     /// Whether the scope goes without plans in this entry.
     fn is_pausing(&self, entry: u64) -> bool {
         !self.waits.is_over(entry)
@@ -128,7 +123,7 @@ impl Planner {
 
     /// Whether the plans should be forgotten, since page moves recur with them.
     pub(super) fn should_pause(&self) -> bool {
-        self.recurring.are_too_many() && self.has_plans_to_forget()
+        self.recurring.are_too_many && self.has_plans_to_forget()
     }
 
     /// Forgets the plans, and makes none for a while. The range serves the scope like one that never had a plan.
@@ -138,7 +133,7 @@ impl Planner {
         // The lists give back what they kept beside the arena: see `lacks_arena`.
         self.effects.may_trim = self.plans.stream().cloned().map(|stream| (stream, None));
         self.forget_plans(shared);
-        self.loops.forget_learned();
+        self.loops.learned = None;
         self.footprint.has_planned = false;
         self.trimming.note_spare(shared.counters.times_taken());
         let entries = self.recurring.pause(self.entry.number);
@@ -183,7 +178,7 @@ mod tests {
         moves.begin_anew(1);
         (1..100_000).find(|&entry| {
             moves.note(entry, pieces, (entry * served, entry * bytes), grows);
-            moves.are_too_many()
+            moves.are_too_many
         })
     }
 
@@ -196,10 +191,10 @@ mod tests {
         moves.note(1, FREE, (0, 0), false);
         moves.begin_loop(2 * 49);
         moves.note(2, 1, (0, 0), false);
-        assert!(moves.are_too_many());
+        assert!(moves.are_too_many);
         moves.begin_loop(2040);
         moves.note(3, FREE, (0, 0), false);
-        assert!(!moves.are_too_many());
+        assert!(!moves.are_too_many);
     }
 
     #[test]
@@ -221,10 +216,10 @@ mod tests {
             moves.begin_anew(1 << (2 * demand));
             moves.note(1, FREE, (0, 0), false);
         });
-        assert!(!moves.are_too_many());
+        assert!(!moves.are_too_many);
         moves.begin_anew(2 << 58);
         moves.note(1, 1, (0, 0), false);
-        assert!(moves.are_too_many(), "hardly more memory");
+        assert!(moves.are_too_many, "hardly more memory");
     }
 
     #[test]
@@ -233,7 +228,7 @@ mod tests {
         while pauses.len() < 4 {
             entry += 1;
             moves.note(entry, FREE / 4, (0, 0), false);
-            if moves.are_too_many() {
+            if moves.are_too_many {
                 pauses.push(moves.pause(entry));
                 entry += pauses.last().unwrap_or(&0);
             }

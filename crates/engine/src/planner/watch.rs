@@ -51,16 +51,12 @@ impl Watch {
         self.alive.values().filter(move |watched| age(watched) * 2 >= most && most > 1)
     }
 
-    /// The lines that allocated most of the oldest arrays, each with one array.
-    fn samples(&self, entry: u64) -> Vec<Sample> {
-        Watch::lines(self.oldest(entry))
-    }
-
-    /// The same of arrays that this entry allocated, and that are alive as it ends.
+    /// The lines that allocated most of the arrays that this entry allocated, and that are alive as it ends.
     pub(super) fn escaped(&self) -> Vec<Sample> {
         Watch::lines(self.alive.values().filter(|(_, since)| *since == self.begun))
     }
 
+    /// The lines that allocated most of these arrays, each with one array.
     fn lines<'w>(watched: impl Iterator<Item = &'w (Sample, u64)>) -> Vec<Sample> {
         let mut lines: Vec<(Sample, u64)> = Vec::new();
         for (sample, _) in watched {
@@ -78,13 +74,6 @@ impl Planner {
     /// Notes that an entry or an iteration begins, under any policy.
     pub(crate) fn count_begun(&mut self) {
         self.watch.begun += 1;
-    }
-
-    /// Watches an array of a watched entry.
-    pub(super) fn watch(&mut self, record: &mut Record, request: &Request<'_>) {
-        if request.bytes > 0 {
-            self.watch.add(record, request, self.watch.begun);
-        }
     }
 
     /// Notes that a watched array was dropped.
@@ -109,7 +98,7 @@ impl Planner {
         let facts = &mut *shared.facts();
         let next = facts.alive.note(counts.busy_blocks(), counts.busy_bytes());
         let grows = facts.growth(SUSPECT).is_some();
-        let samples = self.watch.samples(entry);
+        let samples = Watch::lines(self.watch.oldest(entry));
         if grows || entry >= YOUNG || !samples.is_empty() {
             facts.kept = samples;
         }
@@ -133,8 +122,8 @@ impl Planner {
         if self.learning.is_recording {
             self.record(record, request);
         }
-        if self.learning.is_watching {
-            self.watch(record, request);
+        if self.learning.is_watching && request.bytes > 0 {
+            self.watch.add(record, request, self.watch.begun);
         }
     }
 

@@ -39,9 +39,9 @@ impl Planner {
         self.loops.begin_entry();
         let is_whole = self.loops.whole.is_on();
         // A program that went by its plan as a whole comes again, and a recorded operation takes three times as long.
-        let spell = (is_whole && self.learning.was_plain).then(|| self.learning.curiosity.suspend());
+        let spell = (is_whole && self.learning.was_plain).then(|| std::mem::take(&mut self.learning.curiosity.left));
         let begin = self.begin_whole_or(is_whole, shared);
-        spell.into_iter().for_each(|left| self.learning.curiosity.resume(left));
+        spell.into_iter().for_each(|left| self.learning.curiosity.left = left);
         begin
     }
 

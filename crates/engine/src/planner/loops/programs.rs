@@ -46,13 +46,13 @@ impl Planner {
     #[inline]
     pub(in crate::planner) fn awaits_program(&self) -> bool {
         let Programs { are_there, are_none, .. } = self.loops.programs;
-        self.cycles.is_endless() && !are_none && (are_there || self.loops.ended > 0)
+        self.cycles.is_endless && !are_none && (are_there || self.loops.ended > 0)
     }
 
     /// Whether the next allocation, which no plan serves at once, begins another program.
     #[inline]
     pub(crate) fn begins_program(&mut self, shared: &Shared) -> bool {
-        self.cycles.is_endless() && !self.loops.programs.are_none && self.has_program_ended(shared)
+        self.cycles.is_endless && !self.loops.programs.are_none && self.has_program_ended(shared)
     }
 
     #[cold]
