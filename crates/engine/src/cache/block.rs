@@ -239,13 +239,7 @@ impl Block {
         if let Some(here) = stream.here()? {
             return self.read_on(&here);
         }
-        self.note_use(stream);
-        let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();
-        if is_plain {
-            return Ok(());
-        }
-        self.note_use_elsewhere(stream);
-        self.0.read_on(stream)
+        if self.begins_use(stream) { self.0.read_on(stream) } else { Ok(()) }
     }
 
     /// Lets work that is put on `stream` from now on write the memory, until the block is dropped or used in another way.
@@ -258,20 +252,19 @@ impl Block {
             return self.write_on(&here);
         }
         self.0.forget_write();
-        self.note_use(stream);
-        let is_plain = self.0.stream().queue() == stream.queue() && !self.0.needs_care();
-        if is_plain {
-            return Ok(());
-        }
-        self.note_use_elsewhere(stream);
-        self.0.write_on(stream)
+        if self.begins_use(stream) { self.0.write_on(stream) } else { Ok(()) }
     }
 
-    /// A graph would not repeat that the streams wait for each other.
-    fn note_use_elsewhere(&self, stream: &Stream) {
-        if self.0.stream().queue() != stream.queue() {
+    /// Notes a use by work on `stream`. Returns whether that work may have to wait for others, or others for it.
+    #[inline]
+    fn begins_use(&self, stream: &Stream) -> bool {
+        self.note_use(stream);
+        let is_elsewhere = self.0.stream().queue() != stream.queue();
+        if is_elsewhere {
+            // A graph would not repeat that the streams wait for each other.
             self.0.stream().note_gap_between(stream);
         }
+        is_elsewhere || self.0.needs_care()
     }
 
     /// Orders the block's own stream behind a use by another stream that ended at `fence`, and behind no later work of it.
