@@ -9,8 +9,8 @@ use crate::base::error::{Error, Result};
 use crate::device::{Stream, softly};
 use crate::planner::Planner;
 use crate::pressure::reclaim::{self, Holder, Idle, Releaser};
-use crate::pressure::request::{Ask, Asked};
-use crate::pressure::serve::{insist, insist_on_call};
+use crate::pressure::request::Asked;
+use crate::pressure::serve::insist;
 use crate::range::{Carved, DeviceRange, Obtained, RangeState};
 use crate::record::{Origin, Record, Request};
 
@@ -59,32 +59,9 @@ fn asked<'a>(stream: &'a Stream, request: &Request<'a>, holder: Asking) -> Asked
     Asked { stream, bytes: request.bytes as u64, dims: request.dims, holder }
 }
 
-/// A request to the device's range.
-struct FromRange<'a> {
-    range: &'a DeviceRange,
-    stream: &'a Stream,
-    bytes: u64,
-}
-
-impl Ask for FromRange<'_> {
-    type Memory = Carved;
-
-    fn ask(&self, insists: bool) -> Result<Carved> {
-        self.range.allocate(self.stream, self.bytes, insists)
-    }
-
-    fn ask_for_free(&self) -> Result<Option<Carved>> {
-        self.range.move_pages(self.stream, self.bytes)
-    }
-
-    fn needs(&self) -> u64 {
-        self.range.needs(self.bytes)
-    }
-}
-
 /// Memory straight from the device.
 pub(super) fn from_device(stream: &Stream, request: &Request<'_>, holder: Asking) -> Result<Box<Record>> {
-    let address = insist_on_call(asked(stream, request, holder), || stream.allocate(request.bytes))?;
+    let address = insist(asked(stream, request, holder), 0, &|| stream.allocate(request.bytes))?;
     Ok(Box::new(Record::new(stream, request, address, Origin::Device)))
 }
 
@@ -125,7 +102,7 @@ pub(super) fn from_range(
             (address, Origin::Range(block), taken, Some(live))
         }
         None => {
-            let address = insist_on_call(asked(stream, request, holder), || stream.allocate(request.bytes))?;
+            let address = insist(asked(stream, request, holder), 0, &|| stream.allocate(request.bytes))?;
             (address, Origin::Device, Obtained::ALLOCATION, None)
         }
     };
@@ -166,7 +143,7 @@ fn carve(range: &DeviceRange, asked: Asked<'_>, moves: Moves) -> Result<Carved> 
     {
         return Ok(carved);
     }
-    insist(asked, seen.frees, &FromRange { range, stream, bytes })
+    insist(asked, seen.frees, range)
 }
 
 /// Free memory, if necessary from idle memory of scopes.

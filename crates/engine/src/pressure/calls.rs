@@ -1,7 +1,7 @@
 //! Calls of other libraries that take memory of a device. They find no memory as allocations do, and take the same reclaim steps.
 
 use super::request::Asked;
-use super::serve::insist_on_call;
+use super::serve::insist;
 use crate::base::error::{Error, Result};
 use crate::device::Stream;
 
@@ -14,7 +14,7 @@ impl Stream {
     #[doc(hidden)]
     pub fn count_call<M>(&self, bytes: u64, dims: &[usize], call: impl Fn() -> Result<M>) -> Result<M> {
         let asked = Asked { stream: self, bytes, dims, holder: None };
-        insist_on_call(asked, || self.meter().allocate(bytes, &call))
+        insist(asked, 0, &|| self.meter().allocate(bytes, &call))
     }
 
     /// Notes that the bytes of a counted call were given back.
@@ -29,6 +29,6 @@ impl Stream {
     pub fn retry_call(&self, bytes: usize, succeeds: &dyn Fn() -> bool) -> bool {
         let short = || Error::out_of_memory("the driver's pool", bytes, "no memory is left");
         let asked = Asked { stream: self, bytes: bytes as u64, dims: &[bytes], holder: None };
-        insist_on_call(asked, || if succeeds() { Ok(()) } else { Err(short()) }).is_ok()
+        insist(asked, 0, &|| if succeeds() { Ok(()) } else { Err(short()) }).is_ok()
     }
 }

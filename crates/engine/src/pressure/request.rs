@@ -7,20 +7,20 @@ use crate::base::shortage::Shortage;
 #[cfg(feature = "tracing")]
 use crate::base::subscriber::{self, TARGET};
 use crate::device::{Stream, process};
-use crate::range::DeviceRange;
+use crate::range::{Carved, DeviceRange};
 
 /// A way to ask for memory.
 pub(crate) trait Ask {
     type Memory;
 
     /// Makes the call. If it `insists`, it accepts memory that other streams still use, and orders the request behind their work.
-    fn ask(&self, insists: bool) -> Result<Self::Memory>;
+    fn ask(&self, asked: &Asked<'_>, insists: bool) -> Result<Self::Memory>;
 
     /// Makes the call with the memory that is free now. As few pages as possible move for it. `None` if that is not enough.
-    fn ask_for_free(&self) -> Result<Option<Self::Memory>>;
+    fn ask_for_free(&self, asked: &Asked<'_>) -> Result<Option<Self::Memory>>;
 
     /// How many bytes the device must give for it, besides the memory that is free. 0 if it waits for work alone.
-    fn needs(&self) -> u64;
+    fn needs(&self, asked: &Asked<'_>) -> u64;
 }
 
 /// The requested memory, and who requests it.
@@ -34,30 +34,41 @@ pub(crate) struct Asked<'a> {
 }
 
 /// A call that asks the device itself.
-pub(super) struct Call<'a, F> {
-    pub(super) stream: &'a Stream,
-    pub(super) bytes: u64,
-    pub(super) call: F,
-}
-
-impl<M, F: Fn() -> Result<M>> Ask for Call<'_, F> {
+impl<M, F: Fn() -> Result<M>> Ask for F {
     type Memory = M;
 
-    fn ask(&self, _insists: bool) -> Result<M> {
-        (self.call)()
+    fn ask(&self, _asked: &Asked<'_>, _insists: bool) -> Result<M> {
+        self()
     }
 
     /// Free pages of the range are the device's memory too.
-    fn ask_for_free(&self) -> Result<Option<M>> {
-        DeviceRange::of(self.stream).map_or(Ok(0), |range| range.give_back(self.bytes))?;
-        match self.ask(false) {
+    fn ask_for_free(&self, asked: &Asked<'_>) -> Result<Option<M>> {
+        DeviceRange::of(asked.stream).map_or(Ok(0), |range| range.give_back(asked.bytes))?;
+        match self() {
             Err(error) if error.is_shortage() => Ok(None),
             answer => answer.map(Some),
         }
     }
 
-    fn needs(&self) -> u64 {
-        self.bytes
+    fn needs(&self, asked: &Asked<'_>) -> u64 {
+        asked.bytes
+    }
+}
+
+/// A request to the device's range.
+impl Ask for DeviceRange {
+    type Memory = Carved;
+
+    fn ask(&self, asked: &Asked<'_>, insists: bool) -> Result<Carved> {
+        self.allocate(asked.stream, asked.bytes, insists)
+    }
+
+    fn ask_for_free(&self, asked: &Asked<'_>) -> Result<Option<Carved>> {
+        self.move_pages(asked.stream, asked.bytes)
+    }
+
+    fn needs(&self, asked: &Asked<'_>) -> u64 {
+        self.needs(asked.bytes)
     }
 }
 

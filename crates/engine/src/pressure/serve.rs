@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::handlers::{self, Pressure};
 use super::limits;
 use super::reclaim::{self, Holder, Idle, Releaser};
-use super::request::{Ask, Asked, Call, Seen, seen, seen_after};
+use super::request::{Ask, Asked, Seen, seen, seen_after};
 use super::steps::{ReclaimStats, ReclaimStep};
 use super::transit;
 use crate::base::amounts::add;
@@ -57,7 +57,7 @@ pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A:
     let reclaim =
         |error| Reclaim { asked, ask, seen, error, counts: ReclaimStats::default(), step: ReclaimStep::Pages };
     if memory.meter().soft_limit() < u64::MAX && asked.bytes <= memory.most() {
-        let served = match softly(|| ask.ask(false)) {
+        let served = match softly(|| ask.ask(&asked, false)) {
             Err(error) if error.is_shortage() => reclaim(error).run_softly()?,
             answer => Some(answer?),
         };
@@ -65,15 +65,10 @@ pub(crate) fn insist<A: Ask>(asked: Asked<'_>, frees: u64, ask: &A) -> Result<A:
             return Ok(served);
         }
     }
-    match ask.ask(false) {
+    match ask.ask(&asked, false) {
         Err(error) if error.is_shortage() => reclaim(with_own_limit(error, &asked)).run(),
         answer => answer,
     }
-}
-
-/// As [`insist`], for a call that asks the device itself.
-pub(crate) fn insist_on_call<M>(asked: Asked<'_>, call: impl Fn() -> Result<M>) -> Result<M> {
-    insist(asked, 0, &Call { stream: asked.stream, bytes: asked.bytes, call })
 }
 
 /// If a request exceeds the device's limit, its error names that limit, even if the limit of the process was met first.
@@ -103,7 +98,7 @@ impl<A: Ask> Reclaim<'_, A> {
         let bytes = self.asked.bytes;
         // The range needs whole pages, which may be more than a limit or a device has.
         let most = self.asked.stream.memory().most();
-        let is_vain = self.error.is_beyond_all(bytes) || bytes > most || self.ask.needs() > most;
+        let is_vain = self.error.is_beyond_all(bytes) || bytes > most || self.ask.needs(&self.asked) > most;
         let served = if is_vain { Ok(None) } else { self.take_everything() };
         match &served {
             Ok(Some(_)) => self.counts.step_mut(self.step).served = 1,
@@ -181,7 +176,7 @@ impl<A: Ask> Reclaim<'_, A> {
         }
         let Asked { stream, holder, .. } = self.asked;
         match step {
-            ReclaimStep::Pages => self.ask.ask_for_free(),
+            ReclaimStep::Pages => self.ask.ask_for_free(&self.asked),
             ReclaimStep::OtherScopes => match self.release(step, reclaim::by_age(Some(stream.memory_id()), holder))? {
                 None if self.error.is_of_process() => self.release_elsewhere(),
                 served => Ok(served),
@@ -221,7 +216,7 @@ impl<A: Ask> Reclaim<'_, A> {
                 }
                 self.freed(step, bytes);
                 add(&mut freed, bytes);
-                if let Some(memory) = self.ask.ask_for_free()? {
+                if let Some(memory) = self.ask.ask_for_free(&self.asked)? {
                     return Ok(Some(memory));
                 }
                 least = if freed < self.asked.bytes { least } else { least.saturating_mul(2) };
@@ -244,7 +239,7 @@ impl<A: Ask> Reclaim<'_, A> {
         let mut holders = reclaim::by_age(None, None).into_iter().filter(is_elsewhere).peekable();
         loop {
             if give_back_elsewhere(stream.memory_id(), bytes) > 0
-                && let Some(memory) = self.ask.ask_for_free()?
+                && let Some(memory) = self.ask.ask_for_free(&self.asked)?
             {
                 return Ok(Some(memory));
             }
@@ -269,7 +264,7 @@ impl<A: Ask> Reclaim<'_, A> {
         if !is_worth {
             return Ok(None);
         }
-        match self.ask.ask(true) {
+        match self.ask.ask(&self.asked, true) {
             Err(error) if error.is_shortage() => {
                 self.error = error;
                 Ok(None)
@@ -305,7 +300,7 @@ impl<A: Ask> Reclaim<'_, A> {
                 break;
             }
             self.freed(ReclaimStep::Offload, freed);
-            let served = match self.ask.ask_for_free()? {
+            let served = match self.ask.ask_for_free(&self.asked)? {
                 // The copies may still be under way.
                 None => self.retry(WaitFor::AnyWork, true)?,
                 served => served,

@@ -65,7 +65,7 @@ impl<A: Ask> Reclaim<'_, A> {
     /// The bytes that the request lacks: of its device, by the limit of the device and by what the device has left; and of all devices, by
     /// these and by the limit of the process.
     fn lacks(&self) -> (u64, u64) {
-        let (memory, needs) = (self.asked.stream.memory(), self.ask.needs());
+        let (memory, needs) = (self.asked.stream.memory(), self.ask.needs(&self.asked));
         if needs == 0 {
             return (0, 0);
         }
