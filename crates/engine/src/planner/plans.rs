@@ -23,8 +23,6 @@ use gpucache_plan::entries::{Cursor, Envelope, Growth, Log};
 use gpucache_plan::loops::Known;
 use hashbrown::HashMap;
 
-use firsts::Firsts;
-
 #[derive(Default)]
 pub(super) struct Plans {
     plans: Vec<Plan>,
@@ -49,7 +47,8 @@ struct Plan {
     draft: Option<Draft>,
     /// `None` while the plan is active.
     cursor: Option<Cursor>,
-    firsts: Firsts,
+    /// The last sizes of first allocations in entries that followed it.
+    firsts: [u64; firsts::KEPT],
     /// For each plan, how often an entry followed it right after an entry of this plan.
     next: [u32; PLANS],
     /// For each plan, how many of the first positions have the same places in it and in this one.

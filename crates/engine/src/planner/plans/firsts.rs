@@ -7,33 +7,13 @@ use super::{Plan, Plans};
 use gpucache_plan::entries::Envelope;
 
 /// First sizes that a plan remembers: as many as a training has kinds of images or buckets of lengths.
-const KEPT: usize = 8;
-
-/// The last sizes of first allocations in entries that followed a plan.
-#[derive(Default)]
-pub(super) struct Firsts {
-    sizes: [u64; KEPT],
-    next: usize,
-}
-
-impl Firsts {
-    fn has(&self, bytes: u64) -> bool {
-        self.sizes.contains(&bytes)
-    }
-
-    fn note(&mut self, bytes: u64) {
-        if !self.has(bytes) {
-            self.sizes[self.next] = bytes;
-            self.next = (self.next + 1) % KEPT;
-        }
-    }
-}
+pub(super) const KEPT: usize = 8;
 
 impl Plan {
     /// Whether this plan expects a first allocation with which, as far as is known, only entries of the other plan begin.
     fn may_be(&self, other: &Plan) -> bool {
-        let is_of_other = |&bytes: &u64| bytes > 0 && self.envelope.begins_with(bytes) && !self.firsts.has(bytes);
-        other.firsts.sizes.iter().any(is_of_other)
+        let is_of_other = |&bytes: &u64| bytes > 0 && self.envelope.begins_with(bytes) && !self.firsts.contains(&bytes);
+        other.firsts.iter().any(is_of_other)
     }
 }
 
@@ -48,14 +28,17 @@ impl Plans {
 
     /// The plan whose entries alone began with so many bytes, as far as is known; `None` if that is the active one, or several.
     pub(super) fn told_by(&self, bytes: u64) -> Option<usize> {
-        let mut those = (0..self.plans.len()).filter(|&place| self.plans[place].firsts.has(bytes));
+        let mut those = (0..self.plans.len()).filter(|&place| self.plans[place].firsts.contains(&bytes));
         those.next().filter(|&place| place != self.active && those.next().is_none())
     }
 
     /// Notes that an entry with a first allocation of so many bytes followed a plan.
     pub(in crate::planner) fn note_first(&mut self, plan: usize, bytes: u64) {
-        if let Some(plan) = self.plans.get_mut(plan) {
-            plan.firsts.note(bytes);
+        if let Some(Plan { firsts, .. }) = self.plans.get_mut(plan)
+            && !firsts.contains(&bytes)
+        {
+            firsts.rotate_left(1);
+            firsts[KEPT - 1] = bytes;
         }
     }
 }
