@@ -12,7 +12,7 @@ use crate::base::error::{Error, Result};
 use crate::base::held::assert_nothing_held;
 use crate::base::sync::OnceLock;
 use crate::device::Stream;
-use crate::record::{Fence, Generation, Origin, Outcome, Record, Request, View};
+use crate::record::{Door, Fence, Generation, Origin, Outcome, Record, Request, View};
 
 /// Memory on a stream, in use until it is dropped. The drop returns it to the cache that served it, from any thread.
 pub struct Block(pub(super) ManuallyDrop<Box<Record>>);
@@ -95,7 +95,7 @@ impl Block {
 
     /// Tells the cache that served the block that another stream than the block's own frees it.
     pub fn note_freed_elsewhere(&self) {
-        self.0.door.into_iter().for_each(|door| door.note_freed_elsewhere());
+        self.0.door.and_then(Door::keeper).into_iter().for_each(|keeper| keeper.note_freed_elsewhere());
     }
 
     /// Memory that other code allocated. `view` releases it when the view is dropped.
@@ -341,8 +341,8 @@ fn give_back_unplanned(record: Box<Record>) {
 fn give_back_home(record: Box<Record>) {
     traced::freed(&record);
     let Some(record) = current::take_back_planned(record, true) else { return };
-    match record.door {
-        Some(door) => door.take_back(record),
+    match record.door.and_then(Door::keeper) {
+        Some(keeper) => keeper.take_back(record),
         None => drop(record),
     }
 }

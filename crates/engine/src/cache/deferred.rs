@@ -14,7 +14,7 @@ use crate::record::{Fence, Record};
 impl Owner {
     /// Keeps a block that other streams may still use.
     pub(super) fn defer(&self, record: Box<Record>) {
-        self.shared.counters.deferred(record.bytes());
+        self.shared.counters.deferred(record.bytes);
         self.with(|local, _| local.deferred.push(record));
     }
 
@@ -37,7 +37,7 @@ impl Owner {
         order(&mut deferred).into_iter().for_each(|fence| self.let_go_of_stream(fence.into_stream()));
         while let Some(ready) = deferred.iter_mut().rposition(|record| record.users().next().is_none()) {
             let record = deferred.swap_remove(ready);
-            self.shared.counters.resumed(record.bytes());
+            self.shared.counters.resumed(record.bytes);
             self.put(record);
         }
         let mut more = self.with(|local, _| std::mem::replace(&mut local.deferred, deferred));

@@ -316,7 +316,7 @@ impl Lists {
 /// The bytes that a block takes in a range. A small block takes the smallest size that a range has.
 #[inline]
 fn taken_by(record: &Record) -> u64 {
-    (record.bytes() as u64).max(LEAST_BYTES)
+    (record.bytes as u64).max(LEAST_BYTES)
 }
 
 /// The parts of a request that must be equal before a block is handed out again.

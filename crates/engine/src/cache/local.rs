@@ -148,7 +148,7 @@ impl Local {
     pub(super) fn hit(&mut self, shared: &Shared, request: &Request<'_>, stream: u64) -> Option<Box<Record>> {
         // Requests of 0 bytes have no list.
         let mut record = self.lists.pop(request, stream).or_else(|| self.pop_empty(request, stream))?;
-        shared.counters.hit(record.bytes());
+        shared.counters.hit(record.bytes);
         self.hand_out(shared, &mut record, request);
         Some(record)
     }
@@ -163,7 +163,7 @@ impl Local {
 
     #[inline]
     fn hand_out(&mut self, shared: &Shared, record: &mut Record, request: &Request<'_>) {
-        shared.note_handed_out(record.bytes());
+        shared.note_handed_out(record.bytes);
         self.planner.look_again();
         self.planner.note(record, request);
     }
@@ -234,10 +234,10 @@ impl Local {
         let stream = record.stream().id();
         let place = if has_list { self.lists.place_of(request, stream) } else { ListPlace::default() };
         record.set_home(door, generation, place);
-        shared.counters.allocated(record.bytes(), taken, matches!(record.origin, Origin::Device));
+        shared.counters.allocated(record.bytes, taken, matches!(record.origin, Origin::Device));
         match keeps {
             true => self.hand_out(shared, record, request),
-            false => shared.note_handed_out(record.bytes()),
+            false => shared.note_handed_out(record.bytes),
         }
     }
 
@@ -255,7 +255,7 @@ impl Local {
         // Done here and not at the drop: the drop may run on another thread, in whose processor cache this line of the record is
         // not.
         record.end_life();
-        shared.counters.dropped(record.bytes());
+        shared.counters.dropped(record.bytes);
         self.planner.look_again();
         if self.recycle == Recycle::Keyed {
             return self.lists.keep(record).and_then(|record| self.put_aside(shared, record));
@@ -264,7 +264,7 @@ impl Local {
             return self.put_aside(shared, record);
         }
         let budget = self.budget(shared);
-        if !self.lists.takes(record.bytes() as u64, budget) {
+        if !self.lists.takes(record.bytes as u64, budget) {
             return Some(self.put_out(shared, record));
         }
         self.lists.push(record);
@@ -275,7 +275,7 @@ impl Local {
     // Not inlined, as the next one and `take_oldest`: `put` would save more registers for them.
     #[inline(never)]
     fn put_aside(&mut self, shared: &Shared, record: Box<Record>) -> Option<Box<Record>> {
-        if record.bytes() > 0 || record.generation != shared.generation() {
+        if record.bytes > 0 || record.generation != shared.generation() {
             return Some(self.put_out(shared, record));
         }
         self.empties.push(record);
@@ -286,7 +286,7 @@ impl Local {
     #[inline(never)]
     fn put_out(&mut self, shared: &Shared, mut record: Box<Record>) -> Box<Record> {
         self.planner.release_escaped(&mut record);
-        shared.counters.released(record.bytes());
+        shared.counters.released(record.bytes);
         record
     }
 
@@ -298,7 +298,7 @@ impl Local {
 
     /// A block that nobody requested since the last call that found none. The caller releases it.
     pub(super) fn take_unused(&mut self, shared: &Shared) -> Option<Box<Record>> {
-        self.lists.pop_unused().inspect(|record| shared.counters.released(record.bytes()))
+        self.lists.pop_unused().inspect(|record| shared.counters.released(record.bytes))
     }
 
     #[inline]
@@ -314,7 +314,7 @@ impl Local {
     pub(super) fn renew(&mut self, shared: &Shared) -> Vec<Box<Record>> {
         let mut records = self.lists.take_idle();
         records.append(&mut self.empties);
-        records.iter().for_each(|record| shared.counters.released(record.bytes()));
+        records.iter().for_each(|record| shared.counters.released(record.bytes));
         records.append(&mut self.spares);
         self.lists.forget_keys();
         self.planner.forget(shared);
@@ -333,7 +333,7 @@ impl Local {
     /// next thread may not have. The caller releases them.
     pub(super) fn leave_behind(&mut self, shared: &Shared) -> Vec<Box<Record>> {
         let mut records = self.lists.take_idle_of_other_streams();
-        records.iter().for_each(|record| shared.counters.released(record.bytes()));
+        records.iter().for_each(|record| shared.counters.released(record.bytes));
         records.append(&mut self.spares);
         if let Some(last) = self.lists.last_stream() {
             let others = self.empties.extract_if(.., |record| record.stream().id() != last);
@@ -382,6 +382,6 @@ impl Local {
     /// The block that has been idle longest. The caller releases it.
     #[inline(never)]
     pub(super) fn take_oldest(&mut self, shared: &Shared) -> Option<Box<Record>> {
-        self.lists.pop_oldest().inspect(|record| shared.counters.released(record.bytes()))
+        self.lists.pop_oldest().inspect(|record| shared.counters.released(record.bytes))
     }
 }

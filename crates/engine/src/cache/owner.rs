@@ -150,7 +150,7 @@ impl Keeper for Cache {
         let is_used = record.note_last_uses();
         match owner {
             Some(owner) if is_used => {
-                owner.note(Fact::UsedElsewhere, 1, record.bytes() as u64);
+                owner.note(Fact::UsedElsewhere, 1, record.bytes as u64);
                 owner.defer(record);
             }
             Some(owner) => owner.put(record),
@@ -357,7 +357,7 @@ impl Owner {
 
     /// Gives a block's memory back. Keeps its record for the next supply, if the scope kept the block's memory.
     fn release_one(&self, mut record: Box<Record>) {
-        let (generation, bytes) = (record.generation, record.bytes() as u64);
+        let (generation, bytes) = (record.generation, record.bytes as u64);
         let is_old = self.shared.generations.is_old(generation);
         record.vacate().into_iter().for_each(|block| self.let_go(block));
         if generation == Generation::NEVER_KEPT {

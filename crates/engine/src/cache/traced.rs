@@ -70,7 +70,7 @@ fn served_by(record: &Record, is_listed: bool) -> ServedBy {
 /// Records that an array was dropped.
 #[inline(always)]
 pub(super) fn freed(record: &Record) {
-    if trace::is_on() && record.bytes() > 0 {
+    if trace::is_on() && record.bytes > 0 {
         trace::freed(record.address, record.stream().memory_id());
     }
 }

@@ -51,7 +51,7 @@ impl Linked for Record {
     }
 
     fn bytes(&self) -> usize {
-        Record::bytes(self)
+        self.bytes
     }
 }
 

@@ -212,8 +212,8 @@ impl Planner {
     /// Takes back an array that the ring served.
     #[inline(never)]
     pub(super) fn take_back_carried(&mut self, shared: &Shared, record: Box<Record>) {
-        shared.ring.lower(shared.ring.live() - record.bytes() as u64);
-        self.carry.slack += record.bytes() as i64;
+        shared.ring.lower(shared.ring.live() - record.bytes as u64);
+        self.carry.slack += record.bytes as i64;
         self.hot.room = self.carry.room().min(self.footprint.peak);
         self.carry.ring.take_back(record.position());
         self.carry.records.push(record);

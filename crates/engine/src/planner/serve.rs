@@ -260,7 +260,7 @@ impl Planner {
             return self.take_back_beside(shared, record);
         }
         let lease = &shared.lease;
-        let (position, bytes) = (record.position(), record.bytes() as u64);
+        let (position, bytes) = (record.position(), record.bytes as u64);
         self.hot.records.push(record);
         lease.lower(lease.live() - bytes);
         self.hot.cursor.take_back(position);
@@ -290,7 +290,7 @@ impl Planner {
             return Some(record);
         }
         self.hot.cursor.take_back(record.position());
-        lease.lower(lease.live() - record.bytes() as u64);
+        lease.lower(lease.live() - record.bytes as u64);
         self.hot.records.push(record);
         None
     }

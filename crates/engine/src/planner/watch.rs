@@ -130,13 +130,13 @@ impl Planner {
     fn record(&mut self, record: &mut Record, request: &Request<'_>) {
         if !self.is_recorded(record.stream().id()) {
             record.recorded = (0, 0);
-            if record.bytes() > 0 {
+            if record.bytes > 0 {
                 self.note_recorded(request, None);
             }
             return;
         }
-        let number = self.log(record.stream(), record.bytes() as u64);
-        if record.bytes() > 0 {
+        let number = self.log(record.stream(), record.bytes as u64);
+        if record.bytes > 0 {
             self.note_recorded(request, number);
         }
         // No entry has the number 0.

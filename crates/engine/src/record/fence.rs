@@ -27,14 +27,12 @@ impl Fence {
         fence
     }
 
-    /// The end of an epoch that the stream reported.
-    pub(crate) fn at(stream: &Stream, epoch: u64) -> Fence {
-        Fence { stream: stream.clone(), epoch: Some(Epoch(epoch)) }
-    }
-
     /// The end of an epoch that the stream reported; the present point if it reported none.
     pub(crate) fn told(stream: &Stream, epoch: u64) -> Fence {
-        if epoch == 0 { Fence::now(stream) } else { Fence::at(stream, epoch) }
+        match epoch {
+            0 => Fence::now(stream),
+            _ => Fence { stream: stream.clone(), epoch: Some(Epoch(epoch)) },
+        }
     }
 
     /// Moves forward to another fence of the same stream, if that one is later.

@@ -124,25 +124,8 @@ impl Door {
         self.0.get_or_init(|| keeper);
     }
 
-    /// Tells the keeper that a record was freed on another stream than its own.
-    pub(crate) fn note_freed_elsewhere(&self) {
-        self.0.get().into_iter().for_each(|keeper| keeper.note_freed_elsewhere());
-    }
-
-    /// Makes the keeper give a record memory of its own.
-    fn detach(&self, record: &mut Record) {
-        self.0.get().into_iter().for_each(|keeper| keeper.detach(record));
-    }
-
-    /// Whether the keeper may [detach](Keeper::detach) a record now.
-    fn is_reachable(&self) -> bool {
-        self.0.get().is_some_and(|keeper| keeper.is_reachable())
-    }
-
-    /// Returns a record to its keeper.
-    pub(crate) fn take_back(&self, record: Box<Record>) {
-        if let Some(keeper) = self.0.get() {
-            keeper.take_back(record);
-        }
+    /// The keeper, if the door leads to one.
+    pub(crate) fn keeper(&self) -> Option<&'static dyn Keeper> {
+        self.0.get().copied()
     }
 }

@@ -51,13 +51,13 @@ impl OuterBlock {
 
     /// Whether [`detach`](OuterBlock::detach) may take the memory out now: no other thread is inside the scope around.
     pub(crate) fn is_reachable(&self) -> bool {
-        self.record.as_ref().and_then(|record| record.door).is_some_and(Door::is_reachable)
+        self.record.as_ref().and_then(|record| record.door?.keeper()).is_some_and(|keeper| keeper.is_reachable())
     }
 
     /// Takes the memory out of the block, if it can be a block of the range. The arena in which it lies goes.
     pub(crate) fn detach(&mut self) -> Option<RangeBlock> {
         let record = self.record.as_deref_mut()?;
-        record.door?.detach(record);
+        record.door?.keeper()?.detach(record);
         record.take_from_range()
     }
 }
@@ -66,8 +66,8 @@ impl Drop for OuterBlock {
     fn drop(&mut self) {
         let Some(record) = self.record.take() else { return };
         self.lent.remove(record.bytes as u64);
-        if let Some(door) = record.door {
-            door.take_back(record);
+        if let Some(keeper) = record.door.and_then(Door::keeper) {
+            keeper.take_back(record);
         }
     }
 }

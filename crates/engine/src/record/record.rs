@@ -134,10 +134,6 @@ impl Record {
         *self.path.get_mut() = path.0;
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Whether it returns by this door.
     #[inline(always)]
     pub(crate) fn returns_to(&self, door: &Door) -> bool {

@@ -19,11 +19,9 @@ impl Record {
         self.follow_view()?;
         let (is_bare, written) = (self.last_write.is_anytime(), self.last_write.epoch());
         let mut uses = self.uses();
-        let is_new = uses.read(self.stream(), stream, is_bare, |stream, writer, end| match written {
-            Some(epoch) if writer.id() == self.stream().id() && writer.memory_id() == stream.memory_id() => {
-                Fence::at(writer, epoch).precede(stream)
-            }
-            _ => fence::order(stream, writer, end),
+        let is_new = uses.read(self.stream(), stream, is_bare, |stream, writer, end| {
+            let own = written.filter(|_| writer.id() == self.stream().id());
+            fence::order(stream, writer, own.unwrap_or(end))
         })?;
         // During a capture, a question about work may end it.
         if is_new && !Stream::is_any_in_capture() {
@@ -166,12 +164,12 @@ impl Record {
 
     /// Whether a reservation keeps the block when it is dropped.
     pub(crate) fn is_kept(&self) -> bool {
-        self.uses.get().is_some_and(|uses| lock(uses).is_kept())
+        self.uses.get().is_some_and(|uses| !lock(uses).reservations.is_empty())
     }
 
     /// Takes out the reservations for which the block is to be kept.
     pub(crate) fn take_reservations(&mut self) -> Option<Vec<Stream>> {
-        let taken = std::mem::take(self.known_uses()?.reservations());
+        let taken = std::mem::take(&mut self.known_uses()?.reservations);
         self.take_no_more_care();
         Some(taken).filter(|taken| !taken.is_empty())
     }
@@ -185,7 +183,7 @@ impl Record {
     /// Notes that a drop only has to return the memory, unless there are a view, uses or reservations.
     fn take_no_more_care(&mut self) {
         let has_view = self.view.get().is_some();
-        let has_uses = |uses: &mut Uses| uses.is_kept() || uses.users().next().is_some();
+        let has_uses = |uses: &mut Uses| !uses.reservations.is_empty() || uses.users().next().is_some();
         if !has_view && !self.known_uses().is_some_and(has_uses) {
             self.take_no_care();
         }

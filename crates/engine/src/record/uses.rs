@@ -20,7 +20,7 @@ pub(super) struct Uses {
     /// The streams that read the last written contents, each with its epoch when the block was dropped; 0 before the drop.
     readers: Vec<(User, u64)>,
     /// The reservations for which the block is kept when it is dropped.
-    reservations: Vec<Stream>,
+    pub(super) reservations: Vec<Stream>,
     /// The outcome of the late work that last wrote the block, in the life in which the block was lent to this work.
     pub(super) outcome: Option<Arc<Outcome>>,
 }
@@ -164,16 +164,6 @@ impl Uses {
         if self.reservations.iter().all(|known| known.id() != reservation.id()) {
             self.reservations.push(reservation.clone());
         }
-    }
-
-    /// Whether there are reservations for which the block is to be kept.
-    pub(super) fn is_kept(&self) -> bool {
-        !self.reservations.is_empty()
-    }
-
-    /// The reservations for which the block is to be kept.
-    pub(super) fn reservations(&mut self) -> &mut Vec<Stream> {
-        &mut self.reservations
     }
 
     /// Forgets the users, because the block's own stream waits for them.
