@@ -90,15 +90,17 @@ impl<T: Element, D: Device> Array<T, D> {
         self.block.address()
     }
 
-    /// A copy of the array that belongs to no scope and lies outside `place`, which is being cleared; `None` if there is no memory for it.
+    /// A copy of the array that belongs to no scope and lies outside `place`, which is being cleared; `None` if there is no memory for it. If
+    /// the copy fails, its memory is in `room`.
     ///
     /// # Errors
     /// A failure of the device.
-    pub(crate) fn copied_outside(&self, place: &Range<u64>) -> Result<Option<Self>> {
+    pub(crate) fn copied_outside(&self, place: &Range<u64>, room: &mut Option<Block>) -> Result<Option<Self>> {
         let request = request::<T>(self.shape())?;
-        let Some(mut block) = Block::outside(self.block.stream(), &request, place)? else { return Ok(None) };
+        *room = Block::outside(self.block.stream(), &request, place)?;
+        let Some(block) = room else { return Ok(None) };
         block.copy_from(&self.block)?;
-        Ok(Some(Array { block, typed: PhantomData }))
+        Ok(room.take().map(|block| Array { block, typed: PhantomData }))
     }
 
     /// An array of zeros in this memory.

@@ -276,7 +276,12 @@ impl<T: Element> TryFrom<Array<T, Cuda>> for CudaSlice<T> {
 
 fn copied<T: Element>(array: &Array<T, Cuda>) -> Result<CudaSlice<T>> {
     let (stream, bytes) = (array.device().stream(), array.byte_len());
-    let failure = |error| array.device().0.failure("a copy for a CudaSlice", error);
+    let (gpu, handle) = (&array.device().0, array.device().stream_handle());
+    let failure = |error| gpu.failure("a copy for a CudaSlice", error);
+    // cudarc's calls below would return an older failure as their own.
+    gpu.take_kept(stream.context());
+    handle.check()?;
+    handle.check_thread()?;
     // A slice without elements also has an allocation, for its drop to free.
     // SAFETY: nobody reads the memory before it is written: the copy below writes `bytes` bytes, which are all that the slice
     // covers.
@@ -285,6 +290,7 @@ fn copied<T: Element>(array: &Array<T, Cuda>) -> Result<CudaSlice<T>> {
     if bytes > 0 {
         stream.memcpy_dtod(array, &mut slice).map_err(failure)?;
     }
+    handle.check_thread()?;
     Ok(slice)
 }
 

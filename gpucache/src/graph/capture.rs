@@ -35,7 +35,10 @@ impl<D: Device> Run<'_, D> {
         self.seen.inputs = self.seen.arrays.len();
         let (like, mut outputs): (R::Like, R) = match self.expected(known) {
             Ok(expected) => expected?,
-            Err(error) => return Some(Err(error.into())),
+            Err(error) => {
+                self.stats.direct += 1;
+                return Some(Err(error.into()));
+            }
         };
         outputs.visit(&mut Visitor::new(self.device, Act::Note(&mut self.seen.arrays)));
         let (_inside, cache) = self.enter(Visit::Uncaptured);
@@ -50,7 +53,11 @@ impl<D: Device> Run<'_, D> {
         let are_same = self.are_same(inputs);
         let is_made = self.make_or_refuse(known, (cache, captured), (are_same, is_checked));
         // A run that is not done now is done directly, and counts there.
-        let is_done = has_run || self.launch_first(known, cache);
+        let launched = if has_run { Ok(true) } else { self.launch_first(known, cache) };
+        let is_done = match launched {
+            Ok(is_done) => is_done,
+            Err(error) => return Some(Err(E::from(error))),
+        };
         self.stats.captures += u64::from(is_done && is_made);
         self.stats.direct += u64::from(is_done && !is_made);
         match is_done {
@@ -79,14 +86,17 @@ impl<D: Device> Run<'_, D> {
     }
 
     /// Launches a new graph. If there is none, or it fails, the entry counts as skipped: its block ran without effect.
-    fn launch_first(&self, known: &mut KeyState, cache: &'static Cache) -> bool {
-        let launchable = known.launchable.as_ref();
-        let is_launched = launchable.is_some_and(|launchable| matches!(self.launch_in(launchable, true), Some(Ok(_))));
+    fn launch_first(&self, known: &mut KeyState, cache: &'static Cache) -> Result<bool> {
+        let launched = known.launchable.as_ref().and_then(|launchable| self.launch_in(launchable, true));
+        let is_launched = matches!(launched, Some(Ok(_)));
         if !is_launched {
             known.launchable = None;
             cache.launch_in(self.device.stream_handle(), None, || ());
         }
-        is_launched
+        match launched {
+            Some(Err((error, true))) => Err(error),
+            _ => Ok(is_launched),
+        }
     }
 
     /// Whether the inputs are those that were seen. The block may have put other arrays in their place, which a launch would not do.

@@ -261,7 +261,12 @@ impl<K: Hash + Eq + Clone, D: Device> CapturedScope<K, D> {
     pub(super) fn run_graph<I: Inputs<D>, R: Outputs<D>>(&mut self, key: &K, inputs: &mut I) -> Option<Result<R>> {
         let (kept, mut run) = self.parts();
         let done = run.launch(kept.with_graph(key)?, inputs)?;
-        self.stats.launches += 1;
+        // A deferred failure comes before the launch.
+        let counted = match &done {
+            Err(error) if error.is_deferred() => &mut self.stats.direct,
+            _ => &mut self.stats.launches,
+        };
+        *counted += 1;
         Some(done)
     }
 

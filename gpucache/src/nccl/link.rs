@@ -247,7 +247,8 @@ impl Link {
     fn end(&self, finishes: Option<Duration>) {
         // Not in the `let` below, which would hold the lock.
         let taken = lock(&self.comm).take();
-        let Some(comm) = taken else { return };
+        // Another thread took it, and may not have ended it yet.
+        let Some(comm) = taken else { return self.await_end() };
         let (library, is_over) = (self.library, self.is_over.clone());
         let (done, is_done) = mpsc::channel();
         let work = move || {

@@ -93,6 +93,9 @@ pub(super) fn written<'a, T>(
 fn on_its_gpu<T>(ranks: &Communicator, data: &impl DeviceSlice<T>) -> Result<()> {
     let remedy = "copy it by `Array::to_device`, or use the communicator of its GPU";
     ranks.check_gpu("an array in a collective", data.stream().context(), remedy)?;
+    // cudarc's question below would return, and lose, a failure that cudarc kept. The launch finds it on the stream.
+    ranks.stream().0.take_kept(data.stream().context());
+    ranks.stream().0.take_kept(ranks.raw_stream().context());
     // The collective would run now, and in no launch of the graph.
     if is_captured(data.stream()) && !is_captured(ranks.raw_stream()) {
         return Err(Error::unavailable(

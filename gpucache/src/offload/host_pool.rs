@@ -275,7 +275,9 @@ impl HostPool {
             match slot.evict() {
                 Ok(bytes) => *freed = freed.saturating_add(bytes),
                 Err(error) if may_not_leave(&error) => {}
-                Err(error) => _ = failure.get_or_insert((slot, error)),
+                // A deferred failure is told only once, so the stream keeps it.
+                Err(error) if failure.is_some() => slot.keep(error),
+                Err(error) => *failure = Some((slot, error)),
             }
         }
     }

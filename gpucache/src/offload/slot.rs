@@ -256,20 +256,23 @@ impl<T: Element, D: Device> Slot<T, D> {
         Ok(false)
     }
 
-    /// Copies the array to the host if it was written, unless it is locked. Returns the array if it is to leave.
-    fn copy(&self, leaves: bool) -> Result<Option<Leaving<T, D>>> {
+    /// Copies the array to the host if it was written, unless it is locked. Returns the array if it is to leave, and whether it was copied.
+    fn copy(&self, leaves: bool) -> Result<(Option<Leaving<T, D>>, bool)> {
         let mut room = None;
         let state = self.lock_with_room(&mut room)?;
         // Another thread may have put an array there that has to stay.
-        let Some(mut state) = state.filter(|state| !(leaves && state.is_pinned())) else { return Ok(None) };
-        let transit = Transit::begin();
+        let Some(mut state) = state.filter(|state| !(leaves && state.is_pinned())) else { return Ok((None, false)) };
+        let transit = leaves.then(Transit::begin);
         let is_copied = self.copy_out(&mut state, &mut room)?;
         let left = if leaves { state.settle().map(|()| self.take_here(&mut state)) } else { Ok(None) };
         drop(state);
+        Ok((left?.zip(transit), is_copied))
+    }
+
+    fn tell_copied(&self, is_copied: bool) {
         if is_copied {
             self.tell("out");
         }
-        Ok(left?.map(|array| (array, transit)))
     }
 }
 
@@ -310,7 +313,10 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     fn write_back(&self) -> Result<()> {
         // Only an array that is not locked is timed.
         let is_free = self.try_lock().is_some();
-        if is_free { self.watch(|| self.copy(false)).map(|_| ()) } else { Ok(()) }
+        if is_free {
+            self.tell_copied(self.watch(|| self.copy(false))?.1);
+        }
+        Ok(())
     }
 
     fn evict(&self) -> Result<u64> {
@@ -319,11 +325,11 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
             return Ok(0);
         }
         let Some(mut state) = self.try_lock().filter(|state| !state.is_pinned()) else { return Ok(0) };
-        let left = if state.may_leave() {
+        let (left, is_copied) = if state.may_leave() {
             let transit = Transit::begin();
             let here = self.take_here(&mut state);
             drop(state);
-            here.map(|array| (array, transit))
+            (here.map(|array| (array, transit)), false)
         } else {
             drop(state);
             self.watch(|| self.copy(true))?
@@ -331,7 +337,9 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
         // After the lock: freeing memory of a scope may call code of the program.
         let Some((array, transit)) = left else { return Ok(0) };
         drop(array);
+        // Before the program hears of it, since requests of other threads wait for the memory.
         drop(transit);
+        self.tell_copied(is_copied);
         self.pool.went(self.tag.bytes);
         recorder::count(&self.pool, |stats| stats.evictions += 1);
         self.tell("evicted");
@@ -354,10 +362,12 @@ impl<T: Element, D: Device> Rests for Slot<T, D> {
     }
 
     fn shift(&self, place: &Range<u64>) -> Result<bool> {
+        // Declared before the lock: freeing memory may call code of the program.
+        let mut room = None;
         let Some(mut state) = self.try_lock().filter(|state| !state.is_pinned()) else { return Ok(false) };
         let lies_there = |array: &&Array<T, D>| place.contains(&array.place());
         let Some(array) = state.here.as_ref().filter(lies_there) else { return Ok(true) };
-        let Some(copy) = array.copied_outside(place)? else { return Ok(false) };
+        let Some(copy) = array.copied_outside(place, &mut room)? else { return Ok(false) };
         let before = state.here.replace(copy);
         // After the lock: freeing memory of a scope may call code of the program.
         drop(state);
