@@ -35,28 +35,21 @@ impl<D: Device> Run<'_, D> {
         self.seen.inputs = self.seen.arrays.len();
         let (like, mut outputs): (R::Like, R) = match self.expected(known) {
             Ok(expected) => expected?,
-            Err(error) => {
-                self.stats.direct += 1;
-                return Some(Err(error.into()));
-            }
+            Err(error) => return self.failed(error.into()),
         };
         outputs.visit(&mut Visitor::new(self.device, Act::Note(&mut self.seen.arrays)));
         let (_inside, cache) = self.enter(Visit::Uncaptured);
         let cache = cache?;
         let (captured, has_run) = match self.record(cache, &like, &mut outputs, || block(inputs.lend())) {
             Ok(recorded) => recorded,
-            Err(failure) => {
-                self.stats.direct += 1;
-                return Some(Err(failure));
-            }
+            Err(failure) => return self.failed(failure),
         };
         let are_same = self.are_same(inputs);
         let is_made = self.make_or_refuse(known, (cache, captured), (are_same, is_checked));
         // A run that is not done now is done directly, and counts there.
-        let launched = if has_run { Ok(true) } else { self.launch_first(known, cache) };
-        let is_done = match launched {
+        let is_done = match if has_run { Ok(true) } else { self.launch_first(known, cache) } {
             Ok(is_done) => is_done,
-            Err(error) => return Some(Err(E::from(error))),
+            Err(error) => return self.failed(error.into()),
         };
         self.stats.captures += u64::from(is_done && is_made);
         self.stats.direct += u64::from(is_done && !is_made);
@@ -65,6 +58,12 @@ impl<D: Device> Run<'_, D> {
             false if !are_same => Some(Err(E::from(exchanged()))),
             is_done => is_done.then_some(Ok(outputs)),
         }
+    }
+
+    /// The answer of a run that failed. It counts as a direct one.
+    fn failed<R, E>(&mut self, failure: E) -> Option<Result<R, E>> {
+        self.stats.direct += 1;
+        Some(Err(failure))
     }
 
     /// Makes a graph of the captured work, unless the block exchanged its inputs. Returns whether there is one.

@@ -275,8 +275,7 @@ impl HostPool {
             match slot.evict() {
                 Ok(bytes) => *freed = freed.saturating_add(bytes),
                 Err(error) if may_not_leave(&error) => {}
-                // A deferred failure is told only once, so the stream keeps it.
-                Err(error) if failure.is_some() => slot.keep(error),
+                Err(error) if failure.is_some() => _ = unasked(&*slot, Err::<(), _>(error)),
                 Err(error) => *failure = Some((slot, error)),
             }
         }

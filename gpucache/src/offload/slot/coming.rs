@@ -47,9 +47,7 @@ impl<T: Element, D: Device> Slot<T, D> {
         }
         match came {
             // The other thread may have the memory, with the array in it by now.
-            Err(error) if error.is_shortage() && (self.coming.wait_for_others(HANDLER) || self.has_come()) => {
-                Ok(())
-            }
+            Err(error) if error.is_shortage() && (self.coming.wait_for_others(HANDLER) || self.has_come()) => Ok(()),
             came => came.map(|_| ()),
         }
     }
