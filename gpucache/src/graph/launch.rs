@@ -14,6 +14,9 @@ use crate::scope::ScopeGuard;
 use gpucache_engine::record::Outcome;
 use gpucache_engine::{Error, Result};
 
+/// The outcome of a launch, if it is on a stream of the host: only such work has outcomes.
+type LaunchOutcome = Option<Arc<Outcome>>;
+
 impl<D: Device> Run<'_, D> {
     /// Launches the graph, if the arrays and the memory are as it needs them. A graph that failed is dropped. The error is a deferred one, or that
     /// of a launch that did a part of the work: the block would begin with what that part left.
@@ -66,11 +69,7 @@ impl<D: Device> Run<'_, D> {
     /// Launches the graph on these arrays, while the memory of the plans cannot be taken away. `None` if the graph cannot use the arrays, or
     /// if that memory was taken away or moved.
     #[inline]
-    fn launch_on(
-        &self,
-        launchable: &mut Launchable,
-        is_moved: bool,
-    ) -> Result<Option<Option<Arc<Outcome>>>, (Error, bool)> {
+    fn launch_on(&self, launchable: &mut Launchable, is_moved: bool) -> Result<Option<LaunchOutcome>, (Error, bool)> {
         if is_moved && !launchable.follow(&self.seen.arrays).map_err(|error| (error, false))? {
             return Ok(None);
         }
@@ -82,15 +81,13 @@ impl<D: Device> Run<'_, D> {
         ScopeGuard::launch_captured(self.name, self.site, alone, inside).transpose()
     }
 
-    /// Launches the graph in an entry of the scope, or without one. Only a launch on a stream of the host has an outcome. With an error comes
-    /// whether a part of the work was done.
+    /// Launches the graph in an entry of the scope, or without one. With an error comes whether a part of the work was done.
     pub(super) fn launch_in(
         &self,
         launchable: &Launchable,
         has_entry: bool,
-    ) -> Option<Result<Option<Arc<Outcome>>, (Error, bool)>> {
+    ) -> Option<Result<LaunchOutcome, (Error, bool)>> {
         let stream = self.device.stream_handle();
-        // Only streams of the host have outcomes of work.
         let outcome = (!stream.can_capture()).then(Arc::<Outcome>::default);
         let context: &dyn std::any::Any = match &outcome {
             Some(outcome) => outcome,
@@ -115,12 +112,7 @@ impl<D: Device> Run<'_, D> {
     }
 
     /// Stores the outcome of the launch in the arrays that it writes, on a stream of the host.
-    pub(super) fn expect<I: Inputs<D>, R: Outputs<D>>(
-        &self,
-        outcome: Option<Arc<Outcome>>,
-        inputs: &mut I,
-        outputs: &mut R,
-    ) {
+    pub(super) fn expect<I: Inputs<D>, R: Outputs<D>>(&self, outcome: LaunchOutcome, inputs: &mut I, outputs: &mut R) {
         if let Some(outcome) = outcome {
             let mut visitor = Visitor::new(self.device, Act::Expect(&outcome));
             inputs.visit(&mut visitor);
