@@ -87,15 +87,6 @@ pub(crate) extern "C" fn cuDeviceGet(device: Out<c_int>, ordinal: c_int) -> Stat
     answer("cuDeviceGet", || known(ordinal).and_then(|()| device.put(ordinal)))
 }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuDeviceCanAccessPeer(can: Out<c_int>, device: c_int, other: c_int) -> Status {
-    answer("cuDeviceCanAccessPeer", || {
-        known(device)?;
-        known(other)?;
-        can.put((device != other).into())
-    })
-}
-
 /// # Safety
 /// `text` is valid for writes of `length` bytes.
 #[unsafe(no_mangle)]

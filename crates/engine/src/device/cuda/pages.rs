@@ -47,15 +47,6 @@ impl CudaPages {
         })
     }
 
-    /// Access for the own GPU, and for all others that share memory with it and can reach it.
-    fn accesses(&self) -> Vec<CUmemAccessDesc> {
-        let own = self.context.cu_device();
-        let others: Vec<_> = lock(&SHARING).iter().copied().filter(|&gpu| gpu != own && can_access(gpu, own)).collect();
-        let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        let access = |gpu| CUmemAccessDesc { location: plain_memory(gpu).location, flags };
-        std::iter::once(own).chain(others).map(access).collect()
-    }
-
     /// Makes `call` with the context current.
     fn call(&self, bytes: u64, operation: &'static str, call: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
         driver::bind(&self.context).and_then(|()| call()).map_err(|error| match error.0 {
@@ -105,7 +96,7 @@ unsafe impl VirtualMemory for CudaPages {
         let mapped = self.call(pieces.iter().sum(), "mapping pages", || {
             let mut mapping = Mapping { address, bytes: 0 };
             let mapped = pieces.iter().try_for_each(|&bytes| mapping.extend(bytes as usize, &memory));
-            mapped.and_then(|()| mapping.make_accessible(&self.accesses())).inspect_err(|_| {
+            mapped.and_then(|()| mapping.make_accessible(self.context.cu_device())).inspect_err(|_| {
                 // Pieces that the driver refuses to unmap are lost, with their addresses; nobody uses them.
                 let _ = mapping.unmap();
             })
@@ -124,7 +115,7 @@ unsafe impl VirtualMemory for CudaPages {
 
     fn renew_access(&self, address: u64, bytes: u64) -> Result<()> {
         let mapping = Mapping { address, bytes: bytes as usize };
-        self.call(bytes, "sharing pages", || mapping.make_accessible(&self.accesses()))
+        self.call(bytes, "sharing pages", || mapping.make_accessible(self.context.cu_device()))
     }
 
     unsafe fn unmap_pieces(&self, address: u64, pieces: &[u64]) -> Result<(), Unfinished> {
@@ -164,13 +155,20 @@ impl Mapping {
         released
     }
 
-    /// Allows GPUs to read and write the memory. The first one is that of the memory. If the driver refuses the others, it alone may.
-    fn make_accessible(&self, accesses: &[CUmemAccessDesc]) -> Result<(), DriverError> {
-        // SAFETY: the driver reads the descriptions, which are borrowed. All addresses of the mapping have memory.
-        let set = |accesses: &[CUmemAccessDesc]| unsafe {
-            sys::cuMemSetAccess(self.address, self.bytes, accesses.as_ptr(), accesses.len()).result()
-        };
-        set(accesses).or_else(|error| if accesses.len() > 1 { set(&accesses[..1]) } else { Err(error) })
+    /// Allows the GPU of the memory to read and write it, and all others that share memory with it.
+    fn make_accessible(&self, own: sys::CUdevice) -> Result<(), DriverError> {
+        self.allow(own)?;
+        let others: Vec<_> = lock(&SHARING).iter().copied().filter(|&gpu| gpu != own).collect();
+        // A GPU that cannot reach the memory does without it.
+        others.into_iter().for_each(|gpu| _ = self.allow(gpu));
+        Ok(())
+    }
+
+    fn allow(&self, gpu: sys::CUdevice) -> Result<(), DriverError> {
+        let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        let access = CUmemAccessDesc { location: plain_memory(gpu).location, flags };
+        // SAFETY: the driver reads one description of the access. All addresses of the mapping have memory.
+        unsafe { sys::cuMemSetAccess(self.address, self.bytes, &access, 1) }.result()
     }
 
     /// Unmaps all pieces. If that fails, all of them are still mapped.
@@ -186,13 +184,6 @@ impl Mapping {
 /// The GPUs whose work uses memory of each other. PyTorch and CuPy copy between GPUs by plain copies, and by kernels that read the memory of
 /// another GPU.
 static SHARING: Mutex<Vec<sys::CUdevice>> = Mutex::new(Vec::new());
-
-/// Whether work of one GPU can use memory of another one.
-fn can_access(gpu: sys::CUdevice, of: sys::CUdevice) -> bool {
-    let mut can = 0;
-    // SAFETY: the driver writes one number, for which there is room, and refuses numbers of no GPU.
-    unsafe { sys::cuDeviceCanAccessPeer(&mut can, gpu, of) }.result().is_ok() && can != 0
-}
 
 /// The properties of plain memory on a GPU.
 fn plain_memory(gpu: sys::CUdevice) -> CUmemAllocationProp {
