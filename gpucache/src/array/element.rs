@@ -27,6 +27,20 @@ use std::fmt::Debug;
 /// assert_eq!(points[7].y, 2.0);
 /// # Ok::<(), gpucache::Error>(())
 /// ```
+///
+/// ```compile_fail,E0080
+/// # #![allow(unsafe_code)]
+/// use gpucache::{Element, offload::Placed, prelude::*};
+///
+/// #[derive(Clone, Copy, Debug)]
+/// #[repr(C, align(512))]
+/// struct Row([f32; 128]);
+/// // SAFETY: the struct is floats without padding, and zero bytes are a value of it.
+/// unsafe impl Element for Row {}
+///
+/// let rows = Placed::<Row, _>::zeros(&Host::new(), 8)?; // aligned to more than 256 bytes
+/// # Ok::<(), gpucache::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of an array: use a number, `bool`, or a `Copy` and `Debug` type with `unsafe impl Element`",
     note = "numbers of the crates `half`, `float8` and `num-complex` are elements by gpucache's features of these names"

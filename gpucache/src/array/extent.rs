@@ -6,12 +6,18 @@ use std::slice::from_raw_parts;
 
 use super::Element;
 use gpucache_engine::base::amounts::Count;
+use gpucache_engine::cache::Block;
 use gpucache_engine::record::Request;
 use gpucache_engine::{Error, Result};
 
 /// The number of elements of `T` with these dimensions, if the product does not overflow and their bytes fit an `isize`.
+///
+/// Whoever makes an array calls this function, so it also checks the alignment of `T`.
 #[inline(always)]
 pub(super) fn product<T>(dims: &[usize]) -> Option<usize> {
+    const {
+        assert!(align_of::<T>() as u64 <= Block::ALIGNMENT, "an element is aligned to at most 256 bytes, as blocks are")
+    };
     let mut elements = 1usize;
     for &dim in dims {
         elements = elements.checked_mul(dim)?;

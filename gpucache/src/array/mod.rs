@@ -185,12 +185,6 @@ impl<T: Element, D: Device> Array<T, D> {
 
     #[inline(never)]
     fn serve(device: &D, dims: &[usize], bytes: usize, site: &'static Location<'static>) -> Result<Self> {
-        const {
-            assert!(
-                align_of::<T>() as u64 <= Block::ALIGNMENT,
-                "an element is aligned to at most 256 bytes, as blocks are"
-            )
-        };
         let (dtype, type_name) = (TypeId::of::<T>(), std::any::type_name::<T>());
         let request = Request { dtype, type_name, dims, bytes, site: Some(site) };
         let refused = |error| Block::refused(error, &request);
