@@ -2,6 +2,7 @@
 #![cfg(feature = "cuda")]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -156,6 +157,8 @@ fn arrays_have_views() {
     stream.memcpy_htod(&[1; 10], &mut array.as_view_mut()).unwrap();
     stream.memcpy_htod(&[2; 3], &mut array.try_slice_mut(4..7).unwrap()).unwrap();
     assert!(array.try_slice_mut(8..11).is_none() && array.try_split_at_mut(11).is_none());
+    assert!(array.try_slice_mut(..=usize::MAX).is_none());
+    assert!(array.try_slice_mut((Bound::Excluded(usize::MAX), Bound::Unbounded)).is_none());
     let (mut low, mut high) = array.split_at_mut(9);
     stream.memcpy_htod(&[3], &mut high).unwrap();
     stream.memcpy_htod(&[4], &mut low).unwrap();

@@ -124,7 +124,9 @@ impl<T: Element> Array<T, Cuda> {
     /// # Ok::<(), gpucache::Error>(())
     /// ```
     pub fn try_slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<CudaViewMut<'_, T>> {
-        self.lend_out_mut().try_slice_mut(range)
+        // cudarc adds 1 to bounds without a check.
+        let part = self.as_view().try_slice(range)?.range();
+        self.lend_out_mut().try_slice_mut(part)
     }
 
     /// As [`try_slice_mut`](Array::try_slice_mut).
