@@ -151,7 +151,9 @@ fn many_that_fit_add_up_on_a_stream_of_the_host() {
 fn a_copy_that_the_host_has_no_memory_for_is_an_error() {
     let array = uninit(&Virtual::new(1 << 48), 1 << 47).unwrap();
     let error = array.to_vec().unwrap_err();
-    assert!(error.is_out_of_memory() && error.to_string().contains("the host has no 128.00 TiB left"), "{error}");
+    assert!(error.is_out_of_memory() && error.to_string().contains("128.00 TiB"), "{error}");
+    // The machine's memory was looked at: Linux also grants memory that is in use, and kills the process that writes it.
+    assert!(cfg!(not(target_os = "linux")) || error.to_string().contains("are available"), "{error}");
 }
 
 /// However the device is asked for a request, in pages or pieces, the error is about the request.

@@ -26,17 +26,6 @@ pub(super) fn product<T>(dims: &[usize]) -> Option<usize> {
     (elements <= most).then_some(elements)
 }
 
-/// A vector on the host with room for so many elements.
-///
-/// # Errors
-/// [`is_out_of_memory`](Error::is_out_of_memory) if the host has too little memory.
-pub(super) fn with_room<T>(len: usize) -> Result<Vec<T>> {
-    let mut values = Vec::new();
-    let refused = |error| Error::out_of_memory("the host", len.saturating_mul(size_of::<T>()), error);
-    values.try_reserve_exact(len).map_err(refused)?;
-    Ok(values)
-}
-
 /// Like [`product`], but with an error that explains why there is no result.
 #[inline]
 pub(super) fn elements<T>(dims: &[usize]) -> Result<usize> {

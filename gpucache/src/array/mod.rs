@@ -38,10 +38,11 @@ pub use element::Element;
 pub use host::Arguments;
 pub use shape::Shape;
 
-use self::extent::{bytes_of, elements, product, same_len, shortest_period, with_room};
+use self::extent::{bytes_of, elements, product, same_len, shortest_period};
 use crate::device::Device;
 use gpucache_engine::Result;
 use gpucache_engine::cache::Block;
+use gpucache_engine::device::host_vec;
 use gpucache_engine::record::Request;
 
 /// An array of `T` on a device, in row-major order, without strides.
@@ -282,7 +283,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// ```
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.block.stream().check()?;
-        let (mut values, len) = (with_room::<T>(self.len())?, self.len());
+        let (mut values, len) = (host_vec::<T>(self.len())?, self.len());
         // SAFETY: the vector has room for `len` elements. As bytes they need not be initialized, and nothing else uses the vector
         // until `set_len`. By then `read` has written all `len` elements, from a block of as many, whose elements were
         // written before (the contract of `uninit`). So the bytes are values of `T`.

@@ -4,10 +4,11 @@ use std::any::Any;
 use std::slice::from_ref;
 use std::sync::Arc;
 
-use super::extent::{bytes_of, with_room};
+use super::extent::bytes_of;
 use super::{Array, Element};
 use crate::device::{Device, Host};
 use gpucache_engine::Result;
+use gpucache_engine::device::host_vec;
 use gpucache_engine::record::Outcome;
 
 impl<T: Element, D: Device> Array<T, D> {
@@ -23,7 +24,7 @@ impl<T: Element, D: Device> Array<T, D> {
     /// The bytes of all elements.
     pub(crate) fn contents(&self) -> Result<Vec<u8>> {
         let values = self.to_vec()?;
-        let mut bytes = with_room(self.byte_len())?;
+        let mut bytes = host_vec(self.byte_len())?;
         bytes.extend_from_slice(bytes_of(&values));
         Ok(bytes)
     }

@@ -43,7 +43,7 @@ pub(crate) use cuda::{GraphEnd, disown};
 pub use event::Event;
 pub(crate) use graph::is_one_queue;
 pub use graph::{Capture, Captured, LaunchableGraph, Word};
-pub use host::HostStream;
+pub use host::{HostStream, host_vec};
 pub use kind::DeviceKind;
 pub use mark::Mark;
 pub use memory::Memory;

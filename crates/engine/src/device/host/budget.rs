@@ -45,6 +45,32 @@ pub(super) fn take(bytes: u64) -> Result<()> {
     }
 }
 
+/// A vector in host memory with room for `len` values. It is not counted in, since it is returned to others.
+///
+/// # Errors
+/// [`is_out_of_memory`](Error::is_out_of_memory) if the host has too little memory.
+///
+/// ```
+/// use gpucache_engine::device::host_vec;
+///
+/// assert!(host_vec::<u64>(100)?.capacity() >= 100);
+/// assert!(host_vec::<u64>(1 << 50).unwrap_err().is_out_of_memory());
+/// # Ok::<(), gpucache_engine::Error>(())
+/// ```
+pub fn host_vec<T>(len: usize) -> Result<Vec<T>> {
+    let bytes = len.saturating_mul(size_of::<T>());
+    if bytes as u64 >= SLICE
+        && let Some(Room { total, available }) = room()
+        && bytes as u64 > available
+    {
+        let detail = format!("{} of its {} are available", Bytes(available), Bytes(total));
+        return Err(Error::out_of_memory("the host", bytes, detail).of_capacity(total));
+    }
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).map_err(|error| Error::out_of_memory("the host", bytes, error))?;
+    Ok(values)
+}
+
 /// Counts out `bytes`.
 pub(super) fn give_back(bytes: u64) {
     HELD.fetch_sub(bytes, Relaxed);

@@ -14,6 +14,7 @@ mod queued;
 
 use std::sync::Arc;
 
+pub use self::budget::host_vec;
 pub(super) use self::memory::HostMemory;
 use self::memory::memory;
 use self::queue::{HostQueue, LentSlices};

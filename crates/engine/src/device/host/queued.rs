@@ -5,6 +5,7 @@ use std::any::Any;
 use std::slice::from_raw_parts;
 use std::sync::{Arc, PoisonError};
 
+use super::budget::host_vec;
 use super::memory::HostMemory;
 use super::queue::{HostQueue, Progress};
 use crate::base::error::{Error, Result};
@@ -110,8 +111,7 @@ unsafe impl Backend for HostQueue {
     }
 
     unsafe fn write(&self, from: *const u8, to: u64, bytes: usize) -> Result<()> {
-        let mut copy = Vec::new();
-        copy.try_reserve_exact(bytes).map_err(|error| Error::out_of_memory("the host", bytes, error))?;
+        let mut copy = host_vec(bytes)?;
         // SAFETY: the caller promises `bytes` readable bytes at `from`, which nobody writes until this returns.
         copy.extend_from_slice(unsafe { from_raw_parts(from, bytes) });
         self.put(QueuedCall::Write { from: copy, to })
