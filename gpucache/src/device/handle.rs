@@ -309,8 +309,8 @@ pub unsafe trait Device: Clone + std::fmt::Debug + Send + Sync + 'static {
     ///
     /// Handlers are called in the order in which they were registered, without a lock held. A handler may drop arrays, invalidate
     /// scopes, write data elsewhere, or enter scopes and allocate; no handler is called for its own allocations. A panic in a handler
-    /// is caught. The handler stays registered until the returned value is dropped; no call begins after that. Another handler may
-    /// drop it.
+    /// is caught. The handler stays registered until the returned value is dropped. A call that another thread has decided on may
+    /// still begin then. Another handler may drop it.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};

@@ -353,6 +353,6 @@ impl OwnedScope {
 impl Drop for OwnedScope {
     /// Live arrays stay valid. Their memory is freed when they are dropped.
     fn drop(&mut self) {
-        name::invalidate_if_known(&self.name);
+        name::forget(&self.name);
     }
 }

@@ -104,7 +104,8 @@ fn beside(path: &Path) -> PathBuf {
 
 fn write(text: &str, path: &Path, beside: &Path) -> io::Result<()> {
     let text = format!("process {}\n\n{text}\n", std::process::id());
-    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+    // A link stays: what it leads to is a file that others know, such as that behind `/dev/stdout`.
+    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
         return Output::create(path)?.write_all(text.as_bytes());
     }
     let written = fs::write(beside, text).and_then(|()| fs::rename(beside, path));
@@ -138,6 +139,11 @@ mod tests {
         fs::remove_file(&path).unwrap();
         write("text", &path, &beside(&path)).unwrap();
         assert!(fs::read_to_string(&path).unwrap().ends_with("text\n"));
-        fs::remove_file(&path).unwrap();
+        let link = path.with_extension("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write("more", &link, &beside(&link)).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(fs::read_to_string(&path).unwrap().ends_with("more\n"));
+        [&link, &path].into_iter().for_each(|file| fs::remove_file(file).unwrap());
     }
 }

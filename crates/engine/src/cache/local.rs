@@ -84,9 +84,12 @@ impl Local {
     fn follow(&mut self, shared: &Shared, Terms { recycle, limit }: Terms) {
         self.limit.set(limit);
         if recycle != self.recycle && recycle != Recycle::Off {
-            self.recycle = recycle;
+            // Under this policy alone, blocks that return do not age.
+            let was_keyed = std::mem::replace(&mut self.recycle, recycle) == Recycle::Keyed;
             shared.keeps_all.store(recycle == Recycle::Keyed, Relaxed);
-            self.lists.age_all();
+            if was_keyed {
+                self.lists.age_all();
+            }
         }
     }
 

@@ -9,7 +9,9 @@ pub(super) struct OpenTerms {
     /// The settings of the entry that began while no other entry was open.
     first: Terms,
     /// The settings of all open entries, once the scope was entered inside itself. Empty until then, since most scopes never are.
-    all: Opened<Terms>,
+    all: Opened<(Terms, Option<usize>)>,
+    /// The `recycle` of those that keep blocks. `all` has their places here.
+    keeping: Opened<Recycle>,
 }
 
 /// The place of an entry that began while no other entry was open. An empty list gives this place to its first value.
@@ -30,9 +32,15 @@ impl OpenTerms {
     #[inline(never)]
     fn enter_again(&mut self, terms: Terms) -> usize {
         if self.all.is_empty() {
-            self.all.push(self.first);
+            self.add(self.first);
         }
-        self.all.push(terms)
+        self.add(terms)
+    }
+
+    fn add(&mut self, terms: Terms) -> usize {
+        let keeps = terms.recycle != Recycle::Off;
+        let place = keeps.then(|| self.keeping.push(terms.recycle));
+        self.all.push((terms, place))
     }
 
     /// Notes that an entry ends. If others are open, returns the settings that apply now: the limit of the newest open entry, and
@@ -51,17 +59,18 @@ impl OpenTerms {
 
     #[inline(never)]
     fn leave_inner(&mut self, place: usize) -> Option<Terms> {
-        self.all.remove(place);
-        let places = std::iter::successors(self.all.newest_place(), |&place| self.all.before(place));
-        let recycles = places.filter_map(|place| Some(self.all.get(place)?.recycle));
-        let keeping = recycles.into_iter().find(|&recycle| recycle != Recycle::Off);
-        Some(Terms { recycle: keeping.unwrap_or(Recycle::Off), ..*self.all.newest()? })
+        if let Some((_, Some(place))) = self.all.remove(place) {
+            self.keeping.remove(place);
+        }
+        let recycle = self.keeping.newest().copied().unwrap_or(Recycle::Off);
+        Some(Terms { recycle, ..self.all.newest()?.0 })
     }
 
     /// Forgets all open entries.
     pub(super) fn forget(&mut self) {
         self.entries = 0;
         self.all.clear();
+        self.keeping.clear();
     }
 }
 
