@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use cudarc::driver::sys::{self, CUgraphInstantiate_flags, CUstreamCaptureMode as Mode};
-use cudarc::driver::{CudaContext, CudaGraph, CudaSlice, CudaStream, DevicePtr};
+use cudarc::driver::{CudaContext, CudaGraph, CudaSlice, CudaStream, DevicePtr, result};
 use gpucache::prelude::*;
 use gpucache::{cache_scope as scope, foreign};
 use gpucache_tests::alone::alone;
@@ -387,6 +387,31 @@ fn memory_that_another_thread_uses_ends_no_capture() {
         assert!(home.synchronize().is_err(), "the failure is told");
         drop(end);
         other.join().unwrap();
+        drop(gpu);
+    });
+}
+
+/// Before such a free, the host waits for the context, which ends every capture. So the memory goes back behind the capture.
+#[test]
+fn a_free_without_a_stream_ends_no_capture() {
+    alone(120, || {
+        let Some((gpu, kernels, _, stream)) = gpu() else { return };
+        let input = filled(&kernels, &stream, 7);
+        for mode in &MODES[1..] {
+            // SAFETY: the memory is freed once, and nobody uses it.
+            let memory = scope!(name = "synchronous", { unsafe { result::malloc_sync(4 * LEN) }.unwrap() });
+            // SAFETY: as above.
+            let free = move || unsafe { result::free_sync(memory) }.unwrap();
+            let (graph, output) = scope!(name = "beside a free", {
+                captured(&stream, *mode, || {
+                    std::thread::spawn(free).join().unwrap();
+                    step(&stream, &input)
+                })
+            });
+            graph.launch().unwrap();
+            assert_all(&output, 7);
+            assert_eq!(gpucache::stats("synchronous").unwrap().busy_blocks, 0);
+        }
         drop(gpu);
     });
 }

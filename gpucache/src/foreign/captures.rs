@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use super::kept;
 use gpucache_engine::Result;
 use gpucache_engine::base::finally::finally;
 use gpucache_engine::base::sync::{Mutex, lock};
@@ -48,6 +49,7 @@ fn count_down() {
     Stream::end_other_capture();
     COUNT.fetch_sub(1, Relaxed);
     Handle::forget_found();
+    kept::free();
 }
 
 /// Lets `begin` begin a capture of the stream, and reserves memory for it if it succeeds. A stream whose context is not served gets memory

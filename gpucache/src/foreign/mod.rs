@@ -28,6 +28,7 @@
 // | `hooks` | the driver's functions, as C code calls them |
 // | `serve` | decides which calls are served and which are passed on, and orders a free |
 // | `captures` | captures of other code: memory for them that nobody else gets before the graph ends |
+// | `kept` | blocks that were freed without a stream during a capture |
 // | `streams` | finds the stream of a handle, usually without a call |
 // | `entrance`, `shim`, `probe` | intercept calls, and tell whether that works |
 // | `driver` | the driver's own functions |
@@ -37,6 +38,7 @@ mod captures;
 mod driver;
 mod entrance;
 mod hooks;
+mod kept;
 mod pool;
 mod probe;
 mod serve;

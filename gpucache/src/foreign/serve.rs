@@ -7,6 +7,7 @@
 
 use super::captures;
 use super::driver::Driver;
+use super::kept;
 use super::streams::{self, Unknown};
 use gpucache_engine::Result;
 use gpucache_engine::cache::{Block, Current, Entry};
@@ -154,9 +155,12 @@ pub(super) fn free_for_host(address: u64) -> bool {
     let Some(block) = Block::take_at(address) else { return false };
     if process_exits() {
         std::mem::forget(block);
+    } else if Stream::is_any_in_capture() {
+        kept::keep(block);
     } else {
         wait_for_all(&block, Handle(0));
         drop(block);
+        kept::free();
     }
     true
 }

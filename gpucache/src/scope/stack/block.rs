@@ -91,7 +91,12 @@ impl Stack {
 
     #[inline(never)]
     fn push_again(&self, scope: Option<Current>) -> usize {
-        let again = |current: Current| (current, current.cache.enter(current.terms, Visit::Again));
+        let again = |current: Current| {
+            let entry = current.cache.enter(current.terms, Visit::Again);
+            // The end of any entry is in a trace.
+            current.cache.note_entered();
+            (current, entry)
+        };
         self.push(scope.map(again), None)
     }
 }
