@@ -59,7 +59,8 @@ macro_rules! cache_scope {
     ($($scope:tt)*) => { $crate::__private::cache_scope_block! { $crate; $($scope)* } };
 }
 
-/// Runs a block outside of all scopes: its arrays are plain allocations, which are freed when they are dropped.
+/// Runs a block outside of all scopes: its arrays are plain allocations, which are freed when they are dropped. The block must not
+/// `.await`: what the thread does meanwhile would be outside of all scopes too.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, uncached};

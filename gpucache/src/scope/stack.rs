@@ -146,7 +146,8 @@ impl ScopeGuard {
     }
 
     /// Leaves all scopes until the guard is dropped: arrays are plain allocations, which are freed when they are dropped.
-    /// [`uncached!`](crate::uncached) does the same for a block.
+    /// [`uncached!`](crate::uncached) does the same for a block. Do not hold the guard across an `.await`: what the thread does meanwhile would
+    /// be outside of all scopes too.
     ///
     /// ```
     /// use gpucache::{Scope, ScopeGuard, prelude::*};

@@ -228,19 +228,17 @@ pub(super) fn upgrade<T>(home: &Cuda, address: u64, len: usize) -> CudaSlice<T> 
     let (stream, context) = (home.stream(), home.stream().context());
     // Otherwise the next call would report this older failure as its own.
     home.0.take_kept(context);
-    let lost = context.is_event_tracking().then(|| context.new_event(None).err()).flatten();
+    let lost = context.is_event_tracking().then(|| home.0.try_event().err()).flatten();
     // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice. The owner drops the slice
     // only to free memory that it owns (`Slices`) or just allocated (`copied`). If events cannot be created, the context is
     // lost. Its streams then run nothing any more that could be out of order with this slice, or with one that another thread creates
     // while events are off. Events are on again before anybody learns of the failure.
     let slice = unsafe {
-        lost.inspect(|_| context.disable_event_tracking());
+        lost.iter().for_each(|_| context.disable_event_tracking());
         let slice = stream.upgrade_device_ptr(address, len);
-        lost.inspect(|_| context.enable_event_tracking());
+        lost.iter().for_each(|_| context.enable_event_tracking());
         slice
     };
-    if let Some(error) = lost {
-        home.stream_handle().keep(home.0.failure("making an event", error));
-    }
+    lost.into_iter().for_each(|error| home.stream_handle().keep(error));
     slice
 }

@@ -63,6 +63,14 @@ impl GpuStream {
         kept.map_err(|error| self.0.keep(self.failure("an earlier call of cudarc", error))).is_err()
     }
 
+    /// Makes an event and destroys it.
+    ///
+    /// # Errors
+    /// A failure of the driver. A failure that cudarc kept is none, and stays with cudarc.
+    pub fn try_event(&self) -> Result<()> {
+        self.new_event().map(drop)
+    }
+
     /// Makes the stream's context current on the calling thread, for calls of cudarc that do not. If this fails, those calls fail too.
     pub fn make_current(&self) {
         let _ = self.take_kept(self.stream().context());
