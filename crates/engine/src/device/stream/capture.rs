@@ -73,6 +73,7 @@ static OTHER_CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
 impl Stream {
     /// Whether any stream is captured, as far as is known. A thread that captures sees its own capture here.
+    #[doc(hidden)]
     #[inline]
     pub fn is_any_in_capture() -> bool {
         CAPTURES.load(Relaxed) > 0
