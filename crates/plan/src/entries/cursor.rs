@@ -42,7 +42,7 @@ mod tests;
 pub(super) use extents::Extents;
 use off_order::OffOrder;
 pub use off_order::{Answer, Deviation};
-use position::{CARRIED, Life, NOWHERE, Position, SENTINELS, UNASKED};
+use position::{CARRIED, DISPLACED, IDLE, NOWHERE, PARTIAL, Position, SENTINELS, UNASKED, WHOLE};
 use rooms::Rooms;
 
 use super::envelope::{ALIGN, Envelope, Expected};
@@ -59,8 +59,8 @@ pub struct Cursor {
     /// The position that is expected next; the number of positions at the end of the entry.
     next: usize,
     positions: Vec<Position>,
-    /// The life of each position, followed by the [`SENTINELS`].
-    lives: Vec<Life>,
+    /// The life of each position: [`IDLE`], or [`WHOLE`] with the bits that apply. The [`SENTINELS`] follow.
+    lives: Vec<u8>,
     /// The bytes of positions that are live in part. They keep only these bytes when the plan's block is given up.
     sizes: Vec<u64>,
     /// Services of earlier entries. Those of this entry are `next` minus `passed_over`.
@@ -105,7 +105,7 @@ impl Cursor {
             Position { least, spread, offset: (layout.offsets[number] / ALIGN) as u32, blockers: 0, before }
         };
         let positions: Vec<Position> = (0..buffers.len()).map(position).collect();
-        let mut lives = vec![Life::IDLE; positions.len()];
+        let mut lives = vec![IDLE; positions.len()];
         lives.extend(SENTINELS);
         let sizes = vec![0; positions.len()];
         let (next, passed_over) = (positions.len(), positions.len() as u64);
@@ -188,9 +188,9 @@ impl Cursor {
     #[inline(always)]
     fn begin_life(&mut self, served: Served, bytes: u64) {
         if let Some(life) = self.lives.get_mut(served.position as usize) {
-            *life = Life::WHOLE;
+            *life = WHOLE;
             if !served.is_whole {
-                *life = Life(Life::WHOLE.0 | Life::PARTIAL);
+                *life = WHOLE | PARTIAL;
                 self.sizes[served.position as usize] = bytes;
             }
         }
@@ -211,7 +211,7 @@ impl Cursor {
     pub fn take_back(&mut self, position: u32) {
         match self.lives.get_mut(position as usize) {
             Some(life) => {
-                if std::mem::replace(life, Life::IDLE).is_displaced() {
+                if std::mem::replace(life, IDLE) & DISPLACED != 0 {
                     self.unblock(position);
                 }
             }
@@ -230,12 +230,12 @@ impl Cursor {
 
     #[inline]
     fn is_idle(&self, position: u32) -> bool {
-        self.lives.get(position as usize) == Some(&Life::IDLE)
+        self.lives.get(position as usize) == Some(&IDLE)
     }
 
     /// Whether this position is live.
     pub fn is_live(&self, position: usize) -> bool {
-        self.lives[position] != Life::IDLE
+        self.lives[position] != IDLE
     }
 
     /// Whether the entry has reached the end of the plan.
@@ -272,7 +272,7 @@ impl Cursor {
     /// How many positions are live.
     pub fn live(&self) -> u64 {
         let (rooms, parts) = self.rooms.as_ref().map_or((0, 0), |rooms| rooms.live());
-        let positions = self.lives[..self.positions.len()].iter().filter(|&&life| life != Life::IDLE).count();
+        let positions = self.lives[..self.positions.len()].iter().filter(|&&life| life != IDLE).count();
         positions as u64 - rooms + parts
     }
 
@@ -304,9 +304,9 @@ impl Cursor {
         self.forget_displaced();
         self.evict_parts(&mut evicted);
         for (number, position) in self.positions.iter().enumerate() {
-            let life = std::mem::replace(&mut self.lives[number], Life::IDLE);
-            if life != Life::IDLE {
-                let bytes = if life.is_partial() { self.sizes[number] } else { position.size() };
+            let life = std::mem::replace(&mut self.lives[number], IDLE);
+            if life != IDLE {
+                let bytes = if life & PARTIAL != 0 { self.sizes[number] } else { position.size() };
                 evicted.push(Evicted { position: number as u32, piece: 0, offset: position.start(), bytes });
             }
         }

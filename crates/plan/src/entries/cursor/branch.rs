@@ -5,7 +5,7 @@
 //! from its beginning: a live position whose first reuser lies behind `next` blocks that one, and each other one blocks the reuser that
 //! `off_order` finds for it from `next` on.
 
-use super::position::Life;
+use super::position::{PARTIAL, WHOLE};
 use super::{ALIGN, Cursor, Envelope, Expected};
 
 /// A size that differs from the expected ones by at most this share, 1/8, is more likely one more size of the same order.
@@ -37,7 +37,7 @@ impl Cursor {
         for position in before.live_positions() {
             let bytes = before.bytes_at(position);
             let is_whole = self.positions[position].size() - bytes < ALIGN;
-            self.lives[position] = if is_whole { Life::WHOLE } else { Life(Life::WHOLE.0 | Life::PARTIAL) };
+            self.lives[position] = if is_whole { WHOLE } else { WHOLE | PARTIAL };
             self.sizes[position] = bytes;
         }
         for position in 0..self.next {
@@ -71,6 +71,6 @@ impl Cursor {
 
     /// The bytes that a live position keeps.
     fn bytes_at(&self, position: usize) -> u64 {
-        if self.lives[position].is_partial() { self.sizes[position] } else { self.positions[position].size() }
+        if self.lives[position] & PARTIAL != 0 { self.sizes[position] } else { self.positions[position].size() }
     }
 }

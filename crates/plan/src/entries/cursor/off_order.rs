@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
-use super::{Cursor, Position, Served};
+use super::{Cursor, DISPLACED, Position, Served};
 use crate::entries::envelope::{Envelope, Expected};
 
 /// The answer to a request that is not the expected one.
@@ -284,7 +284,7 @@ impl Cursor {
         self.passed_over += 1;
         for place in 0..self.first_reusers.before(position).len() {
             let live = self.first_reusers.before(position)[place] as usize;
-            if self.is_live(live) && !self.lives[live].is_displaced() {
+            if self.is_live(live) && self.lives[live] & DISPLACED == 0 {
                 self.block(live);
             }
         }
@@ -317,7 +317,7 @@ impl Cursor {
     }
 
     fn displace(&mut self, live: usize, reuser: usize) {
-        self.lives[live] = self.lives[live].displaced();
+        self.lives[live] |= DISPLACED;
         self.off_order.reusers.insert(live as u32, reuser as u32);
         self.set_blockers(reuser, self.positions[reuser].blockers + 1);
     }

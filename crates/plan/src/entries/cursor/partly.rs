@@ -10,7 +10,7 @@
 //! are waited for as it takes to tell them from irregular ones (`Room::leave`); meanwhile they get parts of the room. In the same way
 //! the cursor finds back if it is out of step (`Envelope::row`).
 
-use super::{Answer, Cursor, Deviation, Evicted, Extents, Life, Served};
+use super::{Answer, Cursor, Deviation, Evicted, Extents, IDLE, Served, WHOLE};
 use crate::entries::envelope::{Envelope, Expected, FAR, LONGEST_ROW};
 
 /// A row is searched once it may be there, and again after so many requests: a search takes as long as some ten requests.
@@ -210,7 +210,7 @@ impl Cursor {
             return self.leave_behind(start);
         }
         self.step_aside();
-        self.lives[start] = Life::WHOLE;
+        self.lives[start] = WHOLE;
         self.rooms.iter_mut().for_each(|rooms| rooms.rooms[room].is_open = true);
     }
 
@@ -277,7 +277,7 @@ impl Cursor {
         for room in &mut rooms.rooms {
             room.extents = Extents::new(room.bytes);
             if std::mem::take(&mut room.is_open) {
-                self.lives[room.gates.start as usize] = Life::IDLE;
+                self.lives[room.gates.start as usize] = IDLE;
             }
         }
     }

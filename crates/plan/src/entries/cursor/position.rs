@@ -21,36 +21,17 @@ pub(super) struct Position {
     pub(super) blockers: u32,
 }
 
-/// Whether a position is live, in one byte, so that the lives of a long entry stay in the processor's first-level cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Life(pub(super) u8);
-
-impl Life {
-    pub(super) const IDLE: Life = Life(0);
-    /// The array takes its whole place, and the position's reuser is its first one.
-    pub(super) const WHOLE: Life = Life(1);
-    /// The array takes less than its place: `sizes` has its bytes.
-    pub(super) const PARTIAL: u8 = 2;
-    /// The position has another reuser than its first one.
-    pub(super) const DISPLACED: u8 = 4;
-
-    pub(super) fn displaced(self) -> Life {
-        Life(self.0 | Life::DISPLACED)
-    }
-
-    #[inline]
-    pub(super) fn is_displaced(self) -> bool {
-        self.0 & Life::DISPLACED != 0
-    }
-
-    pub(super) fn is_partial(self) -> bool {
-        self.0 & Life::PARTIAL != 0
-    }
-}
-
+/// A position that is not live. The life of a position is one byte, so that the lives of a long entry stay in the processor's first-level cache.
+pub(super) const IDLE: u8 = 0;
+/// The array takes its whole place, and the position's reuser is its first one.
+pub(super) const WHOLE: u8 = 1;
+/// This bit of a live position says that the array takes less than its place: `sizes` has its bytes.
+pub(super) const PARTIAL: u8 = 2;
+/// This bit of a live position says that it has another reuser than its first one.
+pub(super) const DISPLACED: u8 = 4;
 /// The lives of two extra positions behind a plan's own: [`never_live`](FirstReusers::never_live), then
 /// [`always_live`](FirstReusers::always_live). They let the check for blockers treat none, some and many alike.
-pub(super) const SENTINELS: [Life; 2] = [Life::IDLE, Life::WHOLE];
+pub(super) const SENTINELS: [u8; 2] = [IDLE, WHOLE];
 /// The offset of a position without a place. No real offset is as large, because a plan's block is at most half as long.
 pub(super) const NOWHERE: u32 = u32::MAX;
 /// The offset of a position that a ring carries.
