@@ -198,12 +198,16 @@ impl Cursor {
 
     /// Serves the expected position, if this request fits it and nothing blocks it.
     pub fn serve(&mut self, bytes: u64) -> Option<Served> {
-        let next =
-            self.positions.get(self.next).filter(|next| next.fits(bytes) && next.is_planned() && next.blockers == 0)?;
+        let next = self.positions.get(self.next).filter(|next| next.fits(bytes) && next.is_planned())?;
         let served = next.serve(self.next, bytes);
-        let is_free = self.first_reusers.before(self.next).iter().all(|&other| self.is_idle(other));
-        is_free.then(|| self.step(served, bytes))?;
+        self.is_free(self.next).then(|| self.step(served, bytes))?;
         Some(served)
+    }
+
+    /// Whether nothing blocks the position.
+    fn is_free(&self, position: usize) -> bool {
+        self.positions[position].blockers == 0
+            && self.first_reusers.before(position).iter().all(|&other| self.is_idle(other))
     }
 
     /// Takes back a position whose array was dropped.

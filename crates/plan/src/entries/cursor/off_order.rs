@@ -160,7 +160,7 @@ impl Cursor {
     }
 
     /// Steps over the next position, which has no place.
-    fn step_over(&mut self) -> Answer {
+    pub(super) fn step_over(&mut self) -> Answer {
         let is_carried = self.positions[self.next].is_carried();
         self.step_aside();
         if is_carried { Answer::Carried(self.next - 1) } else { Answer::Beside(None) }

@@ -184,13 +184,7 @@ impl Cursor {
         if let Some(served) = self.serve(bytes) {
             return Answer::Served(served, None);
         }
-        let expected = &self.positions[found];
-        if !expected.is_planned() {
-            let answer = if expected.is_carried() { Answer::Carried(found) } else { Answer::Beside(None) };
-            self.step_aside();
-            return answer;
-        }
-        self.leave_blocked()
+        if self.positions[found].is_planned() { self.leave_blocked() } else { self.step_over() }
     }
 
     /// Steps over the expected position, whose place is taken.
@@ -203,10 +197,7 @@ impl Cursor {
     /// Passes the start of a room, and makes the room live if nothing is in its place.
     fn open(&mut self, room: usize) {
         let start = self.next;
-        let is_free = self.positions[start].blockers == 0
-            && self.first_reusers.before(start).iter().all(|&other| self.is_idle(other))
-            && !self.is_live(start);
-        if !is_free || !self.positions[start].is_planned() {
+        if !self.is_free(start) || self.is_live(start) || !self.positions[start].is_planned() {
             return self.leave_behind(start);
         }
         self.step_aside();
