@@ -108,12 +108,9 @@ impl Gaps {
 
     /// Adds the gap behind an array's last use.
     fn close(&mut self, gap: Gap, walk: Walk) {
-        if gap.is_dead {
-            self.push(gap, None);
-            return;
-        }
-        self.push(gap, walk.run);
-        if let Some(run) = walk.run {
+        let run = walk.run.filter(|_| !gap.is_dead);
+        self.push(gap, run);
+        if let Some(run) = run {
             for number in walk.before_change {
                 self.run_of[number as usize] = Some(run);
                 self.runs[run as usize].gaps.push(number);
