@@ -39,7 +39,8 @@ pub struct Ring {
     grows: bool,
     /// The ring grows up to this many bytes before the hand returns to the beginning.
     target: u64,
-    regions: Vec<Region>,
+    /// The border of each contiguous stretch of addresses, and its bytes.
+    regions: Vec<(u32, u64)>,
     /// Whether sizes grow, so that the end of a turn is the time to grow for the next one.
     looks_ahead: bool,
     end: TurnEnd,
@@ -56,14 +57,6 @@ struct TurnEnd {
     lacks: u64,
     /// The number of further turns that need no look, since the ring has enough for them.
     unseen: u64,
-}
-
-/// A contiguous stretch of addresses.
-#[derive(Clone, Copy, Debug)]
-struct Region {
-    border: u32,
-    address: u64,
-    bytes: u64,
 }
 
 /// A number that births never reach.
@@ -104,7 +97,7 @@ impl Default for Ring {
 impl Ring {
     /// Bytes of all regions.
     pub fn bytes(&self) -> u64 {
-        self.regions.iter().map(|region| region.bytes).sum()
+        self.regions.iter().map(|&(_, bytes)| bytes).sum()
     }
 
     /// The number of regions.
@@ -148,7 +141,7 @@ impl Ring {
 
     fn rewind(&mut self) {
         self.end = TurnEnd::default();
-        if let Some(&Region { border, .. }) = self.regions.first() {
+        if let Some(&(border, _)) = self.regions.first() {
             self.circle.put_hand_behind(border);
         }
         if self.turn_end != NEVER {
@@ -208,7 +201,7 @@ impl Ring {
         if self.turn_end != NEVER || !self.looks_ahead {
             return false;
         }
-        let Some(left) = self.regions.first().and_then(|first| self.circle.free_before(first.border, bytes)) else {
+        let Some(left) = self.regions.first().and_then(|&(border, _)| self.circle.free_before(border, bytes)) else {
             return false;
         };
         if self.end.births != self.births {
@@ -225,18 +218,18 @@ impl Ring {
     #[cold]
     fn end_turn(&mut self, bytes: u64, left: u64) {
         self.circle.let_go();
-        let Some((last, others)) = self.regions.split_last() else { return };
-        let (slots, live) = self.circle.count_live(last.border);
+        let Some((&(border, last), others)) = self.regions.split_last() else { return };
+        let (slots, live) = self.circle.count_live(border);
         let now = TurnEnd { births: self.births, live, lacks: 0, unseen: 0 };
         let before = std::mem::replace(&mut self.end, now);
         // A turn has as many births as there are live slots. A ring that has just begun grows by whole arrays.
         let births = (now.births - before.births).max(1);
         let growth = (live.saturating_sub(before.live).saturating_mul(slots) / births).min(live / MOST_GROWTH);
         // Once arrays are too large for a small region, this one has to serve them too. The next turn uses the free memory of large ones.
-        let are_small = others.iter().all(|region| region.bytes / SMALL < bytes);
-        let moving: u64 = others.iter().map(|region| self.circle.count_live(region.border).1).sum();
+        let are_small = others.iter().all(|&(_, region)| region / SMALL < bytes);
+        let moving: u64 = others.iter().map(|&(border, _)| self.circle.count_live(border).1).sum();
         // What is left at the end serves the next turn only if the ring grows.
-        let free = (last.bytes - live).saturating_sub(left);
+        let free = (last - live).saturating_sub(left);
         let needed = bytes.saturating_add(growth).saturating_add(moving);
         if are_small && growth > 0 {
             self.end.lacks = needed.saturating_sub(free);
@@ -263,7 +256,7 @@ impl Ring {
         }
         let position = (self.births - self.before_entry) as usize;
         self.turn_end = self.births + u64::from(self.turns[position % self.turns.len()]);
-        if let Some(&Region { border, .. }) = self.regions.first() {
+        if let Some(&(border, _)) = self.regions.first() {
             self.circle.put_hand_behind(border);
         }
     }
@@ -279,14 +272,14 @@ impl Ring {
 
     /// Adds a region. The next array is served from it.
     pub fn add_region(&mut self, address: u64, bytes: u64) {
-        let border = self.circle.add_border(address, self.regions.last().map(|last| last.border));
-        self.regions.push(Region { border, address, bytes: 0 });
+        let border = self.circle.add_border(address, self.regions.last().map(|&(last, _)| last));
+        self.regions.push((border, 0));
         self.lengthen(self.regions.len() - 1, bytes);
     }
 
     /// How many bytes the end of the last region lacks to serve this many.
     pub fn lacks(&mut self, bytes: u64) -> u64 {
-        let last = self.regions.last().map(|region| self.circle.last(region.border));
+        let last = self.regions.last().map(|&(border, _)| self.circle.last(border));
         bytes.saturating_sub(last.filter(|last| last.state == State::Free).map_or(0, |last| last.bytes))
     }
 
@@ -298,8 +291,8 @@ impl Ring {
 
     /// Adds bytes at the end of a region. The next array is served from there.
     pub fn lengthen(&mut self, region: usize, more: u64) {
-        let Some(Region { border, address, bytes }) = self.regions.get_mut(region) else { return };
-        self.circle.lengthen(*border, *address + *bytes, more);
+        let Some((border, bytes)) = self.regions.get_mut(region) else { return };
+        self.circle.lengthen(*border, more);
         *bytes += more;
         self.note_growth();
     }
@@ -307,14 +300,15 @@ impl Ring {
     /// Removes free memory from the end of the only region, but leaves the first `keep` bytes. Returns the bytes that are left, or `None`
     /// if none could be removed.
     pub fn shorten(&mut self, keep: u64) -> Option<u64> {
-        let &[Region { border, address, bytes }] = self.regions.as_slice() else { return None };
+        let &[(border, bytes)] = self.regions.as_slice() else { return None };
         let last = self.circle.last(border);
-        let left = (last.address - address).max(keep.next_multiple_of(ALIGN));
+        let before_last = bytes.saturating_sub(last.bytes);
+        let left = before_last.max(keep.next_multiple_of(ALIGN));
         if last.state != State::Free || left >= bytes || left == 0 {
             return None;
         }
-        self.circle.shorten_last(border, address + left - last.address);
-        self.regions[0].bytes = left;
+        self.circle.shorten_last(border, left - before_last);
+        self.regions[0].1 = left;
         Some(left)
     }
 
@@ -322,14 +316,9 @@ impl Ring {
     pub fn evict(&mut self) -> Vec<Evicted> {
         let mut evicted = Vec::new();
         self.circle.let_go();
-        for (piece, &Region { border, address, .. }) in self.regions.iter().enumerate() {
+        for (piece, &(border, _)) in self.regions.iter().enumerate() {
             let live = self.circle.live(border);
-            evicted.extend(live.map(|(position, slot)| Evicted {
-                position,
-                piece,
-                offset: slot.address - address,
-                bytes: slot.bytes,
-            }));
+            evicted.extend(live.map(|(position, offset, bytes)| Evicted { position, piece, offset, bytes }));
         }
         (self.circle, self.regions) = (Circle::default(), Vec::new());
         (self.returned, self.freed, self.grows, self.end) = (self.served(), NONE, false, TurnEnd::default());

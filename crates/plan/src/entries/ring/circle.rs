@@ -25,7 +25,7 @@ pub(super) struct Circle {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Slot {
-    pub(super) address: u64,
+    address: u64,
     pub(super) bytes: u64,
     next: u32,
     pub(super) state: State,
@@ -262,15 +262,15 @@ impl Circle {
         self.slots[last as usize]
     }
 
-    /// Adds bytes, which begin at this address, to the end of the region behind a border. They are served next.
-    pub(super) fn lengthen(&mut self, border: u32, address: u64, bytes: u64) {
+    /// Adds bytes to the end of the region behind a border. They are served next.
+    pub(super) fn lengthen(&mut self, border: u32, bytes: u64) {
         let (before, last) = self.merged(border);
-        let Slot { state, next, .. } = self.slots[last as usize];
+        let Slot { address, bytes: last_bytes, state, next } = self.slots[last as usize];
         if state == State::Free {
             self.slots[last as usize].bytes += bytes;
             return self.put_hand_behind(before);
         }
-        let place = self.place(Slot { address, bytes, next, state: State::Free });
+        let place = self.place(Slot { address: address + last_bytes, bytes, next, state: State::Free });
         self.slots[last as usize].next = place;
         self.put_hand_behind(last);
     }
@@ -297,13 +297,16 @@ impl Circle {
 
     /// How many live slots the region behind a border has, and their bytes.
     pub(super) fn count_live(&self, border: u32) -> (u64, u64) {
-        self.live(border).fold((0, 0), |(slots, bytes), (_, slot)| (slots + 1, bytes + slot.bytes))
+        self.live(border).fold((0, 0), |(slots, all), (_, _, bytes)| (slots + 1, all + bytes))
     }
 
-    /// The live slots of the region behind a border with their numbers, in order of address.
-    pub(super) fn live(&self, border: u32) -> impl Iterator<Item = (u32, Slot)> + '_ {
+    /// The live slots of the region behind a border, in order of address: the number, the offset in the region, and the bytes of each.
+    pub(super) fn live(&self, border: u32) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
+        let start = self.slots[border as usize].address;
         let next = |&(_, slot): &(u32, Slot)| Some((slot.next, self.slots[slot.next as usize]));
         let slots = std::iter::successors(Some((border, self.slots[border as usize])), next).skip(1);
-        slots.take_while(|(_, slot)| slot.state != State::Border).filter(|(_, slot)| slot.state == State::Live)
+        let live =
+            slots.take_while(|(_, slot)| slot.state != State::Border).filter(|(_, slot)| slot.state == State::Live);
+        live.map(move |(number, slot)| (number, slot.address - start, slot.bytes))
     }
 }

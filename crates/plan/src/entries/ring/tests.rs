@@ -24,7 +24,7 @@ impl Naive {
 
     /// Whether the slots of the circle and its hand fill the regions without a gap.
     fn is_taken_up(&self, ring: &Ring) -> bool {
-        let taken = ring.regions.first().map_or(Vec::new(), |first| ring.circle.stretches(first.border));
+        let taken = ring.regions.first().map_or(Vec::new(), |&(border, _)| ring.circle.stretches(border));
         let is_whole = |(stretches, &(start, length)): (&Vec<(u64, u64)>, &(u64, u64))| {
             let end = stretches.iter().try_fold(start, |at, &(from, to)| (from == at && from < to).then_some(to));
             end == Some(start + length)
