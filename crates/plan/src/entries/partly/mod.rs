@@ -27,7 +27,6 @@ mod zones;
 use super::envelope::{Envelope, Expected};
 use super::log::Log;
 use align::columns;
-use rooms::Arrangement;
 
 /// The regular part has at least this share, 1/4, of an entry's allocations. A plan for less serves too little.
 const LEAST_SHARE: usize = 4;
@@ -62,7 +61,7 @@ impl Envelope {
     fn in_order(logs: &[&Log]) -> Option<Envelope> {
         let (logs, columns) = ordered::columns(logs).filter(|(_, columns)| columns[0].len() >= LEAST)?;
         let most = ordered::most(logs);
-        let mut envelopes = Arrangement::envelopes(logs, &columns, true);
+        let mut envelopes = rooms::envelopes(logs, &columns, true);
         let found = envelopes.find(|(envelope, needed)| *needed <= most && !envelope.rooms().is_empty());
         found.map(|(envelope, _)| envelope)
     }
@@ -72,7 +71,7 @@ impl Envelope {
         let all = columns(logs).filter(|columns| are_enough(columns, logs))?;
         let certain = doubtful::certain(&all, logs);
         let columns = if are_enough(&certain, logs) { certain } else { all };
-        let envelopes = Arrangement::envelopes(logs, &columns, false);
+        let envelopes = rooms::envelopes(logs, &columns, false);
         let least = envelopes.min_by_key(|(envelope, needed)| (*needed, envelope.rooms().len()));
         least.map(|(envelope, _)| envelope).filter(|envelope| trial::is_found(envelope, logs))
     }
