@@ -12,33 +12,15 @@ const NOISE: f64 = 0.2;
 /// A pass can waste the least where the load is highest.
 const PEAK_POWER: i32 = 8;
 
-/// The weights that earlier passes raised.
-#[derive(Clone, Debug)]
-pub(super) struct Restarts {
-    weight: Vec<f64>,
-    random: Random,
-}
-
-impl Restarts {
-    pub(super) fn new(problem: &Problem) -> Self {
-        Self { weight: vec![1.0; problem.items.len()], random: Random::of(problem) }
-    }
-
-    /// The order for the next pass: area, times a power of the load, times the square of the weight.
-    pub(super) fn order(&mut self, problem: &Problem, peaks: &[u64]) -> Vec<u32> {
-        let bound = problem.bound as f64;
-        let key = |((item, &peak), weight): ((&Item, &u64), &f64)| {
-            let area = item.duration() as f64 * item.size as f64 / bound;
-            let key = area * (peak as f64 / bound).powi(PEAK_POWER) * weight * weight;
-            // Positive floats have the same order as their bits.
-            !u64::from(((key * self.random.around_one(NOISE)) as f32).to_bits())
-        };
-        let keys: Vec<u64> = problem.items.iter().zip(peaks).zip(&self.weight).map(key).collect();
-        sort::ascending(&keys)
-    }
-
-    /// A pass failed while these items were still unplaced.
-    pub(super) fn failed(&mut self, unplaced: impl Iterator<Item = usize>) {
-        unplaced.for_each(|i| self.weight[i] += 1.0);
-    }
+/// The order for the next pass: area, times a power of the load, times the square of the weight, which earlier passes raised.
+pub(super) fn order(problem: &Problem, peaks: &[u64], weights: &[f64], random: &mut Random) -> Vec<u32> {
+    let bound = problem.bound as f64;
+    let key = |((item, &peak), weight): ((&Item, &u64), &f64)| {
+        let area = item.duration() as f64 * item.size as f64 / bound;
+        let key = area * (peak as f64 / bound).powi(PEAK_POWER) * weight * weight;
+        // Positive floats have the same order as their bits.
+        !u64::from(((key * random.around_one(NOISE)) as f32).to_bits())
+    };
+    let keys: Vec<u64> = problem.items.iter().zip(peaks).zip(weights).map(key).collect();
+    sort::ascending(&keys)
 }

@@ -12,7 +12,8 @@ use crate::layout::aim::Aim;
 use crate::layout::backward::Backward;
 use crate::layout::portfolio::{self, ORDERS};
 use crate::layout::problem::Problem;
-use crate::layout::restart::Restarts;
+use crate::layout::random::Random;
+use crate::layout::restart;
 #[cfg(feature = "exact")]
 use crate::layout::search::ExactSearch;
 use crate::layout::skyline::{Progress, Skyline, UNLIMITED};
@@ -60,7 +61,9 @@ pub struct Solver {
     peaks: Vec<u64>,
     skyline: Skyline,
     backward: Backward,
-    restarts: Restarts,
+    /// The weight of each item for restarts: the number of passes that failed while it was still unplaced, plus one.
+    weights: Vec<f64>,
+    random: Random,
     #[cfg(feature = "exact")]
     /// `None` if it is not wanted, or the problem is too large for it.
     search: Option<ExactSearch>,
@@ -101,7 +104,8 @@ impl Solver {
             peaks: Vec::new(),
             skyline: Skyline::new(&problem),
             backward: Backward::default(),
-            restarts: Restarts::new(&problem),
+            weights: vec![1.0; problem.items.len()],
+            random: Random::of(&problem),
             #[cfg(feature = "exact")]
             search: None,
             job: None,
@@ -225,7 +229,7 @@ impl Solver {
         if self.begin_search(job, low) {
             return;
         }
-        let order = self.restarts.order(&self.problem, &self.peaks);
+        let order = restart::order(&self.problem, &self.peaks, &self.weights, &mut self.random);
         let aim = self.pass_aim.next(low, self.height, grain);
         self.skyline.begin(&self.problem, order, aim);
         self.job = Some(Job::Restart);
@@ -269,7 +273,9 @@ impl Solver {
                 let offsets = self.skyline.offsets.clone();
                 self.adopt(offsets, height);
             }
-            Progress::Failed(section) => self.restarts.failed(self.skyline.unplaced(&self.problem, section)),
+            Progress::Failed(section) => {
+                self.skyline.unplaced(&self.problem, section).for_each(|item| self.weights[item] += 1.0);
+            }
         }
         if self.job == Some(Job::Restart) {
             self.pass_aim.report(matches!(progress, Progress::Done(_)));
