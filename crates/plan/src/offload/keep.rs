@@ -13,77 +13,59 @@ const STEPS_BETWEEN: usize = 27;
 /// A result counts as optimal if it moves at most this many times as many bytes as the bound.
 const ENOUGH: f64 = 1.001;
 
-/// A set of gaps, and the memory that it leaves.
-#[derive(Clone, Debug)]
-pub(super) struct Keep {
-    /// For each gap: whether the array stays.
-    pub(super) kept: Vec<bool>,
-    /// The bytes that are left at each point.
-    left: Vec<u64>,
-    /// Bytes that need not move.
-    pub(super) saved: u64,
+/// For each gap whether the array stays, in the best set that was found.
+pub(super) fn best(packing: &Packing) -> Vec<bool> {
+    let mut prices = Prices::new(packing);
+    let mut best = filled(packing, &prices);
+    let mut most = packing.saved_by(&best);
+    for step in 1..=STEPS {
+        let all = packing.at_stake() as f64;
+        if all - most as f64 <= (all - prices.bound) * ENOUGH {
+            return best;
+        }
+        prices.step(packing, most);
+        if step % STEPS_BETWEEN == 0 {
+            let found = filled(packing, &prices);
+            let saved = packing.saved_by(&found);
+            if saved > most {
+                (best, most) = (found, saved);
+            }
+        }
+    }
+    best
 }
 
-impl Keep {
-    /// The best set that was found.
-    pub(super) fn best(packing: &Packing) -> Keep {
-        let mut prices = Prices::new(packing);
-        let mut best = Keep::filled(packing, &prices);
-        for step in 1..=STEPS {
-            if best.is_enough(packing, &prices) {
-                return best;
-            }
-            prices.step(packing, best.saved);
-            if step % STEPS_BETWEEN == 0 {
-                let found = Keep::filled(packing, &prices);
-                if found.saved > best.saved {
-                    best = found;
-                }
-            }
+/// Takes the gaps that fit, in order of their worth for the price of their memory.
+fn filled(packing: &Packing, prices: &Prices) -> Vec<bool> {
+    // The gaps during which arrays stay, and the bytes that are left at each point.
+    let (mut kept, mut left) = (packing.free.clone(), packing.room.clone());
+    for items in candidates(packing, prices) {
+        let stay = items.iter().copied().filter(|&item| !kept[item as usize]).collect::<Vec<_>>();
+        let taken = stay.iter().position(|&item| !take(packing, item, &mut left));
+        match taken {
+            None => stay.into_iter().for_each(|item| kept[item as usize] = true),
+            Some(taken) => stay[..taken].iter().for_each(|&item| release(packing, item, &mut left)),
         }
-        best
     }
+    kept
+}
 
-    fn is_enough(&self, packing: &Packing, prices: &Prices) -> bool {
-        let all = packing.at_stake() as f64;
-        all - self.saved as f64 <= (all - prices.bound) * ENOUGH
-    }
-
-    /// Takes the gaps that fit, in order of their worth for the price of their memory.
-    fn filled(packing: &Packing, prices: &Prices) -> Keep {
-        let mut keep = Keep { kept: packing.free.clone(), left: packing.room.clone(), saved: 0 };
-        for items in candidates(packing, prices) {
-            let mut stay = items.iter().copied().filter(|&item| !keep.kept[item as usize]).collect::<Vec<_>>();
-            let taken = stay.iter().position(|&item| !keep.take(packing, item));
-            if let Some(taken) = taken {
-                stay.truncate(taken);
-                stay.into_iter().for_each(|item| keep.release(packing, item));
-            }
-        }
-        keep.saved = packing.groups.iter().map(|group| packing.saved(group, &keep.kept)).sum();
-        keep
-    }
-
-    /// Makes the array stay during a gap if it fits. Returns whether it does.
-    fn take(&mut self, packing: &Packing, number: u32) -> bool {
-        let item = &packing.items[number as usize];
-        let fits =
-            packing.points(item).into_iter().all(|points| self.left[points].iter().all(|&left| left >= item.bytes));
-        if fits {
-            for points in packing.points(item) {
-                self.left[points].iter_mut().for_each(|left| *left -= item.bytes);
-            }
-            self.kept[number as usize] = true;
-        }
-        fits
-    }
-
-    fn release(&mut self, packing: &Packing, number: u32) {
-        let item = &packing.items[number as usize];
+/// Takes the memory for an array during a gap, if the array fits. Returns whether it does.
+fn take(packing: &Packing, number: u32, left: &mut [u64]) -> bool {
+    let item = &packing.items[number as usize];
+    let fits = packing.points(item).into_iter().all(|points| left[points].iter().all(|&left| left >= item.bytes));
+    if fits {
         for points in packing.points(item) {
-            self.left[points].iter_mut().for_each(|left| *left += item.bytes);
+            left[points].iter_mut().for_each(|left| *left -= item.bytes);
         }
-        self.kept[number as usize] = false;
+    }
+    fits
+}
+
+fn release(packing: &Packing, number: u32, left: &mut [u64]) {
+    let item = &packing.items[number as usize];
+    for points in packing.points(item) {
+        left[points].iter_mut().for_each(|left| *left += item.bytes);
     }
 }
 

@@ -66,7 +66,6 @@ pub use types::{Access, Link, Move, Order, Schedule, Use, What};
 
 use early::Early;
 use gaps::Gaps;
-use keep::Keep;
 use machine::Reached;
 use packing::Packing;
 use types::MOST_BYTES;
@@ -101,7 +100,7 @@ impl Order {
 
 /// The moves of the arrays that do not stay in this packing.
 fn timed(order: &Order, gaps: &Gaps, packing: &Packing, (budget, link): (u64, Link)) -> Schedule {
-    let kept = Keep::best(packing).kept;
+    let kept = keep::best(packing);
     let mut times = Early::times(order, gaps, &kept, budget, link);
     times.settle(order, gaps, &kept, budget);
     let early = times.schedule(order, gaps, &kept);

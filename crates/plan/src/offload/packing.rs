@@ -127,8 +127,13 @@ impl Packing {
         groups.sum()
     }
 
+    /// The bytes that need not move if the arrays stay during these gaps.
+    pub(super) fn saved_by(&self, kept: &[bool]) -> u64 {
+        self.groups.iter().map(|group| self.saved(group, kept)).sum()
+    }
+
     /// The bytes that a group saves if the arrays stay during these gaps.
-    pub(super) fn saved(&self, group: &Group, kept: &[bool]) -> u64 {
+    fn saved(&self, group: &Group, kept: &[bool]) -> u64 {
         let stays = |item: &&u32| kept[**item as usize];
         let each: u64 = group.items.iter().filter(stays).map(|&item| self.items[item as usize].worth).sum();
         if group.items.iter().all(|item| stays(&item)) { each + group.worth } else { each }

@@ -1,7 +1,7 @@
 //! A lower bound on the bytes that have to move in an entry, computed by prices of memory.
 
 use crate::offload::gaps::Gaps;
-use crate::offload::keep::Keep;
+use crate::offload::keep;
 use crate::offload::packing::Packing;
 use crate::offload::prices::Prices;
 use crate::offload::types::Order;
@@ -11,7 +11,7 @@ use crate::offload::types::Order;
 pub(super) fn after_steps(order: &Order, budget: u64, steps: usize) -> Option<f64> {
     let gaps = Gaps::of(order);
     let packing = Packing::new(order, &gaps, budget)?;
-    let saved = Keep::best(&packing).saved;
+    let saved = packing.saved_by(&keep::best(&packing));
     let mut prices = Prices::new(&packing);
     (0..steps).for_each(|_| prices.step(&packing, saved));
     let dead = gaps.all.iter().filter(|gap| gap.is_dead && gap.comes_in).map(|gap| order.bytes[gap.array as usize]);

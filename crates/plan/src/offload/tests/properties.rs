@@ -6,7 +6,7 @@ use super::check::{check, moved};
 use super::optimum::{lower_bound, optimum};
 use crate::offload::early::Times;
 use crate::offload::gaps::Gaps;
-use crate::offload::keep::Keep;
+use crate::offload::keep;
 use crate::offload::packing::Packing;
 use crate::offload::types::MOST_BYTES;
 use crate::offload::{Access, Link, Offsets, Order, Schedule, Use, What};
@@ -171,7 +171,7 @@ proptest! {
         let least = held(&order);
         let budget = least + ((order.bytes.iter().sum::<u64>() - least) as f64 * more) as u64;
         let gaps = Gaps::of(&order);
-        let kept = Keep::best(&Packing::new(&order, &gaps, budget).unwrap()).kept;
+        let kept = keep::best(&Packing::new(&order, &gaps, budget).unwrap());
         let whole = |gap: usize| gaps.distance(gaps.all[gap].from, gaps.all[gap].to);
         let some = |gap: usize, most: u32| seed.wrapping_mul(gap as u32 * 2 + 1).rotate_left(gap as u32) % (most + 1);
         let may_last = |gap: usize| !gaps.all[gap].is_dead && gaps.all[gap].comes_in;
