@@ -1,6 +1,5 @@
 //! A possible loop: a period at which a window came again, and how well the allocations since then repeat those of a period earlier.
 
-use super::windows::Token;
 use crate::entries::Log;
 
 /// The factor by which a size may differ from the one a period earlier. A batch or a text may be four times as long.
@@ -37,7 +36,7 @@ pub(super) struct Candidate {
 impl Candidate {
     /// A candidate whose window ends with allocation `last`. Looks back as far as the stretch repeats, for at most `most` steps. Returns
     /// the number of steps too.
-    pub(super) fn new(log: &Log, tokens: &[Token], last: u32, period: u32, most: u32) -> (Candidate, u32) {
+    pub(super) fn new(log: &Log, tokens: &[u32], last: u32, period: u32, most: u32) -> (Candidate, u32) {
         let farthest = last.saturating_sub(most).max(period);
         let factors = [0; FACTORS];
         let mut candidate = Candidate { period, from: last + 1, misses: 0, lately: 0, wanted: period, factors };
@@ -49,7 +48,7 @@ impl Candidate {
 
     /// Whether an allocation may be the one a period earlier in another iteration.
     #[inline]
-    fn is_like(&mut self, log: &Log, tokens: &[Token], number: u32) -> bool {
+    fn is_like(&mut self, log: &Log, tokens: &[u32], number: u32) -> bool {
         let before = number - self.period;
         let bytes = |number| log.bytes_at(number).unwrap_or(0);
         let (one, other) = (bytes(number), bytes(before));
@@ -70,7 +69,7 @@ impl Candidate {
 
     /// Compares the allocation of this number. Returns whether the stretch goes on.
     #[inline]
-    pub(super) fn goes_on(&mut self, log: &Log, tokens: &[Token], number: u32) -> bool {
+    pub(super) fn goes_on(&mut self, log: &Log, tokens: &[u32], number: u32) -> bool {
         if self.is_like(log, tokens, number) {
             self.lately = self.lately.saturating_sub(1);
             return true;

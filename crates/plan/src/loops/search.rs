@@ -3,15 +3,16 @@
 use super::candidate::Candidate;
 use super::cycles::{Cycle, Cycles};
 use super::iteration::{self, Verdict};
-use super::windows::{Known, Token, WINDOW, Windows, known_place};
+use super::windows::{Known, WINDOW, Windows, known_place, with_drop};
 use crate::entries::Log;
 
 /// Looks for a loop in the allocations of an entry. The caller logs them ([`Log`]).
 #[derive(Debug, Default)]
 pub struct Search {
-    tokens: Vec<Token>,
-    /// The arrays that were dropped since the last allocation.
-    pending: Token,
+    /// For each allocation, the token of the arrays that were dropped before it ([`with_drop`]).
+    tokens: Vec<u32>,
+    /// The token of the arrays that were dropped since the last allocation.
+    pending: u32,
     windows: Windows,
     candidates: [Option<Candidate>; CANDIDATES],
     /// Whether there is a candidate.
@@ -69,11 +70,11 @@ impl Search {
     pub fn begin<'k>(&mut self, known: impl Iterator<Item = (u32, &'k Known)>, from: u32) {
         let mut known = known.peekable();
         self.tokens.clear();
-        self.tokens.resize(from as usize, Token::default());
+        self.tokens.resize(from as usize, 0);
         // The place in a known loop has to be found at once.
         (self.rests, self.turn, self.may_rest) = (false, SEARCHED_BEFORE_REST, known.peek().is_none());
         self.windows.begin(known);
-        (self.pending, self.spent, self.found) = (Token::default(), 0, None);
+        (self.pending, self.spent, self.found) = (0, 0, None);
         self.cycles.begin(from);
         (self.candidates, self.follows, self.refused) = ([None; CANDIDATES], false, [(0, 0); REFUSED]);
     }
@@ -103,7 +104,7 @@ impl Search {
     #[inline]
     pub fn dropped(&mut self, age: u32) {
         if !self.rests {
-            self.pending.add(age);
+            self.pending = with_drop(self.pending, age);
         }
     }
 
@@ -146,10 +147,10 @@ impl Search {
     fn wake(&mut self, log: &Log, number: u32) {
         (self.rests, self.turn) = (false, number.saturating_add(number / TURN));
         let first = self.tokens.len() as u32;
-        self.tokens.resize(number as usize + 1, Token::default());
+        self.tokens.resize(number as usize + 1, 0);
         for (born, _, dropped) in log.lives().filter(|&(_, _, dropped)| dropped >= first) {
             if let Some(token) = self.tokens.get_mut(dropped as usize) {
-                token.add(dropped - born);
+                *token = with_drop(*token, dropped - born);
             }
         }
         // The last one is that of the allocation which ends the rest.

@@ -2,18 +2,12 @@
 
 use hashbrown::HashMap;
 
-/// The arrays that were dropped between two allocations: the sum of hashes of their ages, which does not depend on the order of drops; 0 if there
-/// were none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Token(u32);
-
-impl Token {
-    /// Adds the drop of an array of this age.
-    #[inline]
-    pub(super) fn add(&mut self, age: u32) {
-        let hash = age.wrapping_add(1).wrapping_mul(0x9E37_79B9) ^ age >> 7;
-        self.0 = self.0.wrapping_add(hash);
-    }
+/// Adds the drop of an array of this age to a token. A token stands for the arrays that were dropped between two allocations: it is the sum
+/// of hashes of their ages, which does not depend on the order of drops, and 0 if there were none.
+#[inline]
+pub(super) fn with_drop(token: u32, age: u32) -> u32 {
+    let hash = age.wrapping_add(1).wrapping_mul(0x9E37_79B9) ^ age >> 7;
+    token.wrapping_add(hash)
 }
 
 /// The allocations in a window. Shorter windows come by chance, and longer ones are longer in coming.
@@ -37,8 +31,10 @@ pub(super) struct Windows {
     by_drops: u64,
     /// The allocations of the window: the drops in the lower half of the bits, and the size's class in the upper one.
     last: [u64; WINDOW],
-    /// Empty until the first window is noted: many entries have no window at all, and the table takes 32 KiB.
-    slots: Vec<SeenWindow>,
+    /// The lower half of each window's hash, and a value: 0 if the slot is empty. A known window has the highest bit, and another one the
+    /// number of its last allocation plus one. The table is empty until the first window is noted: many entries have no window at all, and
+    /// it takes 32 KiB.
+    slots: Vec<(u32, u32)>,
 }
 
 /// The power of two of a size, in halves of an octave: a size that grows by steps seldom leaves its class.
@@ -46,13 +42,6 @@ fn class(bytes: u64) -> u64 {
     let power = (bytes | 1).ilog2();
     let half = bytes >> power.saturating_sub(1) & 1;
     2 * u64::from(power) + half
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct SeenWindow {
-    tag: u32,
-    /// 0 if the slot is empty. A known window has the highest bit, and another one the number of its last allocation plus one.
-    value: u32,
 }
 
 const IS_KNOWN: u32 = 1 << 31;
@@ -83,13 +72,13 @@ impl Windows {
         *self = Windows { slots, ..Windows::default() };
         for (place, Known(windows)) in known {
             for &(hash, position) in windows {
-                *self.slot(hash) = SeenWindow { tag: hash as u32, value: IS_KNOWN | place << POSITION_BITS | position };
+                *self.slot(hash) = (hash as u32, IS_KNOWN | place << POSITION_BITS | position);
             }
         }
     }
 
     #[inline]
-    fn slot(&mut self, hash: u64) -> &mut SeenWindow {
+    fn slot(&mut self, hash: u64) -> &mut (u32, u32) {
         if self.slots.is_empty() {
             self.make_slots();
         }
@@ -98,13 +87,13 @@ impl Windows {
 
     #[cold]
     fn make_slots(&mut self) {
-        self.slots.resize(1 << SLOTS, SeenWindow::default());
+        self.slots.resize(1 << SLOTS, (0, 0));
     }
 
     /// Moves the window on by an allocation of so many bytes, whose number is `number`. Returns the values of its slots if the window came
     /// before, by sizes and by drops; 0 stands for none.
     #[inline]
-    pub(super) fn push(&mut self, bytes: u64, token: Token, number: u32) -> [u32; 2] {
+    pub(super) fn push(&mut self, bytes: u64, token: u32, number: u32) -> [u32; 2] {
         let hashes = self.advance(bytes, token, number as usize);
         // The first numbers are no whole window.
         if (number as usize) < WINDOW - 1 {
@@ -117,17 +106,17 @@ impl Windows {
     #[inline]
     fn note(&mut self, hash: u64, number: u32) -> u32 {
         let slot = self.slot(hash);
-        let before = if slot.tag == hash as u32 { slot.value } else { 0 };
-        if slot.value & IS_KNOWN == 0 {
-            *slot = SeenWindow { tag: hash as u32, value: number + 1 };
+        let (tag, value) = *slot;
+        if value & IS_KNOWN == 0 {
+            *slot = (hash as u32, number + 1);
         }
-        before
+        if tag == hash as u32 { value } else { 0 }
     }
 
     /// The hashes of the next window, if it has any.
     #[inline]
-    fn advance(&mut self, bytes: u64, token: Token, number: usize) -> [Option<u64>; 2] {
-        let coming = u64::from(token.0) | class(bytes) << u32::BITS;
+    fn advance(&mut self, bytes: u64, token: u32, number: usize) -> [Option<u64>; 2] {
+        let coming = u64::from(token) | class(bytes) << u32::BITS;
         let leaving = std::mem::replace(&mut self.last[number % WINDOW], coming);
         let drops = |number| number & u64::from(u32::MAX);
         self.by_size = rolled(self.by_size, coming, leaving);
@@ -152,7 +141,7 @@ impl Known {
 
     /// The windows that came at the same position of the last two iterations, of `length` allocations each, and nowhere else in them: the
     /// first ones and some of the others. Where sizes change, parts of an iteration that differ by sizes alone look alike now and then.
-    pub(super) fn of(allocations: impl ExactSizeIterator<Item = (u64, Token)>, length: usize) -> Known {
+    pub(super) fn of(allocations: impl ExactSizeIterator<Item = (u64, u32)>, length: usize) -> Known {
         let (mut windows, first) = (Windows::default(), allocations.len().saturating_sub(length.saturating_mul(2)));
         // For each window, the position of the first one, and how many came there and elsewhere.
         let mut ends: HashMap<u64, (usize, u32, u32)> = HashMap::new();
