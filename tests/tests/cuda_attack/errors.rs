@@ -96,6 +96,32 @@ fn what_another_context_object_kept_stays_there() {
     });
 }
 
+/// cudarc panics if a slice's events cannot be made, also for a failure that its context object keeps.
+#[test]
+fn a_slice_is_made_whatever_call_for_its_events_fails() {
+    alone(60, || {
+        let Some(gpu) = Gpu::get() else { return };
+        if !is_made_up() {
+            return;
+        }
+        for (name, after, times) in [c"cuEventDestroy_v2", c"cuEventCreate"]
+            .into_iter()
+            .flat_map(|name| [(name, 0, 1), (name, 1, 1), (name, 2, 1), (name, 0, u64::MAX), (name, 1, u64::MAX)])
+        {
+            let stream = gpu.new_stream();
+            let array = Array::full(&stream, LEN, 5u8).unwrap();
+            fail(name, after, times, CUDA_ERROR_INVALID_HANDLE as u32);
+            let copied = stream.stream().clone_dtoh::<u8, CudaSlice<u8>>(&array);
+            fail(name, 0, 0, 0);
+            // A failure is told, as an earlier one.
+            assert!(copied.is_ok_and(|copied| copied == [5; LEN]), "{name:?} after {after}");
+            drop(array);
+            let _ = stream.synchronize();
+            stream.synchronize().unwrap();
+        }
+    });
+}
+
 /// If a slice cannot take the memory over, the memory is freed, since no array has it any more.
 #[test]
 fn a_conversion_that_fails_leaks_nothing() {

@@ -14,21 +14,25 @@
 #![allow(unsafe_code)]
 
 use std::mem::{ManuallyDrop, forget};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 
 use cudarc::driver::{CudaSlice, DevicePtr, DevicePtrMut, SyncOnDrop};
 
 use crate::array::{Element, len_of};
 use crate::device::{Cuda, Device};
-use gpucache_engine::Result;
 use gpucache_engine::base::sync::{Mutex, OnceLock, lock};
 use gpucache_engine::cache::Block;
 use gpucache_engine::device::GpuStream;
+use gpucache_engine::{Error, Result};
 
 /// Reads between two writes that are known separately. Each has a slice with two events of its own. Before one more read, home
 /// waits for the read that had its slice before. With fewer slices, home would have to wait for slow readers that
 /// nothing needs yet.
 const READERS: usize = 8;
+
+/// How often a slice with events is tried to be made.
+const TRIES: usize = 3;
 
 /// A block's memory as `CudaSlice`s.
 pub(super) struct Slices<T: Element> {
@@ -177,8 +181,12 @@ impl<T: Element> TrackedSlice<T> {
         self.read.is_some()
     }
 
-    /// Makes everybody who waits for the slice's last write also wait for all work that is on `home` now.
+    /// Makes everybody who waits for the slice's last write also wait for all work that is on `home` now. If the slice should have an event
+    /// and has none, the calling thread waits instead.
     pub(super) fn announce(&self, home: &Cuda) -> Result<()> {
+        if self.write.is_none() && home.stream().context().is_event_tracking() {
+            return home.0.wait_for_work();
+        }
         self.with(home, |slice| slice.write, GpuStream::record_event)
     }
 
@@ -222,23 +230,39 @@ fn handle(recorded: SyncOnDrop<'_>) -> Option<usize> {
     event
 }
 
-/// A `CudaSlice` over memory. cudarc panics if it cannot create the slice's events, so this function first tries to create one. If
-/// that fails, the context is lost, the slice gets no events, and the next fallible call returns the failure.
+/// A `CudaSlice` over memory. If events cannot be made, the slice gets none, and the next fallible call returns the failure. Whoever
+/// lends such a slice waits for the stream first (`announce`).
 pub(super) fn upgrade<T>(home: &Cuda, address: u64, len: usize) -> CudaSlice<T> {
-    let (stream, context) = (home.stream(), home.stream().context());
-    // Otherwise the next call would report this older failure as its own.
-    home.0.take_kept(context);
-    let lost = context.is_event_tracking().then(|| home.0.try_event().err()).flatten();
-    // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice. The owner drops the slice
-    // only to free memory that it owns (`Slices`) or just allocated (`copied`). If events cannot be created, the context is
-    // lost. Its streams then run nothing any more that could be out of order with this slice, or with one that another thread creates
-    // while events are off. Events are on again before anybody learns of the failure.
-    let slice = unsafe {
-        lost.iter().for_each(|_| context.disable_event_tracking());
-        let slice = stream.upgrade_device_ptr(address, len);
-        lost.iter().for_each(|_| context.enable_event_tracking());
+    for _ in 0..TRIES {
+        match try_upgrade(home, address, len) {
+            Ok(slice) => return slice,
+            Err(error) => home.stream_handle().keep(error),
+        }
+    }
+    let context = home.stream().context();
+    // SAFETY: as in `try_upgrade`. After so many failures, the context is lost. Its streams then run nothing any more that could be out of
+    // order with a slice of cudarc's that another thread makes while events are off. Events are on again before this returns.
+    unsafe {
+        context.disable_event_tracking();
+        let slice = home.stream().upgrade_device_ptr(address, len);
+        context.enable_event_tracking();
         slice
-    };
-    lost.into_iter().for_each(|error| home.stream_handle().keep(error));
-    slice
+    }
+}
+
+/// cudarc panics if it cannot make the slice's events, or if its context object keeps a failure, which any thread may put there at any time.
+/// So this function first makes an event itself, and catches the panic that comes nevertheless.
+fn try_upgrade<T>(home: &Cuda, address: u64, len: usize) -> Result<CudaSlice<T>> {
+    let (stream, context) = (home.stream(), home.stream().context());
+    home.0.take_kept(context);
+    if context.is_event_tracking() {
+        home.0.try_event()?;
+    }
+    // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice. The owner drops the slice
+    // only to free memory that it owns (`Slices`) or just allocated (`copied`).
+    let made = catch_unwind(AssertUnwindSafe(|| unsafe { stream.upgrade_device_ptr(address, len) }));
+    made.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map_or("cudarc panicked", String::as_str);
+        Error::device_failure(format_args!("{home:?}"), "making an event", text)
+    })
 }
