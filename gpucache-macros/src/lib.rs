@@ -117,6 +117,13 @@ pub fn cache_scope_block(input: TokenStream) -> TokenStream {
     expand_block(input.into()).into()
 }
 
+/// Refuses an `.await` in the block of `gpucache::uncached!`, and expands to nothing otherwise.
+#[doc(hidden)]
+#[proc_macro]
+pub fn refuse_await(block: TokenStream) -> TokenStream {
+    valid::uncached(&block.into()).map_or_else(|rejection| rejection.to_compile_error().into(), |()| TokenStream::new())
+}
+
 fn expand_attribute(arguments: TokenStream2, item: TokenStream2) -> syn::Result<TokenStream2> {
     let function = valid::function(syn::parse2(item)?)?;
     let arguments = syn::parse2::<ast::Attribute>(arguments)?.arguments;

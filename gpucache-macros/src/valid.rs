@@ -5,7 +5,7 @@ use crate::bindings::take_bindings;
 use crate::later::{self, Later};
 use crate::locals;
 use crate::tail;
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Attribute, Error, Expr, ExprPath, FnArg, Ident, LitStr, Pat, PatType, Path, PathSegment, Result};
@@ -38,6 +38,14 @@ pub(crate) enum Name {
 
 const AWAITED: &str = "during this `.await` the thread's other tasks would run inside the scope; \
     move the block to an `async fn` with `#[cache_scope(..)]`";
+
+const AWAITED_OUTSIDE: &str = "during this `.await` the thread's other tasks would run outside of their scopes; \
+    await before the block or behind it";
+
+/// Checks the statements of `uncached!`.
+pub(crate) fn uncached(statements: &TokenStream) -> Result<()> {
+    later::awaited(statements).map_or(Ok(()), |place| Err(Error::new(place, AWAITED_OUTSIDE)))
+}
 
 /// The scope and the body of `cache_scope!`.
 pub(crate) fn block(block: Block) -> Result<(Scope, Body)> {

@@ -247,5 +247,5 @@ pub mod __private {
         }
     }
 
-    pub use gpucache_macros::cache_scope_block;
+    pub use gpucache_macros::{cache_scope_block, refuse_await};
 }

@@ -59,8 +59,8 @@ macro_rules! cache_scope {
     ($($scope:tt)*) => { $crate::__private::cache_scope_block! { $crate; $($scope)* } };
 }
 
-/// Runs a block outside of all scopes: its arrays are plain allocations, which are freed when they are dropped. The block must not
-/// `.await`: what the thread does meanwhile would be outside of all scopes too.
+/// Runs a block outside of all scopes: its arrays are plain allocations, which are freed when they are dropped. `.await` is refused in it,
+/// because other tasks of the thread would run outside of their scopes.
 ///
 /// ```
 /// use gpucache::{cache_scope, prelude::*, uncached};
@@ -74,6 +74,7 @@ macro_rules! cache_scope {
 #[macro_export]
 macro_rules! uncached {
     ({ $($body:tt)* }) => {{
+        $crate::__private::refuse_await! { $($body)* }
         let _guard = $crate::ScopeGuard::outside();
         { $($body)* }
     }};

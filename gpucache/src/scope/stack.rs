@@ -146,8 +146,9 @@ impl ScopeGuard {
     }
 
     /// Leaves all scopes until the guard is dropped: arrays are plain allocations, which are freed when they are dropped.
-    /// [`uncached!`](crate::uncached) does the same for a block. Do not hold the guard across an `.await`: what the thread does meanwhile would
-    /// be outside of all scopes too.
+    /// [`uncached!`](crate::uncached) does the same for a block.
+    ///
+    /// Do not hold the guard across an `.await`: other tasks of the thread would run outside of their scopes.
     ///
     /// ```
     /// use gpucache::{Scope, ScopeGuard, prelude::*};

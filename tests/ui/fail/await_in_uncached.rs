@@ -1,0 +1,9 @@
+async fn load() {
+    gpucache::uncached!({
+        std::future::ready(()).await;
+    });
+}
+
+fn main() {
+    drop(load());
+}
