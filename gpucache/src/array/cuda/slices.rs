@@ -233,34 +233,36 @@ fn handle(recorded: SyncOnDrop<'_>) -> Option<usize> {
 /// A `CudaSlice` over memory. If events cannot be made, the slice gets none, and the next fallible call returns the failure. Whoever
 /// lends such a slice waits for the stream first (`announce`).
 pub(super) fn upgrade<T>(home: &Cuda, address: u64, len: usize) -> CudaSlice<T> {
-    for _ in 0..TRIES {
-        match try_upgrade(home, address, len) {
+    let mut tries = TRIES;
+    loop {
+        match try_upgrade(home, address, len, tries > 0) {
             Ok(slice) => return slice,
             Err(error) => home.stream_handle().keep(error),
         }
-    }
-    let context = home.stream().context();
-    // SAFETY: as in `try_upgrade`. After so many failures, the context is lost. Its streams then run nothing any more that could be out of
-    // order with a slice of cudarc's that another thread makes while events are off. Events are on again before this returns.
-    unsafe {
-        context.disable_event_tracking();
-        let slice = home.stream().upgrade_device_ptr(address, len);
-        context.enable_event_tracking();
-        slice
+        // Without events, cudarc makes no call that can fail.
+        tries = tries.saturating_sub(1);
     }
 }
 
 /// cudarc panics if it cannot make the slice's events, or if its context object keeps a failure, which any thread may put there at any time.
 /// So this function first makes an event itself, and catches the panic that comes nevertheless.
-fn try_upgrade<T>(home: &Cuda, address: u64, len: usize) -> Result<CudaSlice<T>> {
+fn try_upgrade<T>(home: &Cuda, address: u64, len: usize, has_events: bool) -> Result<CudaSlice<T>> {
     let (stream, context) = (home.stream(), home.stream().context());
     home.0.take_kept(context);
-    if context.is_event_tracking() {
+    let is_tracking = context.is_event_tracking();
+    if is_tracking && has_events {
         home.0.try_event()?;
     }
-    // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice. The owner drops the slice
-    // only to free memory that it owns (`Slices`) or just allocated (`copied`).
-    let made = catch_unwind(AssertUnwindSafe(|| unsafe { stream.upgrade_device_ptr(address, len) }));
+    // SAFETY: the block has room for `len` elements at `address`, and lives as long as the slice. The owner drops the slice only to free
+    // memory that it owns (`Slices`) or just allocated (`copied`). Events are off only after several failures: the context is lost then. Its
+    // streams run nothing any more that could be out of order with a slice of cudarc's that another thread makes meanwhile.
+    let made = catch_unwind(AssertUnwindSafe(|| unsafe {
+        let is_off = is_tracking && !has_events;
+        is_off.then(|| context.disable_event_tracking());
+        let slice = stream.upgrade_device_ptr(address, len);
+        is_off.then(|| context.enable_event_tracking());
+        slice
+    }));
     made.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map_or("cudarc panicked", String::as_str);
         Error::device_failure(format_args!("{home:?}"), "making an event", text)
