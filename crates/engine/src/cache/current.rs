@@ -15,7 +15,7 @@ use super::owner::{Cache, Owner};
 use super::policy::{Recycle, Terms};
 use super::registry::NamedCaches;
 use super::supply;
-use super::token::is_shared;
+use super::token::{is_shared, replace_token};
 use crate::base::amounts::Bytes;
 use crate::base::error::{Error, Result};
 use crate::base::shortage::Short;
@@ -125,6 +125,8 @@ static UNSCOPED: OnceLock<fn()> = OnceLock::new();
 #[repr(C, align(64))]
 pub(super) struct OfThread {
     serving: Serving,
+    /// The thread's own identity, while it works in the name of a caller.
+    pub(super) own: Identity,
     /// Values to drop once the thread has given up all caches that it holds for a moment (`brief`).
     pub(super) later: ManuallyDrop<RefCell<DroppedLater>>,
 }
@@ -136,7 +138,7 @@ pub(super) type DroppedLater = (SmallVec<[Stream; 2]>, Vec<Box<dyn Any>>);
 thread_local! {
     pub(super) static HERE: OfThread = const {
         let later = ManuallyDrop::new(RefCell::new((SmallVec::new_const(), Vec::new())));
-        OfThread { serving: Serving::NOWHERE, later }
+        OfThread { serving: Serving::NOWHERE, own: Identity::of(0), later }
     };
 }
 
@@ -157,9 +159,29 @@ impl Serving {
     };
 }
 
+/// In whose name a thread works: the number of the caller, and the caches that serve it.
+pub(super) struct Identity {
+    pub(super) token: Cell<u64>,
+    serving: Serving,
+}
+
+impl Identity {
+    /// Of a caller that is in no scope.
+    pub(super) const fn of(token: u64) -> Identity {
+        Identity { token: Cell::new(token), serving: Serving::NOWHERE }
+    }
+
+    /// Notes the present identity of the thread here, and gives the thread that of `next`.
+    #[inline(always)]
+    pub(super) fn take_from_thread(&self, next: &Identity) {
+        self.token.set(replace_token(next.token.get()));
+        replace(&self.serving, &next.serving);
+    }
+}
+
 /// Notes in `before` what serves this thread. From now on, `next` serves it.
 #[inline(always)]
-pub(super) fn replace(before: &Serving, next: &Serving) {
+fn replace(before: &Serving, next: &Serving) {
     with_serving(|serving| {
         before.current.set(serving.current.replace(next.current.get()));
         before.keeping.set(serving.keeping.replace(next.keeping.get()));
