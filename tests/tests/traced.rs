@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 
 use gpucache::device::Virtual;
+use gpucache::graph::CapturedScope;
 use gpucache::trace::{self, Action, ServedBy, Trace, TraceEvent};
 use gpucache::{Recycle, Scope, ScopeGuard, prelude::*};
 use gpucache_report::{Run, replay::History};
@@ -300,6 +301,32 @@ fn the_arrays_of_a_captured_scope_have_lines_of_the_program() {
 }
 
 /// A scope with an empty name is not taken for none, in the trace and in its file.
+/// Also entries of scopes in a captured block, which enter the captured scope once more.
+#[test]
+fn each_entry_has_its_end() {
+    let _alone = alone();
+    let host = Host::new_stream().unwrap();
+    let mut captured = CapturedScope::new(&host, "traced block");
+    trace::start(100_000);
+    for _ in 0..20 {
+        let _around = Scope::new("traced around").enter();
+        let inner = || gpucache::cache_scope!("traced inside", { Array::full(&host, 100, 1u8) });
+        let _ones = captured.run((), (), |()| inner()).unwrap();
+    }
+    let trace = trace::stop();
+    let mut open = HashMap::new();
+    for event in &trace.events {
+        let open: &mut i64 = open.entry((event.thread, event.scope.clone())).or_default();
+        match event.action {
+            Action::Entered => *open += 1,
+            Action::Left => *open -= 1,
+            _ => {}
+        }
+        assert!(*open >= 0, "{:?} was left and not entered", event.scope);
+    }
+    assert!(!open.is_empty() && open.values().all(|open| *open == 0), "{open:?}");
+}
+
 #[test]
 fn a_scope_without_a_name_is_read_from_a_file() {
     let _alone = alone();

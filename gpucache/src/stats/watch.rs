@@ -4,7 +4,8 @@
 //! that the reading needs.
 //!
 //! Invariant: the file always contains one whole reading. Each reading is written to another file beside it, which is then renamed. A
-//! device or a pipe of that name is written to and stays what it is.
+//! link of that name stays one, and its target is replaced. A device or a pipe is written to and stays what it is, and so is a file that
+//! `/dev` or `/proc` names, such as the one behind `/dev/stdout`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -80,10 +81,10 @@ pub(crate) fn start_from_environment() {
 }
 
 fn watch(path: &Path) {
-    let (mut top, beside, mut is_told) = (top(), beside(path), false);
+    let (mut top, mut is_told) = (top(), false);
     let mut is_last = false;
     loop {
-        match write(&top.to_string(), path, &beside) {
+        match write(&top.to_string(), path) {
             Err(error) if !std::mem::replace(&mut is_told, true) => tell(path, &error),
             _ => {}
         }
@@ -102,13 +103,18 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn write(text: &str, path: &Path, beside: &Path) -> io::Result<()> {
+fn write(text: &str, path: &Path) -> io::Result<()> {
     let text = format!("process {}\n\n{text}\n", std::process::id());
-    // A link stays: what it leads to is a file that others know, such as that behind `/dev/stdout`.
-    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
-        return Output::create(path)?.write_all(text.as_bytes());
+    // `/dev/stdout` may be a file, which contains what the program wrote.
+    let folder = path.parent().and_then(|folder| fs::canonicalize(folder).ok());
+    let is_of_system = folder.is_some_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"));
+    if is_of_system || fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Output::append(path)?.write_all(text.as_bytes());
     }
-    let written = fs::write(beside, text).and_then(|()| fs::rename(beside, path));
+    // A link stays one.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let beside = beside(path);
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
         // The file may not exist. The reported error is the first one.
         let _ = fs::remove_file(beside);
@@ -133,17 +139,25 @@ mod tests {
     fn what_is_no_file_is_not_replaced() {
         let path = std::env::temp_dir().join(format!("gpucache-watch-{}", std::process::id()));
         let socket = UnixListener::bind(&path).unwrap();
-        assert!(write("text", &path, &beside(&path)).is_err(), "nobody can write to a socket by its name");
+        assert!(write("text", &path).is_err(), "nobody can write to a socket by its name");
         assert!(fs::metadata(&path).unwrap().file_type().is_socket());
         drop(socket);
         fs::remove_file(&path).unwrap();
-        write("text", &path, &beside(&path)).unwrap();
+        write("text", &path).unwrap();
         assert!(fs::read_to_string(&path).unwrap().ends_with("text\n"));
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_link_stays_one() {
+        let path = std::env::temp_dir().join(format!("gpucache-watch-to-{}", std::process::id()));
         let link = path.with_extension("link");
+        fs::write(&path, "").unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        write("more", &link, &beside(&link)).unwrap();
+        write("text", &link).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert!(fs::read_to_string(&path).unwrap().ends_with("more\n"));
-        [&link, &path].into_iter().for_each(|file| fs::remove_file(file).unwrap());
+        assert!(fs::read_to_string(&path).unwrap().ends_with("text\n"));
+        fs::remove_file(link).unwrap();
+        fs::remove_file(path).unwrap();
     }
 }

@@ -1,7 +1,8 @@
 //! Captured scopes on a device whose calls fail: a run returns the error, or its work is done once and in full.
 
+use gpucache::device::Device;
 use gpucache::graph::CapturedScope;
-use gpucache::{Array, Result, invalidate, stats};
+use gpucache::{Array, Error, Result, invalidate, stats};
 use gpucache_tests::faulty::{Call, Failure, Fault};
 use gpucache_tests::{Faulty, turn};
 
@@ -43,6 +44,27 @@ fn a_result_that_is_not_copied_is_an_error() {
         assert_eq!(stats.launches + stats.captures + stats.direct, u64::from(RUNS), "{stats}");
         assert!(stats.captures > 0 && stats.launches > 0, "{stats}");
         drop((scope, input));
+        end(&device, &name);
+    }
+}
+
+/// In each run in turn, an earlier failure is told. The run then does nothing, and is no launch.
+#[test]
+fn a_run_that_tells_an_earlier_failure_is_no_launch() {
+    let _turn = turn();
+    for bad in 0..RUNS {
+        let (device, name) = (Faulty::with_chunks(1 << 26), format!("faults: earlier {bad}"));
+        let mut scope = CapturedScope::new(&device, &name);
+        for _ in 0..bad {
+            drop(scope.run((), (), |()| Array::full(&device, LEN, 1)).unwrap());
+        }
+        let before = scope.stats();
+        device.stream_handle().keep(Error::device_failure("a device", "earlier work", "it failed on purpose"));
+        assert!(scope.run((), (), |()| Array::full(&device, LEN, 1)).unwrap_err().is_deferred());
+        let stats = scope.stats();
+        assert_eq!(stats.launches, before.launches, "run {bad}: {stats}");
+        assert_eq!(stats.launches + stats.captures + stats.direct, u64::from(bad) + 1, "run {bad}: {stats}");
+        drop(scope);
         end(&device, &name);
     }
 }

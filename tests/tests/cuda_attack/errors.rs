@@ -122,6 +122,32 @@ fn a_slice_is_made_whatever_call_for_its_events_fails() {
     });
 }
 
+/// Calls that go through cudarc's own take no earlier failure for theirs, and do not lose it.
+#[test]
+fn what_cudarc_kept_is_no_failure_of_a_launch_or_a_copy() {
+    alone(60, || {
+        let Some(gpu) = Gpu::get() else { return };
+        let stream = gpu.new_stream();
+        let context = stream.stream().context();
+        let input = uninit(&stream).unwrap();
+        let (graph, _copy) = stream.capture(|| input.try_clone()).unwrap();
+        // Memory of the range, which a slice cannot have.
+        let array = gpucache::cache_scope!("kept: a copy", { uninit(&stream).unwrap() });
+        context.check_err().unwrap();
+        let mut array = Some(array);
+        let mut calls: [(&str, &mut dyn FnMut() -> Result<()>); 2] = [
+            ("a launch of a graph", &mut || graph.launch()),
+            ("a copy for a slice", &mut || CudaSlice::try_from(array.take().unwrap()).map(drop)),
+        ];
+        for (what, call) in &mut calls {
+            context.record_err::<()>(Err(DriverError(CUDA_ERROR_INVALID_HANDLE)));
+            let told = call().err().or_else(|| stream.synchronize().err());
+            assert!(told.as_ref().is_some_and(gpucache::Error::is_deferred), "{what}: {told:?}");
+            stream.synchronize().unwrap();
+        }
+    });
+}
+
 /// If a slice cannot take the memory over, the memory is freed, since no array has it any more.
 #[test]
 fn a_conversion_that_fails_leaks_nothing() {

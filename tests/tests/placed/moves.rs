@@ -301,6 +301,24 @@ fn moves_are_made_in_the_midst_of_an_order() {
     assert_eq!((stats.demanded, stats.mispredictions), (before.demanded, 0), "{before}, then {stats}");
 }
 
+/// An array that cannot be copied, since the work that should have written it panicked, stays where it is.
+#[test]
+fn a_lost_array_in_the_way_of_a_large_one_stays() {
+    let _turn = turn();
+    let host = limited(32 << 20);
+    let mut arrays: Vec<_> = (0..16).map(|_| Placed::<u8, _>::zeros(&host, 2 << 20).unwrap()).collect();
+    host.launch(&mut *arrays[1].fetch_mut().unwrap(), |_| panic!("the array is lost")).unwrap();
+    assert!(host.synchronize().unwrap_err().is_deferred());
+    arrays.iter().step_by(2).for_each(|array| array.set_placement(Placement::Host).unwrap());
+    let large = Placed::<u8, _>::zeros(&host, 12 << 20);
+    assert!(large.is_ok_and(|large| large.to_vec().unwrap() == vec![0; 12 << 20]));
+    for (number, array) in arrays.iter().enumerate() {
+        array.choose_placement(Placement::Auto);
+        let values = array.to_vec();
+        assert!(if number == 1 { values.is_err() } else { values.unwrap() == vec![0; 2 << 20] }, "{number}");
+    }
+}
+
 /// Small arrays that stay lie between those that leave, so free memory is in pieces. For a large array, arrays move on the device, and
 /// each keeps its contents.
 #[test]

@@ -72,6 +72,16 @@ fn an_owned_scope_has_a_cache_of_its_own_that_goes_with_it() {
     assert_eq!(device.memory().bytes, 0);
 }
 
+#[test]
+fn a_dropped_owned_scope_is_no_name_any_more() {
+    let owned = Scope::new("value: dropped").owned();
+    let name = owned.as_scope().name().to_string();
+    owned.run(|| touch(&Virtual::new(1 << 30), 64));
+    assert!(scopes().iter().any(|known| **known == *name));
+    drop(owned);
+    assert!(scopes().iter().all(|known| **known != *name));
+}
+
 /// Before, an owned scope could get the name, and the memory, of a scope of the program.
 #[test]
 fn an_owned_scope_has_a_name_that_no_other_scope_has() {

@@ -20,10 +20,20 @@ impl Output {
     /// # Errors
     /// The errors of the system. For a pipe without a reader, the error says so.
     pub fn create(path: &Path) -> io::Result<Output> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
+        Output::open(path, OpenOptions::new().write(true).create(true).truncate(true))
+    }
+
+    /// As [`create`](Output::create), but a file keeps its old contents in front.
+    ///
+    /// # Errors
+    /// As for [`create`](Output::create).
+    pub fn append(path: &Path) -> io::Result<Output> {
+        Output::open(path, OpenOptions::new().append(true))
+    }
+
+    fn open(path: &Path, options: &mut OpenOptions) -> io::Result<Output> {
         #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK);
         options.open(path).map(Output).map_err(|error| explained(path, error))
     }
 }

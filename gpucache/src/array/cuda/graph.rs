@@ -125,6 +125,7 @@ impl Graph {
     /// ```
     pub fn launch(&self) -> Result<()> {
         self.gpu.stream_handle().check_thread()?;
+        self.gpu.0.take_kept(self.gpu.stream().context());
         self.graph.launch().map_err(|error| self.gpu.0.failure("launching a graph", error))?;
         self.gpu.stream_handle().check_thread()
     }

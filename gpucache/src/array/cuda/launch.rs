@@ -165,6 +165,7 @@ impl<'a> Launch<'a> {
             return Err(self.refusal());
         }
         self.device.stream_handle().check_thread()?;
+        self.device.0.take_kept(self.device.stream().context());
         let failed = |error| self.device.0.failure("a launch", error);
         // SAFETY: the caller promises what cudarc's `launch` requires: the arguments are the kernel's, and the kernel stays
         // within its arrays. Each argument is a reference, borrowed for `'a`, to the pointer of an array that is
