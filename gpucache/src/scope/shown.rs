@@ -10,23 +10,33 @@ use gpucache_engine::base::subscriber::{TARGET, calm, is_heard};
 use gpucache_engine::device::NvtxRange;
 
 /// The span and the range of an entry, until this is dropped. A subscriber hears of it before the scope is entered and after it is left.
-///
-/// The span is entered without `tracing`'s own guard, which is not `Send` either: a mistake with our guard would give two messages.
 #[derive(Debug)]
 pub(super) struct Shown {
+    /// First, so that it ends within the span.
     #[cfg(feature = "cuda")]
-    range: Option<NvtxRange>,
+    _range: Option<NvtxRange>,
     /// Unwind-safe, since code that catches a panic of the block cannot see the span half done.
-    span: AssertUnwindSafe<Span>,
+    _span: AssertUnwindSafe<InSpan>,
 }
 
-impl Drop for Shown {
+/// Keeps the thread in a span until it is dropped. It replaces `tracing`'s own guard, which is not `Send` either: a mistake with our guard
+/// would give two messages.
+#[derive(Debug)]
+struct InSpan(Span);
+
+impl InSpan {
+    fn of(name: &str) -> InSpan {
+        let mut span = Span::none();
+        calm(|| span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name));
+        calm(|| _ = span.with_subscriber(|(id, subscriber)| subscriber.enter(id)));
+        InSpan(span)
+    }
+}
+
+impl Drop for InSpan {
     fn drop(&mut self) {
-        // The range ends within the span.
-        #[cfg(feature = "cuda")]
-        drop(self.range.take());
         assert_nothing_held();
-        let span = std::mem::replace(&mut *self.span, Span::none());
+        let span = std::mem::replace(&mut self.0, Span::none());
         calm(|| _ = span.with_subscriber(|(id, subscriber)| subscriber.exit(id)));
         // The subscriber hears of the end of the span too.
         calm(|| drop(span));
@@ -47,15 +57,10 @@ impl Shown {
     #[inline(never)]
     fn begin_heard(name: &str) -> Shown {
         assert_nothing_held();
-        #[cfg(feature = "cuda")]
-        let range = NvtxRange::start(name);
-        let mut span = Span::none();
-        calm(|| span = tracing::debug_span!(target: TARGET, "gpucache.scope", scope = name));
-        calm(|| _ = span.with_subscriber(|(id, subscriber)| subscriber.enter(id)));
         Shown {
             #[cfg(feature = "cuda")]
-            range,
-            span: AssertUnwindSafe(span),
+            _range: NvtxRange::start(name),
+            _span: AssertUnwindSafe(InSpan::of(name)),
         }
     }
 }
