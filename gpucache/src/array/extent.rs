@@ -12,7 +12,7 @@ use gpucache_engine::{Error, Result};
 
 /// The number of elements of `T` with these dimensions, if the product does not overflow and their bytes fit an `isize`.
 ///
-/// Whoever makes an array calls this function, so it also checks the alignment of `T`.
+/// Every way to make an array calls this function, so it also checks the alignment of `T`.
 #[inline(always)]
 pub(super) fn product<T>(dims: &[usize]) -> Option<usize> {
     const {

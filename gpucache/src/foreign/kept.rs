@@ -13,14 +13,16 @@ pub(super) fn keep(block: Block) {
     lock(&KEPT).push(block);
 }
 
-/// Frees the blocks, unless a graph is captured. Those for which the driver refuses to wait stay.
+/// Frees the blocks, unless a graph is captured. Those for which the driver refuses to wait stay. The same context is current afterwards.
 pub(super) fn free() {
     if Stream::is_any_in_capture() {
         return;
     }
     // Taken out first: freed memory may call code of the program, which must find no lock held.
     let mut kept = take(&mut *lock(&KEPT));
-    let done: Vec<Block> = kept.extract_if(.., |block| Handle::wait_for_context_of(block.stream())).collect();
-    lock(&KEPT).append(&mut kept);
-    drop(done);
+    Handle::keeping_current(|| {
+        let done: Vec<Block> = kept.extract_if(.., |block| Handle::wait_for_context_of(block.stream())).collect();
+        lock(&KEPT).append(&mut kept);
+        drop(done);
+    });
 }

@@ -31,7 +31,8 @@ use gpucache_engine::{Error, Result};
 /// nothing needs yet.
 const READERS: usize = 8;
 
-/// How often a slice with events is tried to be made.
+/// How often this crate tries to make a slice with events. A failure that another thread left in cudarc's object is gone at the next try. The
+/// driver makes no events if it fails three times in a row.
 const TRIES: usize = 3;
 
 /// A block's memory as `CudaSlice`s.
